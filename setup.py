@@ -1,11 +1,12 @@
-"""Compile the reasoning of ``guards`` with mypyc, if there is a C compiler; everything else is in pyproject.toml.
+"""Compile the reasoning of ``guards`` with mypyc, if there is a C compiler; everything else is in
+pyproject.toml.
 
-If torch is installed, the C++ extensions of symshape/native/extensions.py are compiled too.  The pages of errors
-go from docs/ into the package.
+If torch is installed, the C++ extensions of symshape/native/extensions.py are compiled too.  The
+pages of errors go from docs/ into the package.
 
-The modules are ordinary Python and run as such where nothing was compiled, with the same answers and about a third of
-the speed.  SYMSHAPE_COMPILE=0 leaves compiling out, =1 makes a failure to compile an error; unset, a failure is told
-and what was made goes.  `make` builds in place.
+The modules are ordinary Python and run as such where nothing was compiled, with the same answers
+and about a third of the speed.  SYMSHAPE_COMPILE=0 leaves compiling out, =1 makes a failure to
+compile an error; unset, a failure is told and what was made goes.  `make` builds in place.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ BUILDING = {"build", "build_ext", "bdist_wheel", "editable_wheel", "install"}
 
 
 def extensions() -> list[Extension]:
-    """Return the extensions to compile: none if they are not wanted, or if this run only asks for metadata."""
+    """Return the extensions to compile: none if they are not wanted, or if this run only asks for
+    metadata.
+    """
     if WANTED == "0" or BUILDING.isdisjoint(sys.argv):
         return []
     os.chdir(HERE)
@@ -94,8 +97,13 @@ def extensions() -> list[Extension]:
     try:
         from mypyc.build import mypycify
 
-        made: list[Extension] = mypycify(paths, opt_level="3", debug_level="0", group_name="guards.compiled")
-    except (Exception, SystemExit) as error:  # it ends so where the types are not right; another version may differ
+        made: list[Extension] = mypycify(
+            paths, opt_level="3", debug_level="0", group_name="guards.compiled"
+        )
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # it ends so where the types are not right; another version may differ
         if WANTED == "1":
             raise
         _tell("mypyc refuses", error)
@@ -104,9 +112,11 @@ def extensions() -> list[Extension]:
 
 
 def native() -> list[Extension]:
-    """Return the extensions of ``symshape/native/extensions.py``, for the torch that is installed and for no other.
+    """Return the extensions of ``symshape/native/extensions.py``, for the torch that is installed
+    and for no other.
 
-    There are none without torch and its headers, as where pip builds a wheel: they are compiled on first use then.
+    There are none without torch and its headers, as where pip builds a wheel: they are compiled on
+    first use then.
     """
     table = HERE / "symshape/native/extensions.py"
     try:
@@ -135,7 +145,9 @@ def native() -> list[Extension]:
 
 
 def docstrings() -> Extension:
-    """Return the extension that adds docstrings to the compiled modules (guards/docstrings.c); mypyc omits them."""
+    """Return the extension that adds docstrings to the compiled modules (guards/docstrings.c);
+    mypyc omits them.
+    """
     rows = []
     for name in COMPILED:
         tree = ast.parse((HERE / "guards" / f"{name}.py").read_text(encoding="utf-8"))
@@ -147,8 +159,12 @@ def docstrings() -> Extension:
     return Extension("guards.docstrings", ["guards/docstrings.c"], include_dirs=["build"])
 
 
-def documented(node: ast.Module | ast.ClassDef | ast.FunctionDef, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the docstrings of a module and of its classes, methods and functions, by path ("Class method")."""
+def documented(
+    node: ast.Module | ast.ClassDef | ast.FunctionDef, path: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield the docstrings of a module and of its classes, methods and functions, by path ("Class
+    method").
+    """
     text = ast.get_docstring(node)
     if text is not None:
         yield path, text
@@ -158,7 +174,9 @@ def documented(node: ast.Module | ast.ClassDef | ast.FunctionDef, path: str = ""
 
 
 def _c_string(text: str) -> str:
-    escaped = "".join(chr(b) if chr(b).isalnum() and b < 128 else f"\\{b:03o}" for b in text.encode())
+    escaped = "".join(
+        chr(b) if chr(b).isalnum() and b < 128 else f"\\{b:03o}" for b in text.encode()
+    )
     return f'"{escaped}"'
 
 
@@ -170,7 +188,9 @@ class Build(build_ext):
     """A build that compiles all modules or none: half of them would not import."""
 
     def finalize_options(self) -> None:
-        """Compile one extension on each core: those that include torch take a quarter of a minute each."""
+        """Compile one extension on each core: those that include torch take a quarter of a minute
+        each.
+        """
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
@@ -183,16 +203,23 @@ class Build(build_ext):
                 raise
             _tell("compiling failed", error)
             for extension in self.extensions:
-                for path in (self.get_ext_fullpath(extension.name), HERE / self.get_ext_filename(extension.name)):
+                for path in (
+                    self.get_ext_fullpath(extension.name),
+                    HERE / self.get_ext_filename(extension.name),
+                ):
                     Path(path).unlink(missing_ok=True)
             self.extensions = []
 
 
 class BuildPackages(build_py):
-    """A build that takes the pages of errors from docs/ into the package, for ``symshape error``."""
+    """A build that takes the pages of errors from docs/ into the package, for
+    ``symshape error``.
+    """
 
     def run(self) -> None:
-        """Copy the packages, and the pages beside the command that prints them; an editable install reads docs/."""
+        """Copy the packages, and the pages beside the command that prints them; an editable install
+        reads docs/.
+        """
         super().run()
         if not self.editable_mode:
             for page in (HERE / "docs" / "errors").glob("*.md"):

@@ -1,4 +1,6 @@
-"""An extension of griffe: doctests in docstrings are code wherever they stand in the text, roles are left out."""
+"""An extension of griffe: doctests in docstrings are code wherever they stand in the text, roles
+are left out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Hooks of MkDocs: notebooks become pages, links that leave docs/ become code, the keyboard reaches what scrolls.
+"""Hooks of MkDocs: notebooks become pages, links that leave docs/ become code, the keyboard reaches
+what scrolls.
 
 Each page is also copied as plain Markdown, for readers that are programs.
 """
@@ -18,23 +19,29 @@ _TO_NOTEBOOK = re.compile(r"\]\((?P<up>(?:\.\./)*)\.\./notebooks/(?P<name>\w+)\.
 _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?)<code")
 _DIALOG = 'data-md-component="search" role="dialog"'
 _BOOSTS = {"questions.md": 8, "guides": 2, "reference": 0.5, "benchmarks.md": 0.5}
-"""The factors of pages and folders in the ranking of the search, so that answers precede lists of names."""
+"""The factors of pages and folders in the ranking of the search, so that answers precede lists of
+names.
+"""
 _DIRECTIVE = re.compile(r"^::: (\w+)\n(?: +.*\n?)*", re.MULTILINE)
 _FROM_NOTEBOOK = re.compile(r"\]\((?:\.\./(?P<page>docs/)|(?P<name>\w+)\.ipynb)")
 
 
 def inside(markdown: str) -> str:
-    """Return a page's text with its links to notebooks as links to their pages, ``notebooks/NAME.md``."""
+    """Return a page's text with its links to notebooks as links to their pages,
+    ``notebooks/NAME.md``.
+    """
     return _TO_NOTEBOOK.sub(r"](\g<up>notebooks/\g<name>.md", markdown)
 
 
 def notebook_page(path: Path) -> tuple[str, dict[str, bytes]]:
     """Return an executed notebook as Markdown, and its pictures by file name.
 
-    Code cells whose source a notebook hides (``jupyter.source_hidden``) can be unfolded on the page.
+    Code cells whose source a notebook hides (``jupyter.source_hidden``) can be unfolded on the
+    page.
 
     Raises:
-        ValueError: a picture has no description (``alt`` in its cell's metadata), or an output is an error.
+        ValueError: a picture has no description (``alt`` in its cell's metadata), or an output is
+            an error.
     """
     parts: list[str] = []
     pictures: dict[str, bytes] = {}
@@ -43,7 +50,9 @@ def notebook_page(path: Path) -> tuple[str, dict[str, bytes]]:
         if cell["cell_type"] == "markdown":
             parts.append(_FROM_NOTEBOOK.sub(_to_page, source))
             continue
-        parts.append(_code(source, hidden=cell["metadata"].get("jupyter", {}).get("source_hidden", False)))
+        parts.append(
+            _code(source, hidden=cell["metadata"].get("jupyter", {}).get("source_hidden", False))
+        )
         for output in cell["outputs"]:
             name = f"{path.stem}-{len(pictures) + 1}.png"
             parts.append(_output(output, name, cell["metadata"].get("alt", ""), pictures))
@@ -56,21 +65,34 @@ def _to_page(found: re.Match[str]) -> str:
 
 
 def _code(source: str, *, hidden: bool) -> str:
-    """Return a cell's source as a block of code, without the magics of IPython; folded if it is hidden."""
-    lines = ["```python", *(line for line in source.splitlines() if not line.startswith("%")), "```"]
+    """Return a cell's source as a block of code, without the magics of IPython; folded if it is
+    hidden.
+    """
+    lines = [
+        "```python",
+        *(line for line in source.splitlines() if not line.startswith("%")),
+        "```",
+    ]
     if hidden:
         lines = ['??? example "Code"', "", *(f"    {line}".rstrip() for line in lines)]
     return "\n".join(lines)
 
 
 def _output(output: dict[str, Any], name: str, alt: str, pictures: dict[str, bytes]) -> str:
-    """Return an output as Markdown: the richest of its forms; a picture is added to ``pictures`` under ``name``."""
+    """Return an output as Markdown: the richest of its forms; a picture is added to ``pictures``
+    under ``name``.
+    """
     if output["output_type"] == "error":
         raise ValueError(f"a notebook has an error as output: {output['ename']}")
-    data = {kind: "".join(text) for kind, text in output.get("data", {"text/plain": output.get("text", "")}).items()}
+    data = {
+        kind: "".join(text)
+        for kind, text in output.get("data", {"text/plain": output.get("text", "")}).items()
+    }
     if "image/png" in data:
         if not alt:
-            raise ValueError(f"the cell of picture {name} has no description: write 'alt' into its metadata")
+            raise ValueError(
+                f"the cell of picture {name} has no description: write 'alt' into its metadata"
+            )
         pictures[name] = base64.b64decode(data["image/png"])
         return f"![{alt}]({name})"
     if "text/html" in data:
@@ -91,19 +113,25 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Weigh a page in the search, and write links to files that the site does not have as their paths."""
+    """Weigh a page in the search, and write links to files that the site does not have as their
+    paths.
+    """
     folder = page.file.src_uri.partition("/")[0]
     page.meta["search"] = {"boost": _BOOSTS.get(folder, 1)}
     return _OUTSIDE.sub(
         lambda match: (
-            f"{match['text']} (`{match['path']}`)" if match["text"] != match["path"] else f"`{match['path']}`"
+            f"{match['text']} (`{match['path']}`)"
+            if match["text"] != match["path"]
+            else f"`{match['path']}`"
         ),
         inside(markdown),
     )
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Let the keyboard reach tables and code, which may scroll; the theme does so only for code on the screen."""
+    """Let the keyboard reach tables and code, which may scroll; the theme does so only for code on
+    the screen.
+    """
     return _CODE.sub(r'\1<code tabindex="0"', html.replace("<table>", '<table tabindex="0">'))
 
 
@@ -118,7 +146,9 @@ def on_post_template(output_content: str, **_: Any) -> str:
 
 
 def reference(package: Any) -> str:
-    """Return the public names of a package (griffe's object), with signatures and docstrings, as Markdown."""
+    """Return the public names of a package (griffe's object), with signatures and docstrings, as
+    Markdown.
+    """
     parts = []
     for name in sorted(map(str, package.exports), key=str.lower):
         each = package[name]
@@ -127,7 +157,9 @@ def reference(package: Any) -> str:
 
 
 def _described(each: Any, name: str, heading: str) -> list[str]:
-    """Return the heading and the docstring of an object, and those of the public members of a class."""
+    """Return the heading and the docstring of an object, and those of the public members of a
+    class.
+    """
     if not each.docstring:
         return []
     text = re.sub(r"(?<!`)``(?!`)", "`", each.docstring.value).strip()
@@ -140,7 +172,9 @@ def _described(each: Any, name: str, heading: str) -> list[str]:
 
 
 def _signature(each: Any, name: str) -> str:
-    """Return a function with its parameters and their defaults, without annotations; of other objects the name."""
+    """Return a function with its parameters and their defaults, without annotations; of other
+    objects the name.
+    """
     if not each.is_function:
         return name
     marks = {"variadic positional": "*", "variadic keyword": "**"}
@@ -168,6 +202,11 @@ def on_post_build(config: Any, **_: Any) -> None:
         target = site / path.relative_to(docs)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text(encoding="utf-8")
-        target.write_text(_DIRECTIVE.sub(lambda found: reference(_package(handler, found[1])), text), encoding="utf-8")
+        target.write_text(
+            _DIRECTIVE.sub(lambda found: reference(_package(handler, found[1])), text),
+            encoding="utf-8",
+        )
     for path in NOTEBOOKS.glob("*.ipynb"):
-        (site / "notebooks" / f"{path.stem}.md").write_text(notebook_page(path)[0], encoding="utf-8")
+        (site / "notebooks" / f"{path.stem}.md").write_text(
+            notebook_page(path)[0], encoding="utf-8"
+        )

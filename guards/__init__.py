@@ -1,22 +1,28 @@
-"""Integer reasoning about sizes, without tensors: a package of floors, each built on the floors below it.
+"""Integer reasoning about sizes, without tensors: a package of floors, each built on the floors
+below it.
 
 - ``terms``: integer and boolean formulas; equal formulas are one object.
 - ``domains``: abstract domains of the values of an integer.
 - ``text``: the reader of formulas.
 - ``facts``: frozen facts about symbols.
-- ``deciders``: decision procedures, one method a file; ``asking`` is the ladder that tries them in turn.
+- ``deciders``: decision procedures, one method a file; ``asking`` is the ladder that tries them in
+  turn.
 - ``regions``: conjunctions of conditions as sets of points.
 - ``sets``: guards with the user's lines: checked, explained, stored.
 - ``dispatch``: the search for the one of many guard sets that holds.
 
-``prove("...")`` passes them in this order. ``text.reader`` makes a term, which the functions of ``terms`` bring into
-canonical form. ``asking`` makes ``Facts`` from the ranges and assumptions, and takes the component of the term's
-symbols. It then tries the rungs of its ``ladder`` (ranges, rewriting, simplex, enumeration, cases, factors, at last Z3)
-until one of the ``deciders`` has an answer. The answer is cached with the component. An undecided question is None,
-never a guess.
+``prove("...")`` passes them in this order. ``text.reader`` makes a term, which the functions of
+``terms`` bring into canonical form. ``asking`` makes ``Facts`` from the ranges and assumptions, and
+takes the component of the term's symbols. It then tries the rungs of its ``ladder`` (ranges,
+rewriting, simplex, enumeration, cases, factors, at last Z3) until one of the ``deciders`` has an
+answer. The answer is cached with the component. An undecided question is None, never a guess.
 
 >>> import guards
->>> guards.prove("(s0 + 7) // 8 * 8 >= s0"), guards.prove("s0 >= 5"), guards.prove("s0 < 5", assume=["s0 > 9"])
+>>> (
+...     guards.prove("(s0 + 7) // 8 * 8 >= s0"),
+...     guards.prove("s0 >= 5"),
+...     guards.prove("s0 < 5", assume=["s0 > 9"]),
+... )
 (True, None, False)
 >>> guards.decide("s0 + s1 > 2", ranges={"s0": (2, None), "s1": (1, None)}).rung
 'interval'
@@ -31,7 +37,8 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
-if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):  # to step through modules that were compiled
+# to step through modules that were compiled
+if os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0"):
     from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 
     for _path, _, _ in (found for _top in __path__ for found in os.walk(_top)):
@@ -64,7 +71,15 @@ _LATER = {
     "deciders.factoring": ("from_sympy", "to_sympy"),
     "deciders.z3_solver": ("from_z3", "to_z3"),
     "dispatch.explanation": (
-        *("Conflict", "Distinction", "Explanation", "distinguish", "explain", "explain_conflict", "explain_miss"),
+        *(
+            "Conflict",
+            "Distinction",
+            "Explanation",
+            "distinguish",
+            "explain",
+            "explain_conflict",
+            "explain_miss",
+        ),
     ),
     "dispatch.tree": ("Miss", "Near", "Tree"),
     "regions.nearest": ("Nearest",),
@@ -79,7 +94,9 @@ _LATER = {
     "sets.serialize": ("from_json", "to_json"),
     "sets.sources": ("IntArg", "Size", "Source", "StorageOffset", "Stride"),
 }
-"""The names of the floors above ``asking``, by module: loaded when one is first asked for (PEP 562)."""
+"""The names of the floors above ``asking``, by module: loaded when one is first asked for (PEP
+562).
+"""
 
 if TYPE_CHECKING:
     from guards.deciders.factoring import from_sympy, to_sympy

@@ -1,8 +1,8 @@
 """One budget for a whole question, however many searches it takes: counts of work, never a clock.
 
-Whoever answers a question that asks others in turn (why do values fail, which guards are needed, what is missed) opens
-a budget, and all that is asked within draws on it. Where it is spent, what is left open stays unknown: the answer says
-less, and never something wrong.
+Whoever answers a question that asks others in turn (why do values fail, which guards are needed,
+what is missed) opens a budget, and all that is asked within draws on it. Where it is spent, what is
+left open stays unknown: the answer says less, and never something wrong.
 
 >>> with whole_question() as budget, whole_question() as inner:
 ...     inner is budget, current() is budget, budget.search(), budget.searches == SEARCHES - 1
@@ -24,7 +24,8 @@ SEARCHES = 160
 RUNS = 30_000
 """The pieces of functions of an integer that a question may look at."""
 STEPS_EACH, SEARCHES_EACH = 2_000, 4
-"""Solver steps and searches that each part of a large question adds: a condition, a point, a cell."""
+"""Solver steps and searches that each part of a large question adds: a condition, a point, a cell.
+"""
 SPENT = "the limit on the work for one question was reached"
 
 
@@ -57,7 +58,8 @@ class Budget:
         return self.steps <= 0 or self.searches <= 0
 
     def about(self, parts: int) -> None:
-        """Enlarge the budget for a question about ``parts`` conditions, points or cells, once for each of them.
+        """Enlarge the budget for a question about ``parts`` conditions, points or cells, once for
+        each of them.
 
         >>> budget = Budget()
         >>> budget.about(5), budget.about(3), budget.searches - SEARCHES
@@ -84,7 +86,9 @@ def current() -> Budget | None:
 
 @contextmanager
 def whole_question() -> Iterator[Budget]:
-    """A budget for all that is asked within, or, inside another question, that question's; a decorator, too."""
+    """A budget for all that is asked within, or, inside another question, that question's; a
+    decorator, too.
+    """
     found = _here.budget
     if found is not None:
         yield found

@@ -36,27 +36,39 @@ class Contradiction(GuardsError, ValueError):
 
 
 class RangeError(GuardsError, ValueError):
-    """A declared range is empty or is not a pair of integers or None.  Remedy: correct the range."""
+    """A declared range is empty or is not a pair of integers or None.  Remedy: correct the
+    range.
+    """
 
 
 class ArgumentError(GuardsError, TypeError):
-    """An argument is of a type that the function does not take.  Remedy: pass what the message names."""
+    """An argument is of a type that the function does not take.  Remedy: pass what the message
+    names.
+    """
 
 
 class Missing(GuardsError, KeyError):
-    """Values lack a symbol, or an entry is not there.  Remedy: add the symbol's value, or name an entry that exists."""
+    """Values lack a symbol, or an entry is not there.  Remedy: add the symbol's value, or name an
+    entry that exists.
+    """
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class CannotSolve(GuardsError):
-    """A relation has no closed form for the symbol asked for.  Remedy: use the relation as it is."""
+    """A relation has no closed form for the symbol asked for.  Remedy: use the relation as it
+    is.
+    """
 
 
 class Undecided(GuardsError, TypeError):
-    """Code asked whether a condition holds that depends on its symbols.  Remedy: assume it (``guards.assuming``)."""
+    """Code asked whether a condition holds that depends on its symbols.  Remedy: assume it
+    (``guards.assuming``).
+    """
 
 
 class FormatError(GuardsError, ValueError):
-    """Stored data is not of the expected format or version.  Remedy: write it again with this version."""
+    """Stored data is not of the expected format or version.  Remedy: write it again with this
+    version.
+    """

@@ -1,17 +1,21 @@
 """Meta functions: the metadata of each ATen overload's results, for plain and symbolic sizes.
 
-- ``core`` has the parts that rules are built from: ``TensorSpec`` (sizes, strides, offset, dtype, device), sizes that
-  are ints or symbols, layouts, broadcasting, promotion, TensorIterator, checks; the registry; derived rules.
-- ``padding`` has the padding rules: how an op runs right on tensors whose capacity exceeds their true size.
-- ``ops`` has the rules, one module a family, each row with its padding rule; importing this package registers all.
+- ``core`` has the parts that rules are built from: ``TensorSpec`` (sizes, strides, offset, dtype,
+  device), sizes that are ints or symbols, layouts, broadcasting, promotion, TensorIterator, checks;
+  the registry; derived rules.
+- ``padding`` has the padding rules: how an op runs right on tensors whose capacity exceeds their
+  true size.
+- ``ops`` has the rules, one module a family, each row with its padding rule; importing this package
+  registers all.
 - ``cost`` writes the cost of a call into the rows: operations, bytes, kernels.
 
-A call of ``infer`` finds the overload's rule by ``registry.lookup``. An in-place, ``out=`` or copying overload without
-a rule of its own gets one from its functional twin (``derived_rules.derive``). Then tensors become specs, arguments are
-put in their positions, and the rule is called. The rule checks the arguments (``checks``), combines dtypes
-(``type_promotion``) and sizes (``broadcasting``, ``tensor_iterator``), and lays out the result (``layout``, ``dense``,
-``view_strides``). It returns specs, or raises where eager raises. Values that depend on data come from a ``Context``.
-The tracer calls the same rules on symbolic sizes.
+A call of ``infer`` finds the overload's rule by ``registry.lookup``. An in-place, ``out=`` or
+copying overload without a rule of its own gets one from its functional twin
+(``derived_rules.derive``). Then tensors become specs, arguments are put in their positions, and the
+rule is called. The rule checks the arguments (``checks``), combines dtypes (``type_promotion``) and
+sizes (``broadcasting``, ``tensor_iterator``), and lays out the result (``layout``, ``dense``,
+``view_strides``). It returns specs, or raises where eager raises. Values that depend on data come
+from a ``Context``. The tracer calls the same rules on symbolic sizes.
 
 >>> import torch, meta_fns
 >>> a = meta_fns.TensorSpec.contiguous((2, 3))

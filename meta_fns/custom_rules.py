@@ -1,4 +1,6 @@
-"""Rules for operators that users define (``torch.library``): the shape, the cost and the padding of a call."""
+"""Rules for operators that users define (``torch.library``): the shape, the cost and the padding of
+a call.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +35,19 @@ def register_rule(
     A second registration for an operator replaces what it gives, and keeps the rest.
 
     Args:
-        op: the operator: ``torch.library.custom_op``'s result, ``torch.ops.mylib.scale`` or its overload, or
-            ``"mylib::scale"``.
-        shape: a function with the operator's own parameters: a ``TensorSpec`` stands for each tensor, and sizes may be
-            symbolic. The function returns the ``TensorSpec`` of the result, or a tuple of them. Needed once.
-        cost: the arithmetic operations of a call as a function of an ``OpCall``, whose tensors are each read or written
-            once by one kernel; or a ``CostRule``, which says all of these. Without it a call has no known cost.
-        padding: ``"pointwise"`` for an operator that computes each element of its result from the elements at the same
-            place (after broadcasting); or a padding rule (see ``meta_fns.padding.padded``). Without it the operator is
-            not padded.
-        name: the subject of guards that come from the rule, in words; by default the operator's name.
+        op: the operator: ``torch.library.custom_op``'s result, ``torch.ops.mylib.scale`` or its
+            overload, or ``"mylib::scale"``.
+        shape: a function with the operator's own parameters: a ``TensorSpec`` stands for each
+            tensor, and sizes may be symbolic. The function returns the ``TensorSpec`` of the
+            result, or a tuple of them. Needed once.
+        cost: the arithmetic operations of a call as a function of an ``OpCall``, whose tensors are
+            each read or written once by one kernel; or a ``CostRule``, which says all of these.
+            Without it a call has no known cost.
+        padding: ``"pointwise"`` for an operator that computes each element of its result from the
+            elements at the same place (after broadcasting); or a padding rule (see
+            ``meta_fns.padding.padded``). Without it the operator is not padded.
+        name: the subject of guards that come from the rule, in words; by default the operator's
+            name.
 
     Raises:
         MetaError: the operator does not exist, is one of torch's own, or has no shape rule.
@@ -55,7 +60,11 @@ def register_rule(
     ...     return call.results[0].numel()
     >>> rule = register_rule(halve, shape=lambda x: x.fresh(), cost=additions, padding="pointwise")
     >>> work = meta_fns.work_of("meta_fns_doc.halve.default", (torch.ones(2, 3),))
-    >>> meta_fns.infer("meta_fns_doc.halve.default", (torch.ones(2, 3),)).sizes, work.flops, work.read
+    >>> (
+    ...     meta_fns.infer("meta_fns_doc.halve.default", (torch.ones(2, 3),)).sizes,
+    ...     work.flops,
+    ...     work.read,
+    ... )
     ((2, 3), 6, 24)
     """
     overload = _overload(op)
@@ -63,10 +72,20 @@ def register_rule(
         raise MetaError(f"{overload} is an operator of torch: its rule is in meta_fns.ops")
     before = registry.own_rule(str(overload))
     if shape is None and before is None:
-        raise MetaError(f"{overload} has no shape rule yet: pass shape=, a function of the operator's own parameters")
+        raise MetaError(
+            f"{overload} has no shape rule yet: pass shape=, a function of the operator's own "
+            "parameters"
+        )
     made = before or Rule(str(overload), shape or _unused, name=overload._schema.name)
-    given: dict[str, Any] = {"fn": shape, "cost": _cost(cost), "padding": _padding(padding), "name": name}
-    return registry.replace(attrs.evolve(made, **{key: value for key, value in given.items() if value is not None}))
+    given: dict[str, Any] = {
+        "fn": shape,
+        "cost": _cost(cost),
+        "padding": _padding(padding),
+        "name": name,
+    }
+    return registry.replace(
+        attrs.evolve(made, **{key: value for key, value in given.items() if value is not None})
+    )
 
 
 def _unused(*_: Any) -> Any:
@@ -84,7 +103,9 @@ def _overload(op: Any) -> OpOverload:
             raise MetaError(f"{found} has the overloads {', '.join(overloads)}: pass one of them")
         found = getattr(found, overloads[0])
     if not isinstance(found, OpOverload):
-        raise MetaError(f"an operator of torch.library or its name is needed, not {type(op).__name__}")
+        raise MetaError(
+            f"an operator of torch.library or its name is needed, not {type(op).__name__}"
+        )
     return found
 
 

@@ -8,8 +8,8 @@ __all__ = ["DataDependentOutput", "DtypeError", "MetaError", "ShapeError", "Unsu
 class MetaError(Exception):
     """Root of everything meta_fns raises on purpose.
 
-    ``op`` is the overload name (``"aten.mm.default"``); rules leave it empty, the boundary (``infer``, the tracer)
-    fills it once with ``at``.
+    ``op`` is the overload name (``"aten.mm.default"``); rules leave it empty, the boundary
+    (``infer``, the tracer) fills it once with ``at``.
     """
 
     def __init__(self, message: str, *, op: str | None = None) -> None:
@@ -21,14 +21,18 @@ class MetaError(Exception):
         return self.message if self.op is None else f"{self.op}: {self.message}"
 
     def at(self, op: str) -> MetaError:
-        """Name the overload that was being inferred (the first name given stays); returns self, to be raised."""
+        """Name the overload that was being inferred (the first name given stays); returns self, to
+        be raised.
+        """
         if self.op is None:
             self.op = op
         return self
 
 
 class ShapeError(MetaError):
-    """Inputs that eager refuses too: mend the call. The message names the argument and its sizes."""
+    """Inputs that eager refuses too: mend the call. The message names the argument and its
+    sizes.
+    """
 
 
 class DtypeError(ShapeError):
@@ -40,4 +44,6 @@ class UnsupportedOp(MetaError):
 
 
 class DataDependentOutput(MetaError):
-    """The output's sizes or value depend on data: pass a context (``ctx``) that can make unknown sizes."""
+    """The output's sizes or value depend on data: pass a context (``ctx``) that can make unknown
+    sizes.
+    """

@@ -1,7 +1,7 @@
 """The private parts of torch that operator rules use, seen working in torch 2.11 to 2.14.
 
-The parts that only symshape uses are in ``symshape/torch_internals``.  Where a torch lacks one of these, the same is
-found or asked in another way.
+The parts that only symshape uses are in ``symshape/torch_internals``.  Where a torch lacks one of
+these, the same is found or asked in another way.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ def guard_or_false(condition: bool | torch.SymBool) -> bool:
 
 def statically_known_true(condition: bool | torch.SymBool) -> bool:
     """Return whether ``condition`` is provably true, without a guard."""
-    return condition if isinstance(condition, bool) else bool(_ask("statically_known_true", condition))
+    return (
+        condition if isinstance(condition, bool) else bool(_ask("statically_known_true", condition))
+    )
 
 
 def _ask(name: str, condition: torch.SymBool) -> Any:
-    """Call torch's function of this name; ask the condition's node itself where this torch lacks the function.
+    """Call torch's function of this name; ask the condition's node itself where this torch lacks
+    the function.
 
     The module is imported here, and not above, because importing it loads SymPy.
     """

@@ -11,17 +11,21 @@ The floors, from the ground up:
 - ``torch_internals``: the private parts of torch that are used; ``native``: the extensions in C++.
 - ``calls``: reading of calls, and the one maker of their keys.
 - ``graph``: a traced program as data, and its executable forms.
-- ``tracing``: makes programs. ``runtime``: stores and runs them in one process; ``store``: between processes.
-- ``exploring``: reports. ``cost``: the cost of programs, as formulas. ``planning``: the sizes to capture.
+- ``tracing``: makes programs. ``runtime``: stores and runs them in one process; ``store``: between
+  processes.
+- ``exploring``: reports. ``cost``: the cost of programs, as formulas. ``planning``: the sizes to
+  capture.
 - ``frontends``: the entry points.
 
-A warm call runs ``Compiled.__call__`` (``frontends/compiled.py``). A function of ``calls/call_key.py`` makes the call's
-exact key, with ``calls/modes.py``. The memo of the cache (``runtime/cache.py``) gives the entry, whose runner
-(``runtime/runners``) runs. New sizes that fit an entry are found by ``runtime/known_calls.py``, or by the dispatcher
-(``runtime/dispatcher.py``) with ``call_key.read`` and the dispatch tree (``EntryCache.find``). On a miss
-``frontends/misses.py`` makes an entry: ``calls/arguments.py`` names the arguments, ``calls/policies.py`` says which
-sizes become symbols, a program source (``frontends/program_sources.py``) traces by ``tracing/capture.py`` or loads,
-``runners/choice.py`` makes the runner, and ``EntryCache.publish`` adds the entry.
+A warm call runs ``Compiled.__call__`` (``frontends/compiled.py``). A function of
+``calls/call_key.py`` makes the call's exact key, with ``calls/modes.py``. The memo of the cache
+(``runtime/cache.py``) gives the entry, whose runner (``runtime/runners``) runs. New sizes that fit
+an entry are found by ``runtime/known_calls.py``, or by the dispatcher (``runtime/dispatcher.py``)
+with ``call_key.read`` and the dispatch tree (``EntryCache.find``). On a miss
+``frontends/misses.py`` makes an entry: ``calls/arguments.py`` names the arguments,
+``calls/policies.py`` says which sizes become symbols, a program source
+(``frontends/program_sources.py``) traces by ``tracing/capture.py`` or loads, ``runners/choice.py``
+makes the runner, and ``EntryCache.publish`` adds the entry.
 """
 
 import gc
@@ -29,9 +33,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 _collects = gc.isenabled()
-gc.disable()  # a full collection during these imports visits all objects of torch (0.1 s), and finds no garbage
+# a full collection during these imports visits all objects of torch (0.1 s), and finds no garbage
+gc.disable()
 try:
-    from symshape import own_packages  # first: raises where another package is called guards or meta_fns  # noqa: F401
+    # first: raises where another package is called guards or meta_fns
+    from symshape import own_packages  # noqa: F401
     from symshape.dims import Dim, Policy
     from symshape.errors import (
         ConstraintViolation,

@@ -57,16 +57,25 @@ class Dim:
     def __attrs_post_init__(self) -> None:
         name: Any = self.name
         if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
-            raise DimError(f"a Dim's name must be an identifier without a leading underscore, not {self.name!r}")
+            raise DimError(
+                "a Dim's name must be an identifier without a leading underscore, not "
+                f"{self.name!r}"
+            )
         if keyword.iskeyword(self.name) or self.name in ("min", "max"):
-            raise DimError(f"{self.name!r} means something else in a guard; choose another name for this Dim")
+            raise DimError(
+                f"{self.name!r} means something else in a guard; choose another name for this Dim"
+            )
         if self.min < 0:
             raise DimError(f"Dim({self.name!r}): a size is never negative, but min={self.min}")
         if self.multiple_of < 1:
-            raise DimError(f"Dim({self.name!r}): multiple_of must be at least 1, not {self.multiple_of}")
+            raise DimError(
+                f"Dim({self.name!r}): multiple_of must be at least 1, not {self.multiple_of}"
+            )
         first = -(-self.min // self.multiple_of) * self.multiple_of
         if self.max is not None and first > self.max:
-            raise DimError(f"{self!r}: no size fits (the first multiple of {self.multiple_of} is {first})")
+            raise DimError(
+                f"{self!r}: no size fits (the first multiple of {self.multiple_of} is {first})"
+            )
 
     def __repr__(self) -> str:
         extra = "".join(
@@ -82,11 +91,14 @@ class Dim:
 
 
 DimLike = Dim | Policy | int | str | None
-"""A statement on one dimension: a Dim, a policy (or its name), ``None`` (static), a string (a Dim of that name)."""
+"""A statement on one dimension: a Dim, a policy (or its name), ``None`` (static), a string (a Dim
+of that name).
+"""
 
 
 def normalize(value: object, where: str) -> Dim | Policy:
-    """Return the ``Dim`` or ``Policy`` for one dimension's spelling; torch.export's hints are accepted too.
+    """Return the ``Dim`` or ``Policy`` for one dimension's spelling; torch.export's hints are
+    accepted too.
 
     Raises:
         DimError: ``value`` means nothing here; ``where`` names the dimension in the message.
@@ -107,14 +119,16 @@ def normalize(value: object, where: str) -> Dim | Policy:
 
 
 def _from_export(value: object, where: str) -> Dim | Policy:
-    kind = getattr(getattr(value, "type", None), "name", None)  # torch.export.Dim.AUTO / DYNAMIC / STATIC
+    # torch.export.Dim.AUTO / DYNAMIC / STATIC
+    kind = getattr(getattr(value, "type", None), "name", None)
     if kind in ("AUTO", "DYNAMIC", "STATIC"):
         return Policy[kind]
     name, low, high = (getattr(value, key, None) for key in ("__name__", "min", "max"))
     root = getattr(getattr(value, "root", None), "__name__", None)
     if root is not None:
         raise DimError(
-            f"{where}: {name} is derived from {root}, and a Dim here is a size of its own; give it another name: "
+            f"{where}: {name} is derived from {root}, and a Dim here is a size of its own; give it "
+            "another name: "
             "where the program needs the two to hang together, a guard says how"
         )
     if isinstance(name, str) and isinstance(low, int):
@@ -124,7 +138,8 @@ def _from_export(value: object, where: str) -> Dim | Policy:
 
 
 def per_dimension(spec: object, ndim: int, where: str) -> dict[int, Dim | Policy]:
-    """Return a policy for each dimension of a tensor, from a mapping, a sequence, or one policy for all.
+    """Return a policy for each dimension of a tensor, from a mapping, a sequence, or one policy for
+    all.
 
     Raises:
         DimError: a dimension that does not exist, or a sequence of the wrong length.

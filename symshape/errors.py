@@ -1,7 +1,8 @@
-"""Every error that symshape raises on purpose: one root, one class a remedy, and a code for each page of the docs.
+"""Every error that symshape raises on purpose: one root, one class a remedy, and a code for each
+page of the docs.
 
-The last line of an error's traceback is a note (PEP 678) with its code and the address of its page. The note is no part
-of ``str(error)``.
+The last line of an error's traceback is a note (PEP 678) with its code and the address of its page.
+The note is no part of ``str(error)``.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ import attrs
 _noted: ContextVar[list[BaseException] | None] = ContextVar("noted", default=None)
 
 PAGES: dict[str, str] = {}
-"""By code, the page below ``docs/errors``; a reason of :class:`UnsupportedError` has a section of it (``#anchor``)."""
+"""By code, the page below ``docs/errors``; a reason of :class:`UnsupportedError` has a section of
+it (``#anchor``).
+"""
 
 
 def note_of(code: str) -> str:
-    """Return the line that names a code, its page in the repository, and the command that prints the page.
+    """Return the line that names a code, its page in the repository, and the command that prints
+    the page.
 
     >>> note_of("SYM204")
     '[SYM204] docs/errors/unsupported-error.md#seeding-inside (or: symshape error SYM204)'
@@ -39,7 +43,9 @@ def full_text(error: BaseException) -> str:
     """Return the message of an error with its notes, but for the note that names its code."""
     notes = getattr(error, "__notes__", ())
     code = code_of(error)
-    return "\n".join([str(error), *([each for each in notes if each != note_of(code)] if code else notes)])
+    return "\n".join(
+        [str(error), *([each for each in notes if each != note_of(code)] if code else notes)]
+    )
 
 
 def _page_named(name: str) -> str:
@@ -47,7 +53,8 @@ def _page_named(name: str) -> str:
 
 
 class Reason(enum.Enum):
-    """The reasons why a program cannot be traced, each with its code and its section of the page of UnsupportedError.
+    """The reasons why a program cannot be traced, each with its code and its section of the page of
+    UnsupportedError.
 
     Attributes:
         code: the short code.
@@ -110,7 +117,9 @@ class SymShapeError(Exception):
     note: ClassVar[str] = ""
 
     def __init_subclass__(cls, noted: bool = True, **kwargs: Any) -> None:
-        """Enter the page of a class with a code of its own; its errors get no note if ``noted`` is false."""
+        """Enter the page of a class with a code of its own; its errors get no note if ``noted`` is
+        false.
+        """
         super().__init_subclass__(**kwargs)
         if "code" in cls.__dict__:
             PAGES[cls.code] = _page_named(cls.__name__)
@@ -161,13 +170,16 @@ class InputError(SymShapeError):
 
 
 class DimError(SymShapeError):
-    """A dimension policy is malformed, or names an argument or dimension that does not exist; change the policy."""
+    """A dimension policy is malformed, or names an argument or dimension that does not exist;
+    change the policy.
+    """
 
     code = "SYM107"
 
 
 class UnsupportedError(SymShapeError):
-    """The program does something that symshape cannot trace; change the program or leave that part out.
+    """The program does something that symshape cannot trace; change the program or leave that part
+    out.
 
     Attributes:
         reason: which kind of thing; the code and the note are the reason's.
@@ -184,13 +196,14 @@ class UnsupportedError(SymShapeError):
 
 @attrs.define(auto_exc=True, str=False)
 class MissError(SymShapeError):
-    """No stored program serves a call, and tracing was ruled out (``on_miss="error"``): bake the store for such calls.
+    """No stored program serves a call, and tracing was ruled out (``on_miss="error"``): bake the
+    store for such calls.
 
     Attributes:
         message: the sizes of the call, and why the nearest stored program does not serve it.
         sizes: of the call, by where they are read, such as ``x.size(0)``.
-        nearest: the nearest sizes that a stored program serves, those that differ from the call's; empty where it is
-            not for sizes that none serves.
+        nearest: the nearest sizes that a stored program serves, those that differ from the call's;
+            empty where it is not for sizes that none serves.
     """
 
     code = "SYM109"
@@ -204,19 +217,24 @@ class MissError(SymShapeError):
 
 
 class RankError(SymShapeError):
-    """Ranks do not agree on what they compile, or one of them did not come; the message names rank and difference."""
+    """Ranks do not agree on what they compile, or one of them did not come; the message names rank
+    and difference.
+    """
 
     code = "SYM110"
 
 
 class ProgramError(SymShapeError, RuntimeError, noted=False):
-    """The program refuses these sizes: an operator or a ``torch._check`` failed while tracing, as it would in eager."""
+    """The program refuses these sizes: an operator or a ``torch._check`` failed while tracing, as
+    it would in eager.
+    """
 
     code = "SYM105"
 
 
 class InternalError(SymShapeError):
-    """Symshape's own code failed while it traced a program: a defect of symshape; report it with the function.
+    """Symshape's own code failed while it traced a program: a defect of symshape; report it with
+    the function.
 
     Without ``fullgraph=True`` the function runs eagerly, as for other calls that cannot be traced.
     """
@@ -238,13 +256,17 @@ class Problem:
 
 
 class UntestedTorchWarning(UserWarning):
-    """The installed torch is older or newer than those that symshape was run with; the message names the versions."""
+    """The installed torch is older or newer than those that symshape was run with; the message
+    names the versions.
+    """
 
     code = "SYM114"
 
 
 class FallbackWarning(UserWarning):
-    """A compiled function runs eagerly, for calls that cannot be traced; the message has the reason and the line."""
+    """A compiled function runs eagerly, for calls that cannot be traced; the message has the reason
+    and the line.
+    """
 
     code = "SYM113"
 
@@ -254,7 +276,8 @@ PAGES |= {kind.code: _page_named(kind.__name__) for kind in (UntestedTorchWarnin
 
 @attrs.define(auto_exc=True, str=False)
 class ConstraintViolation(SymShapeError):
-    """The program needs more of a dimension than the caller declared for it; widen the declaration or the program.
+    """The program needs more of a dimension than the caller declared for it; widen the declaration
+    or the program.
 
     Attributes:
         message: what was declared, what the program needs, and the line that needs it.
@@ -274,10 +297,12 @@ class ConstraintViolation(SymShapeError):
 
 @attrs.define(auto_exc=True, str=False)
 class DataDependentError(SymShapeError):
-    """The program branches on a value that is only known when it runs; tell what is known with ``torch._check``.
+    """The program branches on a value that is only known when it runs; tell what is known with
+    ``torch._check``.
 
     Attributes:
-        message: the whole story, with the line that branched and the line where the symbol was born.
+        message: the whole story, with the line that branched and the line where the symbol was
+            born.
         symbols: the unbacked symbols in the condition.
         condition: the condition that could not be decided.
         suggestions: ``torch._check(...)`` lines; each of them was tried and settles the branch.
@@ -296,10 +321,12 @@ class DataDependentError(SymShapeError):
 
 @attrs.define(auto_exc=True, str=False)
 class GuardViolation(SymShapeError):
-    """A traced program was called with arguments outside its guards; trace again or use ``symshape.compile``.
+    """A traced program was called with arguments outside its guards; trace again or use
+    ``symshape.compile``.
 
     Attributes:
-        message: one line for each violated guard, with argument, dimension, values and the line that made the guard.
+        message: one line for each violated guard, with argument, dimension, values and the line
+            that made the guard.
         violations: the violated guards.
     """
 
@@ -315,7 +342,8 @@ class GuardViolation(SymShapeError):
 class RuntimeAssertionError(SymShapeError, RuntimeError, noted=False):
     """A ``torch._check`` on a data-dependent value failed while the compiled program ran.
 
-    Of a check that raises another error (``torch._check_index``: an ``IndexError``) it is of that class too.
+    Of a check that raises another error (``torch._check_index``: an ``IndexError``) it is of that
+    class too.
     """
 
     code = "SYM104"
@@ -335,7 +363,11 @@ def assertion_error_of(kind: type[Exception]) -> type[RuntimeAssertionError]:
     found = _assertion_errors.get(kind)
     if found is None:
         try:
-            found = type(f"RuntimeAssertion{kind.__name__}", (RuntimeAssertionError, kind), {"__module__": __name__})
+            found = type(
+                f"RuntimeAssertion{kind.__name__}",
+                (RuntimeAssertionError, kind),
+                {"__module__": __name__},
+            )
         except TypeError:  # two layouts that do not go together
             found = RuntimeAssertionError
         _assertion_errors[kind] = found
@@ -350,7 +382,8 @@ class RunnerError(SymShapeError):
 
 @attrs.define(auto_exc=True, str=False)
 class VerificationError(SymShapeError):
-    """A compiled program computed something else than eager does (``Options.verify``): a defect of symshape; report it.
+    """A compiled program computed something else than eager does (``Options.verify``): a defect of
+    symshape; report it.
 
     Attributes:
         message: the entry, the first difference, the suspected cause.

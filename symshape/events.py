@@ -77,7 +77,9 @@ class NotStored(Event):
 
 @attrs.frozen
 class Loaded(Event):
-    """A program came from a store and was not traced: the function's name, the entry's, and its ops."""
+    """A program came from a store and was not traced: the function's name, the entry's, and its
+    ops.
+    """
 
     function: str
     digest: str
@@ -86,7 +88,9 @@ class Loaded(Event):
 
 @attrs.frozen
 class NotServed(Event):
-    """A store had programs for a call's arguments, but what the last of them read has changed, and what."""
+    """A store had programs for a call's arguments, but what the last of them read has changed, and
+    what.
+    """
 
     function: str
     reason: str
@@ -94,7 +98,9 @@ class NotServed(Event):
 
 @attrs.frozen
 class StoreFailed(Event):
-    """A store could not be read or written, or has something that is no entry; calls go on without it."""
+    """A store could not be read or written, or has something that is no entry; calls go on without
+    it.
+    """
 
     store: str
     reason: str
@@ -102,7 +108,9 @@ class StoreFailed(Event):
 
 @attrs.frozen
 class Certified(Event):
-    """A store's certificate was proven again: of which function and declared sizes, by how many entries and parts."""
+    """A store's certificate was proven again: of which function and declared sizes, by how many
+    entries and parts.
+    """
 
     function: str
     contract: str
@@ -137,7 +145,9 @@ class Defect(Event):
 
 @attrs.frozen
 class RanEagerly(Event):
-    """A call ran eagerly, as its trace is impossible or would not pay: why, the user's line, and the error's code."""
+    """A call ran eagerly, as its trace is impossible or would not pay: why, the user's line, and
+    the error's code.
+    """
 
     function: str
     reason: str
@@ -147,7 +157,9 @@ class RanEagerly(Event):
 
 @attrs.frozen
 class TracingPaused(Event):
-    """New sizes run the function itself from now on, since their traces serve no other calls: why, the user's line."""
+    """New sizes run the function itself from now on, since their traces serve no other calls: why,
+    the user's line.
+    """
 
     function: str
     reason: str
@@ -174,7 +186,9 @@ class RunnerFallback(Event):
 
 @attrs.frozen
 class Mismatch(Event):
-    """A verified call differed from eager: the entry (which has left the cache), the first difference, its cause."""
+    """A verified call differed from eager: the entry (which has left the cache), the first
+    difference, its cause.
+    """
 
     function: str
     entry: int
@@ -200,7 +214,9 @@ class GraphCaptured(Event):
 
 @attrs.frozen
 class BucketMade(Event):
-    """A padded program was made: capacities of its padded symbols, values of the others, and how long it took in ms."""
+    """A padded program was made: capacities of its padded symbols, values of the others, and how
+    long it took in ms.
+    """
 
     capacities: dict[str, int]
     exact: dict[str, int]
@@ -209,7 +225,9 @@ class BucketMade(Event):
 
 @attrs.frozen
 class VariantChosen(Event):
-    """Ways to run a bucket's program were timed: its capacities, whose kernels serve, and the ms of each."""
+    """Ways to run a bucket's program were timed: its capacities, whose kernels serve, and the ms of
+    each.
+    """
 
     capacities: dict[str, int]
     kernels: str
@@ -243,7 +261,10 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
     """
     global _subscribers
     if not callable(subscriber):
-        raise InputError(f"a subscriber is called with each event, such as print; {subscriber!r} cannot be called")
+        raise InputError(
+            f"a subscriber is called with each event, such as print; {subscriber!r} cannot be "
+            "called"
+        )
     _subscribers = (*_subscribers, subscriber)
 
     def unsubscribe() -> None:

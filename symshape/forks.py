@@ -1,8 +1,9 @@
 """Fork safety: a fork waits until no other thread is in the middle of a trace or of a change.
 
-The child of ``os.fork`` has one thread. A lock that another thread held stays locked there for ever. Changes that the
-other thread had made for a while (functions with other code, torch's flags, the collector's thresholds) stay in place.
-So the locks of this package are made here, and a fork takes all of them first. ``subprocess`` does not use this.
+The child of ``os.fork`` has one thread. A lock that another thread held stays locked there for
+ever. Changes that the other thread had made for a while (functions with other code, torch's flags,
+the collector's thresholds) stay in place. So the locks of this package are made here, and a fork
+takes all of them first. ``subprocess`` does not use this.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from operator import attrgetter, methodcaller
 from types import SimpleNamespace
 
 LONGEST = 600.0
-"""The longest wait of a fork, in seconds; after it the fork proceeds, and its child gets new locks."""
+"""The longest wait of a fork, in seconds; after it the fork proceeds, and its child gets new locks.
+"""
 _SHORT, _PAUSE = 0.1, 0.001
 _numbers = count()
 _made: dict[tuple[int, int], weakref.ref[threading.RLock]] = {}
@@ -35,16 +37,24 @@ class _Taken(threading.local):
 
 
 _taken = _Taken()
-_let_go = partial(any, map(methodcaller("release"), map(methodcaller("pop"), map(attrgetter("locks"), repeat(_taken)))))
-"""Releases what the calling thread took, and what lies below.  All of it is in C: a signal that came while the system
-forked has its handler run at the next bytecode, and one that raises before the first release would leave all taken."""
+_let_go = partial(
+    any,
+    map(
+        methodcaller("release"), map(methodcaller("pop"), map(attrgetter("locks"), repeat(_taken)))
+    ),
+)
+"""Releases what the calling thread took, and what lies below.  All of it is in C: a signal that
+came while the system forked has its handler run at the next bytecode, and one that raises before
+the first release would leave all taken.
+"""
 
 
 def lock(*, outer: int = 0) -> threading.RLock:
     """Return a reentrant lock that no other thread holds in a child of this process.
 
     Args:
-        outer: the larger, the earlier a fork takes it: locks inside which others are waited for come first.
+        outer: the larger, the earlier a fork takes it: locks inside which others are waited for
+            come first.
     """
     made, place = threading.RLock(), (-outer, next(_numbers))
     _made[place] = weakref.ref(made, lambda _: _made.pop(place, None))
@@ -52,7 +62,11 @@ def lock(*, outer: int = 0) -> threading.RLock:
 
 
 def _in_order() -> list[threading.RLock]:
-    return [made for _, reference in sorted(_made.copy().items(), key=_place) if (made := reference()) is not None]
+    return [
+        made
+        for _, reference in sorted(_made.copy().items(), key=_place)
+        if (made := reference()) is not None
+    ]
 
 
 def _place(item: tuple[tuple[int, int], object]) -> tuple[int, int]:
@@ -60,14 +74,17 @@ def _place(item: tuple[tuple[int, int], object]) -> tuple[int, int]:
 
 
 def _take_all() -> None:
-    """Take all locks; take none if another thread holds one for too long, or if an interrupt ends the wait."""
+    """Take all locks; take none if another thread holds one for too long, or if an interrupt ends
+    the wait.
+    """
     end = time.monotonic() + LONGEST
     take = methodcaller("acquire", timeout=_SHORT)
     try:
         while True:
             locks = _in_order()
             _taken.locks[:] = [_bottom]
-            _taken.locks += takewhile(take, locks)  # in C: no interrupt comes between a lock and its being noted
+            # in C: no interrupt comes between a lock and its being noted
+            _taken.locks += takewhile(take, locks)
             if len(_taken.locks) == len(locks) + 1:
                 return
             _let_go()

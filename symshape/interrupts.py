@@ -1,4 +1,6 @@
-"""Exceptions of signal handlers, as distinct from a program's own: they say nothing about the program."""
+"""Exceptions of signal handlers, as distinct from a program's own: they say nothing about the
+program.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ __all__ = ["interrupt_in", "pass_on"]
 
 
 def interrupt_in(error: BaseException) -> BaseException | None:
-    """Return the exception of a signal's handler (of a time limit, say) behind an error; None if there is none."""
+    """Return the exception of a signal's handler (of a time limit, say) behind an error; None if
+    there is none.
+    """
     codes = _codes_of_handlers()
     seen: set[int] = set()
     each: BaseException | None = error

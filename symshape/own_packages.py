@@ -1,7 +1,9 @@
-"""A check that ``guards`` and ``meta_fns`` are symshape's own packages, made when this module is imported.
+"""A check that ``guards`` and ``meta_fns`` are symshape's own packages, made when this module is
+imported.
 
-A wheel of symshape installs three packages.  Another distribution (PyPI has a ``guards``) or a file of the user's may
-have the same name: it may come first on ``sys.path``, or have been installed over ours.
+A wheel of symshape installs three packages.  Another distribution (PyPI has a ``guards``) or a file
+of the user's may have the same name: it may come first on ``sys.path``, or have been installed over
+ours.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ def _others(name: str) -> Iterator[Distribution]:
             continue
         known.add(called)
         declared = (each.read_text("top_level.txt") or "").split()
-        if name in declared or any(file.parts[0] in (name, f"{name}.py") for file in each.files or ()):
+        if name in declared or any(
+            file.parts[0] in (name, f"{name}.py") for file in each.files or ()
+        ):
             yield each
 
 
@@ -99,12 +103,16 @@ def _message(name: str, place: str | None, others: list[Distribution]) -> str:
             f"  A program that needs both needs an environment for each."
         )
     if place is not None and _is_ours(name, place):
-        return f"{begin} files of it are missing or were written over, at {place}.\n  To mend it: {again}."
+        return (
+            f"{begin} files of it are missing or were written over, at {place}.\n  To mend it: "
+            f"{again}."
+        )
     if place is None:
         return f"{begin} a module without a file has the name; it was put into sys.modules before."
     return (
         f"{begin} {place} has the name, and belongs to no installed distribution.\n"
-        f"  To mend it: rename that file or folder, or take its folder from sys.path (PYTHONPATH, the script's folder)."
+        "  To mend it: rename that file or folder, or take its folder from sys.path (PYTHONPATH, "
+        "the script's folder)."
     )
 
 

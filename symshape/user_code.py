@@ -40,11 +40,18 @@ def _folder(module: ModuleType) -> str:
 OURS = (f"{Path(__file__).parent}/", _folder(guards), _folder(meta_fns))
 """The folders of symshape's own code."""
 _TORCH = (_folder(torch),)
-_INSTALLED = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_INSTALLED = tuple(
+    {
+        f"{Path(sysconfig.get_path(name))}/"
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+)
 _LAYERS = f"{Path(_file(torch.nn)).parent}/modules/"
 _MODULE_CALLS = frozenset({"_call_impl", "_wrapped_call_impl"})
 _TRACES = f"{Path(__file__).parent}/tracing/capture.py"
-"""The file that runs traced code: frames below are the program's, frames above belong to the caller of the trace."""
+"""The file that runs traced code: frames below are the program's, frames above belong to the caller
+of the trace.
+"""
 _OPTIMISERS = _folder(torch.optim)
 _FROZEN = ("<frozen",)
 _GENERATED = ("<symshape ",)
@@ -60,7 +67,9 @@ _DESCRIBERS = (*OURS, *_TORCH, *_DESCRIBING)
 
 @lru_cache(maxsize=4096)
 def is_users(filename: str) -> bool:
-    """Return whether a file belongs to the user's program or to libraries that the program calls."""
+    """Return whether a file belongs to the user's program or to libraries that the program
+    calls.
+    """
     return not filename.startswith(_PASSED_OVER)
 
 
@@ -79,17 +88,25 @@ def is_torchs(filename: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_library(filename: str) -> bool:
     """Return whether a file belongs to an installed library (or to Python, torch or symshape)."""
-    return filename.startswith(_LIBRARIES) or "/site-packages/" in filename or "/dist-packages/" in filename
+    return (
+        filename.startswith(_LIBRARIES)
+        or "/site-packages/" in filename
+        or "/dist-packages/" in filename
+    )
 
 
 @lru_cache(maxsize=4096)
 def describes(filename: str) -> bool:
-    """Return whether a file makes texts for people: our own and torch's messages, logs, warnings, tracebacks."""
+    """Return whether a file makes texts for people: our own and torch's messages, logs, warnings,
+    tracebacks.
+    """
     return filename.startswith(_DESCRIBERS)
 
 
 def is_optimisers(filename: str) -> bool:
-    """Return whether a file belongs to torch's optimisers and schedulers, which are a part of the traced program."""
+    """Return whether a file belongs to torch's optimisers and schedulers, which are a part of the
+    traced program.
+    """
     return filename.startswith(_OPTIMISERS)
 
 
@@ -114,7 +131,9 @@ _stated: ContextVar[Location | None] = ContextVar("stated", default=None)
 
 @contextlib.contextmanager
 def at(location: Location | None) -> Iterator[None]:
-    """Set the user's line within the block, for programs run from a graph, whose own frames say nothing."""
+    """Set the user's line within the block, for programs run from a graph, whose own frames say
+    nothing.
+    """
     token = _stated.set(location)
     try:
         yield
@@ -123,20 +142,29 @@ def at(location: Location | None) -> Iterator[None]:
 
 
 def user_location(own: int = 0) -> Location | None:
-    """Return the current line of the user's program; ``own`` frames that called this one are known to be ours."""
+    """Return the current line of the user's program; ``own`` frames that called this one are known
+    to be ours.
+    """
     stated = _stated.get()
     if stated is not None:
         return stated
-    frame: FrameType | None = sys._getframe(1 + own)  # frames that are passed over are never made into objects
+    # frames that are passed over are never made into objects
+    frame: FrameType | None = sys._getframe(1 + own)
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+    return (
+        None
+        if frame is None
+        else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+    )
 
 
 def raised_at(error: BaseException, default: str = "an unknown place") -> str:
     """Return the user's line that an error passed last; ``default`` if it passed none."""
     frames = [
-        (frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_users(frame.f_code.co_filename)
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if is_users(frame.f_code.co_filename)
     ]
     if not frames:
         return default
@@ -153,17 +181,20 @@ def defined_at(fn: Callable[..., Any]) -> str:
 
 
 def origin(op: str = "", rule: str = "") -> Origin:
-    """Return the user's file, line and source text, with the layer of ``torch.nn``, the op and the rule that asked.
+    """Return the user's file, line and source text, with the layer of ``torch.nn``, the op and the
+    rule that asked.
 
-    Where a layer runs that the user's own code did not call (in a ``Sequential`` that is traced itself), the line is
-    the layer's.
+    Where a layer runs that the user's own code did not call (in a ``Sequential`` that is traced
+    itself), the line is the layer's.
     """
     location = user_location()
     layer = None if _stated.get() is not None else _layer()
     if layer is not None:
         (file, line), name, called = layer
         within = f"layer {name}"
-        location = (file, line, within) if location is None or not called else _inside(location, within)
+        location = (
+            (file, line, within) if location is None or not called else _inside(location, within)
+        )
     return origin_of(location, op, rule)
 
 
@@ -173,11 +204,13 @@ def _inside(location: Location, layer: str) -> Location:
 
 
 def _layer() -> tuple[tuple[str, int], str, bool] | None:
-    """Return the innermost layer of ``torch.nn`` that runs below the user's innermost line, or None.
+    """Return the innermost layer of ``torch.nn`` that runs below the user's innermost line, or
+    None.
 
     Returns:
-        Its file and line, its name in the outermost module that runs with its class, and whether a line of the traced
-        program called it (else only the line that asked for the trace is the user's).
+        Its file and line, its name in the outermost module that runs with its class, and whether a
+        line of the traced program called it (else only the line that asked for the trace is the
+        user's).
     """
     frame: FrameType | None = sys._getframe(2)
     place: tuple[str, int] | None = None
@@ -192,7 +225,9 @@ def _layer() -> tuple[tuple[str, int], str, bool] | None:
     called, outer = frame is not None and frame.f_code.co_filename != _TRACES, inner
     back: FrameType | None = sys._getframe(2)
     while back is not None and back.f_code.co_filename != _TRACES:
-        if back.f_code.co_name == "_call_impl" and isinstance(found := back.f_locals.get("self"), torch.nn.Module):
+        if back.f_code.co_name == "_call_impl" and isinstance(
+            found := back.f_locals.get("self"), torch.nn.Module
+        ):
             outer = found
         back = back.f_back
     name, kind = _name_in(outer, inner), type(inner).__name__
@@ -200,7 +235,9 @@ def _layer() -> tuple[tuple[str, int], str, bool] | None:
 
 
 def _name_in(outer: torch.nn.Module, inner: torch.nn.Module) -> str:
-    """Return the name of a module in another one; empty for the module itself, and where nothing leads there."""
+    """Return the name of a module in another one; empty for the module itself, and where nothing
+    leads there.
+    """
     pending, seen = [("", outer)], set()
     while pending:
         prefix, module = pending.pop()

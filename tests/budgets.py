@@ -12,7 +12,9 @@ FILE, METHODS, FOLDER = 900, 15, 20
 
 
 def over_budget(name: str, path: Path) -> Iterator[tuple[str, int]]:
-    """Yield what is larger than its budget in a module, as `module` or `module.Class`, with its size."""
+    """Yield what is larger than its budget in a module, as `module` or `module.Class`, with its
+    size.
+    """
     text = path.read_text(encoding="utf-8")
     lines = text.count("\n")
     if lines > FILE:
@@ -22,7 +24,9 @@ def over_budget(name: str, path: Path) -> Iterator[tuple[str, int]]:
 
 def crowded(files: Mapping[str, Path]) -> dict[str, int]:
     """Return the folders in which more modules lie flat than their budget allows, with how many."""
-    count = Counter(name.rpartition(".")[0] for name, path in files.items() if path.name != "__init__.py")
+    count = Counter(
+        name.rpartition(".")[0] for name, path in files.items() if path.name != "__init__.py"
+    )
     return {name: size for name, size in count.items() if size > FOLDER}
 
 
@@ -40,9 +44,12 @@ def _of(name: str, tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def _public(node: ast.ClassDef) -> set[str]:
-    """Names of methods without a leading underscore; a property counts once, whatever it has of setters."""
+    """Names of methods without a leading underscore; a property counts once, whatever it has of
+    setters.
+    """
     return {
         each.name
         for each in node.body
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and not each.name.startswith("_")
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not each.name.startswith("_")
     }

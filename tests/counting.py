@@ -1,4 +1,6 @@
-"""How much work something is, counted: the same on a busy machine as on a quiet one, and after whatever tests."""
+"""How much work something is, counted: the same on a busy machine as on a quiet one, and after
+whatever tests.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ Result = TypeVar("Result")
 
 @contextmanager
 def undisturbed(*, cold: bool = True) -> Iterator[None]:
-    """What earlier tests left behind is no work of what runs within; ``cold`` also empties the caches of ``guards``.
+    """What earlier tests left behind is no work of what runs within; ``cold`` also empties the
+    caches of ``guards``.
 
-    Garbage is collected before, and not within: finalisers are calls. The table of terms is swept before, which is a
-    call or two for each term of all tests: it is not due again before twice as many terms are there.
+    Garbage is collected before, and not within: finalisers are calls. The table of terms is swept
+    before, which is a call or two for each term of all tests: it is not due again before twice as
+    many terms are there.
     """
     collecting = gc.isenabled()
     gc.collect()
@@ -40,7 +44,8 @@ def undisturbed(*, cold: bool = True) -> Iterator[None]:
 def calls(work: Callable[[], Result]) -> tuple[Result, int]:
     """What ``work`` answers, and how many Python and C functions it called with empty caches.
 
-    Calls inside compiled modules are not seen: bounds are those of the sources, which test_compiled.py runs.
+    Calls inside compiled modules are not seen: bounds are those of the sources, which
+    test_compiled.py runs.
     """
     count = 0
 

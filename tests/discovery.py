@@ -1,4 +1,6 @@
-"""Finding and running what follows a naming convention: `tests/bench/bench_*.py` and `tests/fuzz/fuzz_*.py`."""
+"""Finding and running what follows a naming convention: `tests/bench/bench_*.py` and
+`tests/fuzz/fuzz_*.py`.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,13 @@ def names(kind: str) -> tuple[str, ...]:
 def main_of(kind: str, name: str) -> Callable[[Sequence[str]], Any]:
     """The `main(argv)` of one module of a kind.
 
-    Raises: SystemExit with a sentence for the user where there is no such module or it has no `main`.
+    Raises: SystemExit with a sentence for the user where there is no such module or it has no
+    `main`.
     """
     if name not in names(kind):
-        raise SystemExit(f"no {kind} called {name!r}; there are: {', '.join(names(kind)) or 'none yet'}")
+        raise SystemExit(
+            f"no {kind} called {name!r}; there are: {', '.join(names(kind)) or 'none yet'}"
+        )
     module = importlib.import_module(f"tests.{kind}.{kind}_{name}")
     main = getattr(module, "main", None)
     if not callable(main):
@@ -39,7 +44,11 @@ def split_names(argv: Sequence[str] | None) -> tuple[list[str], list[str]]:
     return words[:flags], words[flags:]
 
 
-def run_apart(kind: str, name: str, arguments: Sequence[str], *, timeout: float | None = None) -> int:
-    """Run one module of a kind in a process of its own, so that no cache of one reaches another; its exit status."""
+def run_apart(
+    kind: str, name: str, arguments: Sequence[str], *, timeout: float | None = None
+) -> int:
+    """Run one module of a kind in a process of its own, so that no cache of one reaches another;
+    its exit status.
+    """
     command = [sys.executable, "-m", f"tests.{kind}", name, *arguments]
     return subprocess.run(command, cwd=REPOSITORY, check=False, timeout=timeout).returncode

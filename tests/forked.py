@@ -1,7 +1,9 @@
-"""Programs in processes of their own that need not import torch again: forks of one process that has imported it.
+"""Programs in processes of their own that need not import torch again: forks of one process that
+has imported it.
 
-What most programs of this project import takes longer than the smallest work of many of them. A fork begins with the
-modules imported, with nothing traced, asked or compiled, and with no thread but one; it ends as any process does.
+What most programs of this project import takes longer than the smallest work of many of them. A
+fork begins with the modules imported, with nothing traced, asked or compiled, and with no thread
+but one; it ends as any process does.
 """
 
 from __future__ import annotations
@@ -22,21 +24,42 @@ from types import TracebackType
 
 from tests.discovery import REPOSITORY
 
-IMPORTED = ("torch", "torch._dynamo", "z3", "sympy", "transformers", "symshape", "tests.bench.run", "tests.fuzz.run")
+IMPORTED = (
+    "torch",
+    "torch._dynamo",
+    "z3",
+    "sympy",
+    "transformers",
+    "symshape",
+    "tests.bench.run",
+    "tests.fuzz.run",
+)
 
 
 class Forks:
-    """Runs ``python -m MODULE ARGUMENTS`` as forks of one process, which starts here and ends with the context."""
+    """Runs ``python -m MODULE ARGUMENTS`` as forks of one process, which starts here and ends with
+    the context.
+    """
 
     def __enter__(self) -> Forks:
         command = [sys.executable, "-m", "tests.forked"]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            command, cwd=REPOSITORY, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            cwd=REPOSITORY,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._process.communicate()
 
     def run(
@@ -44,7 +67,8 @@ class Forks:
     ) -> subprocess.CompletedProcess[str]:
         """The end of one run. What it prints goes to files named after ``said``, and comes back.
 
-        A run that takes longer than ``timeout`` seconds is killed, and its exit status is that of the signal.
+        A run that takes longer than ``timeout`` seconds is killed, and its exit status is that of
+        the signal.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -52,10 +76,14 @@ class Forks:
         for file in files:
             file.write_bytes(b"")
         words = [module, *arguments]
-        self._process.stdin.write(json.dumps([words, [str(file) for file in files], timeout]) + "\n")
+        self._process.stdin.write(
+            json.dumps([words, [str(file) for file in files], timeout]) + "\n"
+        )
         self._process.stdin.flush()
         status = int(self._process.stdout.readline())
-        return subprocess.CompletedProcess(words, status, *(file.read_text(errors="replace") for file in files))
+        return subprocess.CompletedProcess(
+            words, status, *(file.read_text(errors="replace") for file in files)
+        )
 
 
 def main() -> None:
@@ -74,7 +102,9 @@ def main() -> None:
 
 
 def become(words: Sequence[str], files: Sequence[str]) -> None:
-    """Goes on as ``python -m`` with these words, without the input of this process and with files for what is said."""
+    """Goes on as ``python -m`` with these words, without the input of this process and with files
+    for what is said.
+    """
     with ExitStack() as opened:
         streams = [opened.enter_context(open(os.devnull, "rb"))]
         streams += [opened.enter_context(open(file, "wb")) for file in files]

@@ -46,7 +46,8 @@ class Package:
         return cls(name, files, tuple(found))
 
     def edges(self, *, typing_only: bool) -> dict[str, set[str]]:
-        """For each module the modules of this package it imports (`from p import m` means `p.m` if that is one).
+        """For each module the modules of this package it imports (`from p import m` means `p.m` if
+        that is one).
 
         Either the imports under `if TYPE_CHECKING:`, or all others.
         """
@@ -56,7 +57,9 @@ class Package:
                 continue
             target = each.target
             if target.endswith(".?"):
-                graph[each.module] |= {module for module in self.files if module.rpartition(".")[0] == target[:-2]}
+                graph[each.module] |= {
+                    module for module in self.files if module.rpartition(".")[0] == target[:-2]
+                }
                 continue
             while target and target not in graph:
                 target = target.rpartition(".")[0]
@@ -66,13 +69,19 @@ class Package:
 
 
 def imports_of(module: str, path: Path) -> Iterator[Import]:
-    """Every import statement of a file, nested and type-checking-only ones too, and `import_module(...)`."""
+    """Every import statement of a file, nested and type-checking-only ones too, and
+    `import_module(...)`.
+    """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     guarded = [
-        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
     ]
-    typing_only = {id(inner) for node in guarded for statement in node.body for inner in ast.walk(statement)}
+    typing_only = {
+        id(inner) for node in guarded for statement in node.body for inner in ast.walk(statement)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -113,14 +122,24 @@ def _module_name(path: Path) -> str:
 
 
 def _computed(module: str, argument: ast.expr) -> str:
-    """What `import_module(argument)` imports; `m.?` (all below m) for `f"{__name__}.{...}"`; `?...` where unknown."""
+    """What `import_module(argument)` imports; `m.?` (all below m) for `f"{__name__}.{...}"`; `?...`
+    where unknown.
+    """
     if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
         return argument.value
-    return f"{module}.?" if ast.unparse(argument).startswith("f'{__name__}.{") else f"?{ast.unparse(argument)}"
+    return (
+        f"{module}.?"
+        if ast.unparse(argument).startswith("f'{__name__}.{")
+        else f"?{ast.unparse(argument)}"
+    )
 
 
 def _called(node: ast.Call) -> str:
     function = node.func
     return (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+        function.attr
+        if isinstance(function, ast.Attribute)
+        else function.id
+        if isinstance(function, ast.Name)
+        else ""
     )

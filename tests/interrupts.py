@@ -1,6 +1,7 @@
 """An interrupt at a step of some code, by its number, and the world that it must leave as it was.
 
-Python delivers a signal where a function begins and where a call of C's has returned: there the interrupt is raised.
+Python delivers a signal where a function begins and where a call of C's has returned: there the
+interrupt is raised.
 """
 
 from __future__ import annotations
@@ -16,13 +17,26 @@ import torch
 from symshape.tracing import capture
 
 ENTERED = (
-    *("contextlib", "torch.utils._python_dispatch", "torch.utils._contextlib", "torch.overrides", "torch.autograd"),
+    *(
+        "contextlib",
+        "torch.utils._python_dispatch",
+        "torch.utils._contextlib",
+        "torch.overrides",
+        "torch.autograd",
+    ),
     *("torch._dynamo.decorators", "torch._dynamo.eval_frame", "torch._functorch.pyfunctorch"),
 )
 """Modules whose functions enter and leave modes."""
 _CALLED_BY_C = "symshape.tracing.symbolic."
 _OF_MODULES = ("torch", "symshape", "guards", "meta_fns", "sys", "random", "builtins")
-_KINDS = (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor, torch.nn.Module, torch.nn.Linear)
+_KINDS = (
+    torch.SymInt,
+    torch.SymFloat,
+    torch.SymBool,
+    torch.Tensor,
+    torch.nn.Module,
+    torch.nn.Linear,
+)
 
 
 class Interrupt:
@@ -39,7 +53,9 @@ class Interrupt:
 
     def __call__(self, frame: Any, event: str, arg: Any) -> None:
         """A profile function."""
-        if event not in ("call", "c_return") or not str(frame.f_globals.get("__name__")).startswith(self._where):
+        if event not in ("call", "c_return") or not str(frame.f_globals.get("__name__")).startswith(
+            self._where
+        ):
             return
         if _must_not_raise(frame):
             return
@@ -58,12 +74,14 @@ class Interrupt:
 
 
 class OpcodeInterrupt:
-    """Raises KeyboardInterrupt before chosen opcodes of some modules, counted from the start of :meth:`of`.
+    """Raises KeyboardInterrupt before chosen opcodes of some modules, counted from the start of
+    :meth:`of`.
 
     Finer than :class:`Interrupt`: between any two opcodes, in ``finally`` blocks and loops too.
 
     Args:
-        numbers: how many opcodes come before the first interrupt, and how many more before each other one.
+        numbers: how many opcodes come before the first interrupt, and how many more before each
+            other one.
         where: the names of the modules whose opcodes are counted.
     """
 
@@ -108,18 +126,22 @@ def steps_of(call: Callable[[], Any], where: Sequence[str]) -> int:
 
 
 def _must_not_raise(frame: Any) -> bool:
-    """Whether torch's C++ called this: some of its functions end the process if an exception passes them."""
+    """Whether torch's C++ called this: some of its functions end the process if an exception passes
+    them.
+    """
     while frame is not None:
-        if frame.f_code.co_name == "__torch_dispatch__" or str(frame.f_globals.get("__name__")).startswith(
-            _CALLED_BY_C
-        ):
+        if frame.f_code.co_name == "__torch_dispatch__" or str(
+            frame.f_globals.get("__name__")
+        ).startswith(_CALLED_BY_C):
             return True
         frame = frame.f_back
     return False
 
 
 class World:
-    """What everybody shares, as it is now: names in modules and classes, torch's modes and switches, random numbers."""
+    """What everybody shares, as it is now: names in modules and classes, torch's modes and
+    switches, random numbers.
+    """
 
     def __init__(self) -> None:
         owners: dict[str, Any] = {
@@ -128,7 +150,9 @@ class World:
             if name.partition(".")[0] in _OF_MODULES and hasattr(module, "__dict__")
         }
         owners |= {each.__qualname__: vars(each) for each in _KINDS}
-        self.names = {(owner, name): value for owner, found in owners.items() for name, value in found.items()}
+        self.names = {
+            (owner, name): value for owner, found in owners.items() for name, value in found.items()
+        }
         modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
         functions = torch.overrides._get_current_function_mode_stack()
         self.switches = {
@@ -139,7 +163,10 @@ class World:
             "backward's threads": torch._C._is_multithreading_enabled(),
             "collector": gc.isenabled(),
             "profile": sys.getprofile(),
-            "keys": (str(torch._C._dispatch_tls_local_include_set()), str(torch._C._dispatch_tls_local_exclude_set())),
+            "keys": (
+                str(torch._C._dispatch_tls_local_include_set()),
+                str(torch._C._dispatch_tls_local_exclude_set()),
+            ),
             "transforms": torch._C._functorch.peek_interpreter_stack(),
             "random numbers": torch.get_rng_state().tolist(),
         }
@@ -150,9 +177,12 @@ class World:
         found = [
             f"{owner}.{name}"
             for owner, name in self.names.keys() | before.names.keys()
-            if self.names.get((owner, name), missing) is not before.names.get((owner, name), missing)
+            if self.names.get((owner, name), missing)
+            is not before.names.get((owner, name), missing)
         ]
-        return found + [each for each, value in self.switches.items() if value != before.switches[each]]
+        return found + [
+            each for each, value in self.switches.items() if value != before.switches[each]
+        ]
 
 
 def others_may_trace() -> bool:

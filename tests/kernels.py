@@ -1,4 +1,6 @@
-"""Checks of what eager torch can run on this machine: not every processor has a kernel for every dtype."""
+"""Checks of what eager torch can run on this machine: not every processor has a kernel for every
+dtype.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ def eager_has_kernels(fn: Callable[..., Any], *args: Any) -> bool:
         RuntimeError: ``fn`` fails for another reason than a kernel that this processor lacks.
     """
     try:
-        with warnings.catch_warnings(action="ignore"):  # the test itself says which warnings it expects
+        # the test itself says which warnings it expects
+        with warnings.catch_warnings(action="ignore"):
             fn(*args)
     except RuntimeError as error:
         if not any(words in str(error) for words in _NO_KERNEL):

@@ -1,7 +1,9 @@
-"""Where symshape is weaker than it could be: each gap with its reason and a check that it is still there.
+"""Where symshape is weaker than it could be: each gap with its reason and a check that it is still
+there.
 
-A gap is sound: guards that are narrower than the program needs, a trace more than necessary. ``test_known_gaps.py``
-runs each check and fails when a gap has been closed, so that this table and docs/sharp-bits stay true.
+A gap is sound: guards that are narrower than the program needs, a trace more than necessary.
+``test_known_gaps.py`` runs each check and fails when a gap has been closed, so that this table and
+docs/sharp-bits stay true.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ def _guards(fn: Callable[..., object], *args: torch.Tensor) -> list[str]:
 
 def _attention_excludes_a_batch_of_one() -> bool:
     q, mask = torch.randn(2, 4, 6, 8), torch.zeros(2, 1, 6, 6)
-    return any("!= 1" in text or ">= 2" in text for text in _guards(F.scaled_dot_product_attention, q, q, q, mask))
+    return any(
+        "!= 1" in text or ">= 2" in text
+        for text in _guards(F.scaled_dot_product_attention, q, q, q, mask)
+    )
 
 
 def _exclusions_are_not_merged() -> bool:
@@ -44,13 +49,15 @@ def _exclusions_are_not_merged() -> bool:
 GAPS = (
     Gap(
         "attention with a mask is traced apart for a batch of 1",
-        "C++ asks whether the mask's batch is 1 before it asks whether it is the query's; the answer does not matter, "
+        "C++ asks whether the mask's batch is 1 before it asks whether it is the query's; the "
+        "answer does not matter, "
         "but which kernel runs is decided behind that question",
         _attention_excludes_a_batch_of_one,
     ),
     Gap(
         "s0 != 0 and s0 != 1 are not merged into s0 >= 2",
-        "minimising drops guards that others imply; it makes no new ones, so that each keeps its own origin",
+        "minimising drops guards that others imply; it makes no new ones, so that each keeps its "
+        "own origin",
         _exclusions_are_not_merged,
     ),
 )

@@ -1,7 +1,9 @@
-"""Real architectures in small, from transformers, with random weights: what tracing is tested and measured on.
+"""Real architectures in small, from transformers, with random weights: what tracing is tested and
+measured on.
 
-``MODELS`` has the seven of the main job, two of them once more with an attention mask.  ``Model.call(batch, size)``
-makes keyword arguments; what ``size`` means to a model (sequence length, or image size) stands in its row.
+``MODELS`` has the seven of the main job, two of them once more with an attention mask.
+``Model.call(batch, size)`` makes keyword arguments; what ``size`` means to a model (sequence
+length, or image size) stands in its row.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ def _plain(batch: int, length: int) -> Arguments:
 
 
 def _masked(batch: int, length: int) -> Arguments:
-    return {"input_ids": ids(batch, length), "attention_mask": torch.ones(batch, length, dtype=torch.long)}
+    return {
+        "input_ids": ids(batch, length),
+        "attention_mask": torch.ones(batch, length, dtype=torch.long),
+    }
 
 
 def _gpt2() -> Any:
@@ -59,43 +64,71 @@ def _gpt2() -> Any:
 def _llama() -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_key_value_heads": 2, "max_position_embeddings": 128}
+    sizes = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 128,
+    }
     return LlamaForCausalLM(LlamaConfig(**_LANGUAGE, **sizes, use_cache=False))
 
 
 def _bert() -> Any:
     from transformers import BertConfig, BertModel
 
-    return BertModel(BertConfig(**_LANGUAGE, hidden_size=64, intermediate_size=128, max_position_embeddings=128))
+    return BertModel(
+        BertConfig(**_LANGUAGE, hidden_size=64, intermediate_size=128, max_position_embeddings=128)
+    )
 
 
 def _t5() -> Any:
     from transformers import T5Config, T5ForConditionalGeneration
 
-    sizes = {"vocab_size": VOCABULARY, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "d_model": 64,
+        "d_kv": 16,
+        "d_ff": 128,
+        "num_layers": 2,
+        "num_heads": 4,
+    }
     return T5ForConditionalGeneration(T5Config(**sizes, use_cache=False, decoder_start_token_id=0))
 
 
 def _vit() -> Any:
     from transformers import ViTConfig, ViTModel
 
-    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+    sizes = {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+    }
     return ViTModel(ViTConfig(**sizes, image_size=32, patch_size=8))
 
 
 def _resnet() -> Any:
     from transformers import ResNetConfig, ResNetModel
 
-    return ResNetModel(ResNetConfig(embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1]))
+    return ResNetModel(
+        ResNetConfig(embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1])
+    )
 
 
 def _whisper() -> Any:
     from transformers import WhisperConfig, WhisperModel
 
     sizes = {"num_mel_bins": 16, "d_model": 64, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}
-    layers = {"encoder_layers": 2, "encoder_attention_heads": 4, "decoder_layers": 1, "decoder_attention_heads": 4}
+    layers = {
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "decoder_layers": 1,
+        "decoder_attention_heads": 4,
+    }
     tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-    config = WhisperConfig(vocab_size=VOCABULARY, max_source_positions=64, **sizes, **layers, **tokens)
+    config = WhisperConfig(
+        vocab_size=VOCABULARY, max_source_positions=64, **sizes, **layers, **tokens
+    )
     return WhisperModel(config).encoder
 
 
@@ -108,10 +141,18 @@ MODELS: tuple[Model, ...] = (
     Model(
         "t5",
         _t5,
-        lambda batch, length: {"input_ids": ids(batch, length), "decoder_input_ids": ids(batch, length // 2 + 1)},
+        lambda batch, length: {
+            "input_ids": ids(batch, length),
+            "decoder_input_ids": ids(batch, length // 2 + 1),
+        },
         "batch, sequence (the decoder's is half of it and one more)",
     ),
-    Model("vit", _vit, lambda batch, _: {"pixel_values": torch.randn(batch, 3, 32, 32)}, "batch; images are 32 by 32"),
+    Model(
+        "vit",
+        _vit,
+        lambda batch, _: {"pixel_values": torch.randn(batch, 3, 32, 32)},
+        "batch; images are 32 by 32",
+    ),
     Model(
         "resnet",
         _resnet,

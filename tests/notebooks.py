@@ -1,4 +1,6 @@
-"""Executing notebooks. `python -m tests.notebooks notebooks/01_guards_of_a_model.ipynb` writes the outputs back."""
+"""Executing notebooks. `python -m tests.notebooks notebooks/01_guards_of_a_model.ipynb` writes the
+outputs back.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def read(path: Path) -> nbformat.NotebookNode:
 
 
 def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Run every cell in order in a fresh kernel of this Python, in the notebooks' folder; the notebook with outputs.
+    """Run every cell in order in a fresh kernel of this Python, in the notebooks' folder; the
+    notebook with outputs.
 
     Raises: `nbclient.exceptions.CellExecutionError` at the first cell that raises.
     """
@@ -53,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         notebook = execute(read(path))
         for cell in notebook.cells:
             cell.metadata.pop("execution", None)  # times of day: a new diff for each run
-            for output in cell.get("outputs", ()):  # a widget is nothing without its kernel: the tables beside it stay
+            # a widget is nothing without its kernel: the tables beside it stay
+            for output in cell.get("outputs", ()):
                 output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
         nbformat.write(notebook, path)
     return 0

@@ -1,4 +1,5 @@
-"""Oracles for integer questions that share no code with what they judge: Python's own arithmetic, and Z3 from text.
+"""Oracles for integer questions that share no code with what they judge: Python's own arithmetic,
+and Z3 from text.
 
 Both read the *text* of a question, so a wrong constructor, a wrong rule and a wrong rung all show.
 """
@@ -75,7 +76,12 @@ SPACE: dict[str, Any] = {
 
 def names_in(*texts: str) -> tuple[str, ...]:
     """The symbols in some texts."""
-    found = {node.id for text in texts for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
+    found = {
+        node.id
+        for text in texts
+        for node in ast.walk(ast.parse(text, mode="eval"))
+        if isinstance(node, ast.Name)
+    }
     return tuple(sorted(found - set(SPACE)))
 
 
@@ -106,8 +112,11 @@ def code(text: str) -> CodeType:
     return compile(text, "<question>", "eval")
 
 
-def tried(question: Question, window: int = WINDOW) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """Values at which the query holds and values at which it fails, found by trying a window of all values.
+def tried(
+    question: Question, window: int = WINDOW
+) -> tuple[dict[str, int] | None, dict[str, int] | None]:
+    """Values at which the query holds and values at which it fails, found by trying a window of all
+    values.
 
     Points at which anything divides by zero are left out: there the question says nothing.
     """
@@ -133,7 +142,7 @@ def tried(question: Question, window: int = WINDOW) -> tuple[dict[str, int] | No
     return holds, fails
 
 
-# -- Z3 ---------------------------------------------------------------------------------------------------------------
+# -- Z3 --------------------------------------------------------------------------------------------
 
 
 def _number(node: ast.expr) -> int:
@@ -170,7 +179,9 @@ class _ToZ3(ast.NodeVisitor):
         return z3.If((a >= 0) == (b > 0), self.quotient(a, b), -self.quotient(-a, b))
 
     def masked(self, a: Any, mask: int) -> Any:
-        """``a & mask``, bit by bit; above its highest bit a negative mask lets everything through."""
+        """``a & mask``, bit by bit; above its highest bit a negative mask lets everything
+        through.
+        """
         width = mask.bit_length()
         bits = [2**i * (a / 2**i % 2) for i in range(width) if mask >> i & 1]
         return z3.Sum([z3.IntVal(0), *bits]) + (2**width * (a / 2**width) if mask < 0 else 0)
@@ -189,12 +200,18 @@ class _ToZ3(ast.NodeVisitor):
             return a * 2**number if isinstance(node.op, ast.LShift) else a / 2**number
         if isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor):
             shared = self.masked(a, _number(node.right))
-            return shared if isinstance(node.op, ast.BitAnd) else a + b - shared * (1 + isinstance(node.op, ast.BitXor))
+            return (
+                shared
+                if isinstance(node.op, ast.BitAnd)
+                else a + b - shared * (1 + isinstance(node.op, ast.BitXor))
+            )
         if isinstance(node.op, ast.FloorDiv):
             return self.quotient(a, b)
         if isinstance(node.op, ast.Mod):
             return self.remainder(a, b)
-        return {ast.Add: lambda: a + b, ast.Sub: lambda: a - b, ast.Mult: lambda: a * b}[type(node.op)]()
+        return {ast.Add: lambda: a + b, ast.Sub: lambda: a - b, ast.Mult: lambda: a * b}[
+            type(node.op)
+        ]()
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         operand = self.visit(node.operand)
@@ -205,7 +222,9 @@ class _ToZ3(ast.NodeVisitor):
         return -operand if isinstance(node.op, ast.USub) else operand
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        return (z3.And if isinstance(node.op, ast.And) else z3.Or)(*[self.visit(part) for part in node.values])
+        return (z3.And if isinstance(node.op, ast.And) else z3.Or)(
+            *[self.visit(part) for part in node.values]
+        )
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         items = [self.visit(node.left), *[self.visit(part) for part in node.comparators]]
@@ -242,7 +261,9 @@ class _ToZ3(ast.NodeVisitor):
         if name in ("min", "max", "Min", "Max"):
             result = args[0]
             for other in args[1:]:
-                result = z3.If(result <= other if name.lower() == "min" else result >= other, result, other)
+                result = z3.If(
+                    result <= other if name.lower() == "min" else result >= other, result, other
+                )
             return result
         makers = {
             "abs": lambda a: z3.If(a >= 0, a, -a),
@@ -268,7 +289,8 @@ class _ToZ3(ast.NodeVisitor):
 
 
 def by_z3(question: Question, limit: int = 3_000_000) -> bool | None:
-    """What Z3 says of a question, a fresh solver for each direction: True, False (holds nowhere) or None.
+    """What Z3 says of a question, a fresh solver for each direction: True, False (holds nowhere) or
+    None.
 
     True where nothing satisfies the assumptions.
     """
@@ -293,13 +315,18 @@ def _impossible(conditions: list[Any], limit: int) -> bool:
 
 
 def vacuous(question: Question, limit: int = 3_000_000) -> bool:
-    """Whether Z3 shows that nothing satisfies the assumptions and lets every division of the question be defined."""
+    """Whether Z3 shows that nothing satisfies the assumptions and lets every division of the
+    question be defined.
+    """
     return (
-        by_z3(attrs.evolve(question, query=f"not ({question.query})"), limit) is True and by_z3(question, limit) is True
+        by_z3(attrs.evolve(question, query=f"not ({question.query})"), limit) is True
+        and by_z3(question, limit) is True
     )
 
 
-def contradicted(question: Question, verdict: bool | None, *, window: int = WINDOW, ask_z3: bool = False) -> str | None:
+def contradicted(
+    question: Question, verdict: bool | None, *, window: int = WINDOW, ask_z3: bool = False
+) -> str | None:
     """A sentence that shows the verdict to be wrong; None where no oracle objects."""
     if verdict is None:
         return None

@@ -1,4 +1,6 @@
-"""Generators of integer expressions, conditions and questions: plain random ones, and Hypothesis strategies."""
+"""Generators of integer expressions, conditions and questions: plain random ones, and Hypothesis
+strategies.
+"""
 
 from __future__ import annotations
 
@@ -93,14 +95,18 @@ _LAWS = (
 
 
 def law(rng: random.Random, names: Sequence[str] = NAMES) -> str:
-    """The text of a condition that often (not always) holds: these lead deciders into their corners."""
+    """The text of a condition that often (not always) holds: these lead deciders into their
+    corners.
+    """
     atoms = {key: integer(rng, names, rng.choice([0, 0, 0, 1])) for key in "abc"}
     atoms["d"] = _divisor(rng, names)
     atoms["e"] = _divisor(rng, names)
     text = rng.choice(_LAWS).format(**atoms)
     if rng.random() < 0.2:  # bend it
         text = text.replace(
-            rng.choice(["<=", ">=", "==", "//", "%", "+"]), rng.choice(["<=", ">=", "==", "//", "%", "+"]), 1
+            rng.choice(["<=", ">=", "==", "//", "%", "+"]),
+            rng.choice(["<=", ">=", "==", "//", "%", "+"]),
+            1,
         )
     return text
 
@@ -113,7 +119,9 @@ def condition(rng: random.Random, names: Sequence[str] = NAMES) -> str:
     if kind < 0.85:
         return relation(rng, names)
     if kind < 0.93:
-        return f"({relation(rng, names, 1)}) {rng.choice(['and', 'or'])} ({relation(rng, names, 1)})"
+        return (
+            f"({relation(rng, names, 1)}) {rng.choice(['and', 'or'])} ({relation(rng, names, 1)})"
+        )
     return f"not ({relation(rng, names, 1)})"
 
 
@@ -126,17 +134,26 @@ def assumption(rng: random.Random, names: Sequence[str] = NAMES) -> str:
     if kind == 2:
         return f"{a} == {b}{rng.choice(['', ' + 1', ' - 2', '*2', ' // 2'])}"
     if kind == 3:
-        return f"{a} {rng.choice(['<', '<=', '>=', '>'])} {b}{rng.choice(['', ' + 3', ' * 2', ' - 1'])}"
+        return (
+            f"{a} {rng.choice(['<', '<=', '>=', '>'])} "
+            f"{b}{rng.choice(['', ' + 3', ' * 2', ' - 1'])}"
+        )
     if kind == 4:
         return f"{a} != {rng.choice([b, '0', '1'])}"
     if kind == 5:
-        return f"{a} // {rng.choice(CONSTANTS)} {rng.choice(['==', '<=', '>='])} {rng.choice([b, '2', '3'])}"
+        return (
+            f"{a} // {rng.choice(CONSTANTS)} {rng.choice(['==', '<=', '>='])} "
+            f"{rng.choice([b, '2', '3'])}"
+        )
     if kind == 6:
         return f"{a} % {b} == 0"
     if kind == 7:
         return f"({a} + {b}) % {rng.choice(CONSTANTS)} == 0"
     if kind == 8:
-        return f"{a} * {b} {rng.choice(['==', '<=', '>='])} {rng.choice([rng.choice(names), '12', '16'])}"
+        return (
+            f"{a} * {b} {rng.choice(['==', '<=', '>='])} "
+            f"{rng.choice([rng.choice(names), '12', '16'])}"
+        )
     if kind == 9:
         return f"max({a}, {b}) <= {rng.choice([rng.choice(names), '9'])}"
     if kind == 10:
@@ -162,7 +179,9 @@ def range_of_symbol(rng: random.Random) -> Range:
 
 
 def term_under_facts(rng: random.Random) -> tuple[Term, Facts] | None:
-    """A random term and facts; None where the text is refused or the facts contradict themselves."""
+    """A random term and facts; None where the text is refused or the facts contradict
+    themselves.
+    """
     names = NAMES[: rng.randint(1, 3)]
     ranges = {name: range_of_symbol(rng) for name in names}
     try:
@@ -172,11 +191,18 @@ def term_under_facts(rng: random.Random) -> tuple[Term, Facts] | None:
         return None
 
 
-def values_differ(rng: random.Random, term: Term, made: Term, facts: Facts, points: int = 25) -> Iterator[bool]:
-    """Whether two terms differ, at random points that the facts allow and where both are defined."""
+def values_differ(
+    rng: random.Random, term: Term, made: Term, facts: Facts, points: int = 25
+) -> Iterator[bool]:
+    """Whether two terms differ, at random points that the facts allow and where both are
+    defined.
+    """
     symbols = facts.symbols | term.symbols
     for _ in range(points):
-        point = {symbol.name: rng.randint(-6, 14) for symbol in sorted(symbols, key=lambda each: each.order)}
+        point = {
+            symbol.name: rng.randint(-6, 14)
+            for symbol in sorted(symbols, key=lambda each: each.order)
+        }
         if any(point[symbol.name] not in facts.declared(symbol) for symbol in symbols):
             continue
         try:
@@ -202,14 +228,24 @@ def questions() -> st.SearchStrategy[Question]:
 def integers(names: Sequence[str] = NAMES) -> st.SearchStrategy[str]:
     """Texts of integer expressions that Hypothesis can shrink."""
     leaf = st.sampled_from(names) | st.integers(-9, 20).map(lambda value: f"({value})")
-    divisor = st.sampled_from(CONSTANTS) | st.sampled_from(names) | st.sampled_from(["(-2)", "(-3)"])
+    divisor = (
+        st.sampled_from(CONSTANTS) | st.sampled_from(names) | st.sampled_from(["(-2)", "(-3)"])
+    )
 
     def extend(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         return st.one_of(
-            st.tuples(inner, st.sampled_from(["+", "-", "*"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
-            st.tuples(inner, st.sampled_from(["//", "%"]), divisor).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
-            st.tuples(st.sampled_from(["min", "max"]), inner, inner).map(lambda t: f"{t[0]}({t[1]}, {t[2]})"),
-            st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} if {t[1]} <= {t[2]} else {t[1]})"),
+            st.tuples(inner, st.sampled_from(["+", "-", "*"]), inner).map(
+                lambda t: f"({t[0]} {t[1]} {t[2]})"
+            ),
+            st.tuples(inner, st.sampled_from(["//", "%"]), divisor).map(
+                lambda t: f"({t[0]} {t[1]} {t[2]})"
+            ),
+            st.tuples(st.sampled_from(["min", "max"]), inner, inner).map(
+                lambda t: f"{t[0]}({t[1]}, {t[2]})"
+            ),
+            st.tuples(inner, inner, inner).map(
+                lambda t: f"({t[0]} if {t[1]} <= {t[2]} else {t[1]})"
+            ),
         )
 
     return st.recursive(leaf, extend, max_leaves=6)
@@ -217,9 +253,9 @@ def integers(names: Sequence[str] = NAMES) -> st.SearchStrategy[str]:
 
 def conditions(names: Sequence[str] = NAMES) -> st.SearchStrategy[str]:
     """Texts of conditions that Hypothesis can shrink."""
-    relations = st.tuples(integers(names), st.sampled_from(["==", "!=", "<=", "<", ">=", ">"]), integers(names)).map(
-        lambda t: f"({t[0]} {t[1]} {t[2]})"
-    )
+    relations = st.tuples(
+        integers(names), st.sampled_from(["==", "!=", "<=", "<", ">=", ">"]), integers(names)
+    ).map(lambda t: f"({t[0]} {t[1]} {t[2]})")
     return relations | st.tuples(relations, st.sampled_from(["and", "or"]), relations).map(
         lambda t: f"({t[0]} {t[1]} {t[2]})"
     )

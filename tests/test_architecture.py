@@ -1,4 +1,6 @@
-"""The house rules: three packages, floors in each, imports that go down, rooms of a size, nothing of one machine."""
+"""The house rules: three packages, floors in each, imports that go down, rooms of a size, nothing
+of one machine.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ ALLOWED = {
     "meta_fns": {"attrs", "torch"},
     "symshape": {"attrs", "torch", "guards", "meta_fns"},
 }
-# Third-party packages that belong to one place: the only modules (or packages) that may import them.
+# Third-party packages that belong to one place: the only modules (or packages) that may import
+# them.
 CONFINED = {
     "sympy": {"guards.deciders.factoring"},
     "z3": {"guards.deciders.z3_solver"},
@@ -37,8 +40,8 @@ CONFINED = {
     "transformers": {"symshape.exploring", "symshape.frontends.cli"},
     "typer": {"symshape.frontends.cli"},
 }
-# The floors of each package, bottom-up: a folder (or a module that stands alone) imports from those before it only. The
-# files directly in a folder stand above the folder's own sub-folders.
+# The floors of each package, bottom-up: a folder (or a module that stands alone) imports from those
+# before it only. The files directly in a folder stand above the folder's own sub-folders.
 FLOORS = {
     "guards": (
         "errors",
@@ -55,17 +58,34 @@ FLOORS = {
     ),
     "meta_fns": ("errors", "torch_internals", "core", "padding", "ops", "cost", "custom_rules"),
     "symshape": (
-        *("errors", "torch_internals", "forks", "interrupts", "options", "dims", "events", "user_code", "data"),
+        *(
+            "errors",
+            "torch_internals",
+            "forks",
+            "interrupts",
+            "options",
+            "dims",
+            "events",
+            "user_code",
+            "data",
+        ),
         *("own_packages", "native"),
         *("calls", "graph"),
         "tracing.restart",
-        *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
+        *(
+            "tracing.symbolic.nodes",
+            "tracing.symbolic",
+            "tracing.intercept",
+            "tracing.state",
+            "tracing",
+        ),
         *("runtime.policy", "runtime.pieces", "runtime.padding", "runtime.runners", "runtime"),
         "store",
         *("exploring", "cost", "planning", "frontends", "auditing", "fitting", "frontends.cli"),
     ),
 }
-# What is larger than its budget (tests/budgets.py), with the size it may not exceed and the reason. Only to shrink.
+# What is larger than its budget (tests/budgets.py), with the size it may not exceed and the reason.
+# Only to shrink.
 LARGE: dict[str, tuple[int, str]] = {
     "meta_fns.ops": (55, "rows of one kind: the rules of a family of ops each"),
     "meta_fns.padding": (30, "rows of one kind: the padding rules of a family of ops each"),
@@ -75,12 +95,30 @@ LARGE: dict[str, tuple[int, str]] = {
     "symshape.graph": (24, "no rooms yet"),
     "symshape.calls": (22, "several readers of a call, which are to become two"),
     "symshape.tracing": (22, "what all rooms of tracing use"),
-    "symshape.tracing.intercept.torch_functions": (21, "rows of one kind: a family of torch's functions each"),
-    "guards.sets.guard_set.GuardSet": (19, "what a person may ask of a guard set; each is a line or two"),
-    "symshape.tracing.symbolic.nodes.node.Node": (19, "torch's SymNode protocol: its methods are given"),
-    "symshape.tracing.symbolic.nodes.int_node.IntNode": (37, "torch's SymNode protocol: its methods are given"),
-    "symshape.tracing.symbolic.nodes.bool_node.BoolNode": (20, "torch's SymNode protocol: its methods are given"),
-    "symshape.tracing.symbolic.nodes.float_node.FloatNode": (22, "torch's SymNode protocol: its methods are given"),
+    "symshape.tracing.intercept.torch_functions": (
+        21,
+        "rows of one kind: a family of torch's functions each",
+    ),
+    "guards.sets.guard_set.GuardSet": (
+        19,
+        "what a person may ask of a guard set; each is a line or two",
+    ),
+    "symshape.tracing.symbolic.nodes.node.Node": (
+        19,
+        "torch's SymNode protocol: its methods are given",
+    ),
+    "symshape.tracing.symbolic.nodes.int_node.IntNode": (
+        37,
+        "torch's SymNode protocol: its methods are given",
+    ),
+    "symshape.tracing.symbolic.nodes.bool_node.BoolNode": (
+        20,
+        "torch's SymNode protocol: its methods are given",
+    ),
+    "symshape.tracing.symbolic.nodes.float_node.FloatNode": (
+        22,
+        "torch's SymNode protocol: its methods are given",
+    ),
 }
 
 
@@ -104,7 +142,9 @@ def test_one_place_for_each_confined_package(package: Package) -> None:
 
 
 def test_no_cycles(package: Package) -> None:
-    """Imports inside functions, and for annotations, count: they break a circle for Python, not for the reader."""
+    """Imports inside functions, and for annotations, count: they break a circle for Python, not for
+    the reader.
+    """
     graph = package.edges(typing_only=False)
     for module, targets in package.edges(typing_only=True).items():
         graph[module] |= targets
@@ -113,7 +153,9 @@ def test_no_cycles(package: Package) -> None:
 
 
 def _floor(package: str, module: str) -> int:
-    """The number of the floor that a module stands on; the package's own `__init__` stands on top."""
+    """The number of the floor that a module stands on; the package's own `__init__` stands on
+    top.
+    """
     floors = FLOORS[package]
     path = module.split(".")[1:]
     for end in range(len(path), 0, -1):
@@ -137,7 +179,9 @@ def _upward(package: Package) -> set[tuple[str, str]]:
 
 def test_floors_import_downwards(package: Package) -> None:
     wrong = sorted(_upward(package))
-    assert not wrong, "\n".join(f"{module} imports {target}, which stands above it" for module, target in wrong)
+    assert not wrong, "\n".join(
+        f"{module} imports {target}, which stands above it" for module, target in wrong
+    )
 
 
 def test_folders_have_no_cycles(package: Package) -> None:
@@ -147,7 +191,9 @@ def test_folders_have_no_cycles(package: Package) -> None:
         for target in targets:
             if package.name in (module, target):
                 continue
-            here, there = (FLOORS[package.name][_floor(package.name, each)] for each in (module, target))
+            here, there = (
+                FLOORS[package.name][_floor(package.name, each)] for each in (module, target)
+            )
             if here != there:
                 graph.setdefault(here, set()).add(there)
     found = cycle(graph)
@@ -155,17 +201,28 @@ def test_folders_have_no_cycles(package: Package) -> None:
 
 
 def test_no_module_has_the_name_of_a_public_function(package: Package) -> None:
-    """`import guards.prove as p` would answer a function, and `guards.prove(...)` a module, whichever came last."""
+    """`import guards.prove as p` would answer a function, and `guards.prove(...)` a module,
+    whichever came last.
+    """
     public = importlib.import_module(package.name).__all__
-    clash = {module for module in package.files if module.count(".") == 1 and module.partition(".")[2] in public}
+    clash = {
+        module
+        for module in package.files
+        if module.count(".") == 1 and module.partition(".")[2] in public
+    }
     assert not clash, f"a name of the package's own: {clash}"
 
 
 def test_rooms_are_of_a_size(package: Package) -> None:
-    found = dict(each for module, path in package.files.items() for each in over_budget(module, path))
+    found = dict(
+        each for module, path in package.files.items() for each in over_budget(module, path)
+    )
     found |= crowded(package.files)
     grown = {name: size for name, size in found.items() if size > LARGE.get(name, (0, ""))[0]}
-    budget = f"a file has at most {FILE} lines, a class {METHODS} public methods, a folder {FOLDER} files"
+    budget = (
+        f"a file has at most {FILE} lines, a class {METHODS} public methods, a folder "
+        f"{FOLDER} files"
+    )
     assert not grown, f"{budget}: {grown}"
     mended = {name for name in LARGE if name.partition(".")[0] == package.name} - found.keys()
     assert not mended, f"no longer large, take them out of LARGE: {mended}"
@@ -197,11 +254,14 @@ def test_typed(package: Package) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "unwanted"), [("guards", ["torch", "meta_fns", "symshape"]), ("meta_fns", ["guards", "symshape", "z3"])]
+    ("name", "unwanted"),
+    [("guards", ["torch", "meta_fns", "symshape"]), ("meta_fns", ["guards", "symshape", "z3"])],
 )
 def test_importing_loads_nothing_above(name: str, unwanted: list[str]) -> None:
     code = f"import sys, {name}; print([each for each in {unwanted} if each in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == "[]", f"importing {name} loads {run.stdout.strip()}"
 
@@ -211,11 +271,15 @@ def test_library_never_imports_the_tests() -> None:
         assert not [each for each in Package.read(name).imports if each.top == "tests"]
 
 
-# --- nothing of one machine in what is committed --------------------------------------------------------------------
+# --- nothing of one machine in what is committed --------------------------------------------------
 
-HOME = re.compile(r"(?<![\w.-])/(?:root\b|home/[a-z]|Users/[A-Za-z]|work/|farm/|opt/(?:wheels|pypi))|[A-Z]:\\Users")
+HOME = re.compile(
+    r"(?<![\w.-])/(?:root\b|home/[a-z]|Users/[A-Za-z]|work/|farm/|opt/(?:wheels|pypi))|"
+    r"[A-Z]:\\Users"
+)
 REGISTRY = re.compile(
-    r"https?://[^\s\"')>]*(?:/simple\b|/whl\b|pypi|pythonhosted)|--(?:extra-)?index-url[ =]\S|--find-links[ =]\S"
+    r"https?://[^\s\"')>]*(?:/simple\b|/whl\b|pypi|pythonhosted)|--(?:extra-)?index-url[ "
+    r"=]\S|--find-links[ =]\S"
 )
 
 
@@ -242,7 +306,9 @@ def test_those_patterns_find_what_they_should() -> None:
 
 
 def _committed() -> list[Path]:
-    run = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
     if run.returncode != 0:
         pytest.skip("not a git checkout")
     return [REPOSITORY / name for name in run.stdout.split("\0") if name]
@@ -253,7 +319,7 @@ def _confined_here(each: Import) -> bool:
     return any(each.module == place or each.module.startswith(place + ".") for place in places)
 
 
-# --- the reader of imports itself -----------------------------------------------------------------------------------
+# --- the reader of imports itself -----------------------------------------------------------------
 
 
 def test_reader_of_imports(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The pages for users (README.md, docs/): their code runs, their links lead somewhere, what is generated is fresh.
+"""The pages for users (README.md, docs/): their code runs, their links lead somewhere, what is
+generated is fresh.
 
 Every public name says what it does.
 """
@@ -55,7 +56,9 @@ def test_blocks_are_found() -> None:
     assert plain(found[2]) == "1\n"
 
 
-def test_a_block_names_the_libraries_that_it_needs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_block_names_the_libraries_that_it_needs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     from tests.pages.running import run
 
     page = tmp_path / "page.md"
@@ -78,7 +81,9 @@ def test_a_block_names_the_libraries_that_it_needs(capsys: pytest.CaptureFixture
 def test_every_block_compiles(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     found = blocks(text)
-    assert text.count("```python") + text.count("```pycon") == len(found), "a Python block is not closed or is indented"
+    assert text.count("```python") + text.count("```pycon") == len(found), (
+        "a Python block is not closed or is indented"
+    )
     for block in found:
         compile("\n" * (block.line - 1) + plain(block), str(path), "exec")
 
@@ -86,7 +91,12 @@ def test_every_block_compiles(path: Path) -> None:
 @pytest.mark.parametrize("paths", [[README], PAGES], ids=["README", "docs"])
 def test_pages_run(paths: list[Path]) -> None:
     """All blocks of each page in order, in one namespace a page, as a reader would paste them."""
-    found = [block for path in paths for block in blocks(path.read_text(encoding="utf-8")) if block.reason is None]
+    found = [
+        block
+        for path in paths
+        for block in blocks(path.read_text(encoding="utf-8"))
+        if block.reason is None
+    ]
     assert found, "the pages show no code"
     run = subprocess.run(
         [sys.executable, "-m", "tests.pages.running", *map(_name, paths)],
@@ -104,7 +114,9 @@ def test_a_page_that_is_wrong_fails(tmp_path: Path) -> None:
     from tests.pages.running import run
 
     page = tmp_path / "page.md"
-    page.write_text("```pycon\n>>> 1 + 1\n3\n```\n\n```python\nraise ValueError\n```\n\n```python\na = 1\n```\n")
+    page.write_text(
+        "```pycon\n>>> 1 + 1\n3\n```\n\n```python\nraise ValueError\n```\n\n```python\na = 1\n```\n"
+    )
     assert run(page) == 2
 
 
@@ -116,7 +128,8 @@ def test_links_lead_somewhere(path: Path) -> None:
 def test_broken_links_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "# A title: `x`\n[a](page.md#a-title-x) [b](page.md#b) ![c](no.svg) `[d](no.md)` [e](https://a.b)\n"
+        "# A title: `x`\n[a](page.md#a-title-x) [b](page.md#b) ![c](no.svg) `[d](no.md)` "
+        "[e](https://a.b)\n"
     )
     assert anchors(page.read_text()) == {"a-title-x"}
     assert links(page.read_text()) == ["page.md#a-title-x", "page.md#b", "no.svg", "https://a.b"]
@@ -129,7 +142,9 @@ def test_generated_pages_are_fresh() -> None:
 
 
 def test_no_page_has_a_hard_sentence() -> None:
-    """What they are, ``tests/pages/prose.py`` says; it also prints them: ``python -m tests.pages.prose PAGE``."""
+    """What they are, ``tests/pages/prose.py`` says; it also prints them:
+    ``python -m tests.pages.prose PAGE``.
+    """
     found = [
         f"{name}:{each.line}: {each.reasons} {each.text}"
         for name, text in prose.texts().items()
@@ -151,7 +166,9 @@ def test_the_versions_of_torch_are_those_of_the_code() -> None:
 
 def test_the_navigation_lists_every_page_once() -> None:
     listed = listed_pages()
-    assert sorted(listed) == sorted([*(path.relative_to(DOCS).as_posix() for path in PAGES), *notebook_pages()])
+    assert sorted(listed) == sorted(
+        [*(path.relative_to(DOCS).as_posix() for path in PAGES), *notebook_pages()]
+    )
     assert len(set(listed)) == len(listed)
 
 
@@ -159,18 +176,28 @@ def test_every_error_has_a_page() -> None:
     from symshape import errors
 
     index = (DOCS / "errors" / "index.md").read_text(encoding="utf-8")
-    classes = [name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)]
+    classes = [
+        name
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, Exception)
+    ]
     for name in set(classes) - {"SymShapeError"}:
         page = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower() + ".md"
         assert f"[{name}]({page})" in index, f"docs/errors/index.md does not lead to {page}"
         assert (DOCS / "errors" / page).read_text(encoding="utf-8").startswith(f"# {name}\n")
 
 
-@pytest.mark.parametrize(("package", "page"), [("guards", "guards.md"), ("meta_fns", "meta-fns.md")])
+@pytest.mark.parametrize(
+    ("package", "page"), [("guards", "guards.md"), ("meta_fns", "meta-fns.md")]
+)
 def test_errors_of_the_lower_packages_are_listed(package: str, page: str) -> None:
     module = importlib.import_module(f"{package}.errors")
     text = (DOCS / "errors" / page).read_text(encoding="utf-8")
-    names = {name for name, kind in vars(module).items() if inspect.isclass(kind) and issubclass(kind, Exception)}
+    names = {
+        name
+        for name, kind in vars(module).items()
+        if inspect.isclass(kind) and issubclass(kind, Exception)
+    }
     assert names, package
     assert all(f"`{name}`" in text or f"`{package}.{name}`" in text for name in names)
 
@@ -178,7 +205,8 @@ def test_errors_of_the_lower_packages_are_listed(package: str, page: str) -> Non
 def test_every_environment_variable_is_listed() -> None:
     files = [path for name in CODE for path in (REPOSITORY / name).rglob("*.py")]
     code = "".join(path.read_text(encoding="utf-8") for path in [*files, REPOSITORY / "setup.py"])
-    read = set(re.findall(r"[\"'](SYMSHAPE_[A-Z_]+)[\"']", code)) - {"SYMSHAPE_TORCH"}  # a macro of C++
+    # a macro of C++
+    read = set(re.findall(r"[\"'](SYMSHAPE_[A-Z_]+)[\"']", code)) - {"SYMSHAPE_TORCH"}
     page = (DOCS / "reference" / "environment.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(SYMSHAPE_[A-Z_]+)`", page, re.MULTILINE)) == read
 
@@ -188,7 +216,9 @@ def test_commands_that_pages_show_exist() -> None:
     from symshape.frontends.cli.commands import app
 
     root = typer.main.get_command(app)
-    shown = [(_name(path), line) for path in TEXTS for line in commands(path.read_text(encoding="utf-8"))]
+    shown = [
+        (_name(path), line) for path in TEXTS for line in commands(path.read_text(encoding="utf-8"))
+    ]
     assert len(shown) > 5
     for page, line in shown:
         words, command = line.split()[1:], root
@@ -196,13 +226,18 @@ def test_commands_that_pages_show_exist() -> None:
             command = command.commands[words.pop(0)]
         assert command is not root, f"{page}: no such command: {line}"
         options = {name for each in command.params for name in each.opts}
-        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options, f"{page}: {line}"
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options, (
+            f"{page}: {line}"
+        )
 
 
 def test_docstrings_as_pages_have_their_doctests_as_code() -> None:
     text = (DOCS / "doctests.py").read_text(encoding="utf-8").replace("import griffe\n", "")
     namespace: dict[str, Any] = {"griffe": _Griffe, "__name__": "doctests"}
-    exec(compile(text.replace("from __future__ import annotations\n", ""), "doctests.py", "exec"), namespace)
+    exec(
+        compile(text.replace("from __future__ import annotations\n", ""), "doctests.py", "exec"),
+        namespace,
+    )
     obj = _Object("Say :func:`one`.\n\n>>> a = 1\n>>> a\n1\n\nMore.\n")
     namespace["Doctests"]().on_object(obj=obj)
     assert obj.docstring.value == "Say `one`.\n\n```pycon\n>>> a = 1\n>>> a\n1\n```\n\nMore.\n"
@@ -235,7 +270,9 @@ def test_public_names_have_docstrings(name: str) -> None:
 
 
 def _silent(name: str, value: object) -> list[str]:
-    """The name, and for a class its public methods and properties, where they have no docstring of their own."""
+    """The name, and for a class its public methods and properties, where they have no docstring of
+    their own.
+    """
     if not (inspect.isclass(value) or inspect.isroutine(value)):
         return []  # a constant; its meaning is its module's to tell
     silent = [] if _own_docstring(value) else [name]
@@ -249,5 +286,6 @@ def _silent(name: str, value: object) -> list[str]:
 
 
 def _own_docstring(value: object) -> bool:
-    # A frozen attrs class without a docstring would inherit its base's; that says nothing about the class.
+    # A frozen attrs class without a docstring would inherit its base's; that says nothing about the
+    # class.
     return bool((getattr(value, "__doc__", None) or "").strip())

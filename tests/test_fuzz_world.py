@@ -1,4 +1,6 @@
-"""The fuzzer of worlds convicts ways that are wrong, acquits the plain function, and says how to see it again."""
+"""The fuzzer of worlds convicts ways that are wrong, acquits the plain function, and says how to
+see it again.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,12 @@ def twice(fn: Callable[..., Any]) -> Callable[..., Any]:
 STATEFUL = Made(
     (line("x = x * 2"), line("x = x * SCALE"), line("x = x + get_cell()")),
     "(x, y)",
-    ("call(t(3), t(2))", line("put_cell(9)", CHANGES), line("SCALE = 3.0", CHANGES), "call(t(3), t(2))"),
+    (
+        "call(t(3), t(2))",
+        line("put_cell(9)", CHANGES),
+        line("SCALE = 3.0", CHANGES),
+        "call(t(3), t(2))",
+    ),
 )
 
 
@@ -65,7 +72,8 @@ def test_a_stale_answer_is_convicted_and_shrunk(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "text", ["global COUNT\nCOUNT += 1", "y = y.clone()\ny.mul_(2)", "NUMBERS[0] += 1", "print('ran')"]
+    "text",
+    ["global COUNT\nCOUNT += 1", "y = y.clone()\ny.mul_(2)", "NUMBERS[0] += 1", "print('ran')"],
 )
 def test_what_is_done_twice_is_convicted(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fuzz_world.WAYS, "default", twice)
@@ -100,9 +108,13 @@ def test_every_change_can_be_made(change: Line, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 def test_a_script_shows_the_difference() -> None:
     text = script(STATEFUL, "fullgraph")
-    run = subprocess.run([sys.executable, "-c", text], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", text], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
     assert "same " in run.stdout
     assert "OTHER" not in run.stdout
     broken = text.replace("symshape.compile(fn, fullgraph=True)", "lambda *args: 0")
-    run = subprocess.run([sys.executable, "-c", broken], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", broken], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
     assert "OTHER" in run.stdout

@@ -1,4 +1,6 @@
-"""What users read is as it was: tests/golden, written again with ``python -m tests.golden --write``."""
+"""What users read is as it was: tests/golden, written again with
+``python -m tests.golden --write``.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,29 @@ from tests.golden.texts import FAILING, HERE, TEXTS, difference, masked, path_of
 
 # Whose guards these are: the models' source lines and torch's decompositions are part of the texts.
 PINNED = {
-    name: re.search(rf"^{name}==([\d.]+)$", (REPOSITORY / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    name: re.search(
+        rf"^{name}==([\d.]+)$",
+        (REPOSITORY / "constraints.txt").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     for name in ("torch", "transformers")
 }
 
 
 def _other_versions() -> str:
-    """Which of the packages that a traced model depends on is not the pinned one; empty where all are."""
+    """Which of the packages that a traced model depends on is not the pinned one; empty where all
+    are.
+    """
     there = {"torch": torch.__version__.partition("+")[0]}
     try:
         there["transformers"] = importlib.metadata.version("transformers")
     except importlib.metadata.PackageNotFoundError:
         return "transformers is not installed"
-    wrong = [f"{name} {there[name]}, not {pin[1]}" for name, pin in PINNED.items() if pin and pin[1] != there[name]]
+    wrong = [
+        f"{name} {there[name]}, not {pin[1]}"
+        for name, pin in PINNED.items()
+        if pin and pin[1] != there[name]
+    ]
     return ", ".join(wrong)
 
 

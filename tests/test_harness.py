@@ -1,4 +1,6 @@
-"""The runners of benchmarks and fuzzers: a failure they swallowed would look like a success of the library."""
+"""The runners of benchmarks and fuzzers: a failure they swallowed would look like a success of the
+library.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def test_examples_of_contributing_run() -> None:
     assert kinds == [Report, Outcome]
 
 
-# --- fuzzers ---------------------------------------------------------------------------------------------------------
+# --- fuzzers --------------------------------------------------------------------------------------
 
 
 def _sevens_are_wrong(rng: random.Random) -> str:
@@ -68,12 +70,17 @@ def test_any_exception_is_a_failure() -> None:
 
 def test_a_label_never_seen_is_a_failure() -> None:
     assert not _fuzz(["--smoke"], case=lambda rng: "proved", must_see=("proved",)).failures
-    assert "unknown" in _fuzz(["--smoke"], case=lambda rng: "proved", must_see=("unknown",)).failures[0]
+    assert (
+        "unknown"
+        in _fuzz(["--smoke"], case=lambda rng: "proved", must_see=("unknown",)).failures[0]
+    )
     assert not _fuzz(["--count", "1"], case=lambda rng: "proved", must_see=("unknown",)).failures
 
 
 @pytest.mark.slow
-def test_exit_status_of_fuzzers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status_of_fuzzers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     results = {
         "good": Outcome("good", cases=1),
         "bad": Outcome("bad", cases=1, failures=["x"]),
@@ -108,7 +115,8 @@ def case(rng):
 
 words = sys.argv[1:]
 at = words.index("--json")
-run_fuzzer("odd", None, words[1:at] + words[at + 2:], case, count=1, smoke=1).write(Path(words[at + 1]))
+told = words[1:at] + words[at + 2:]
+run_fuzzer("odd", None, told, case, count=1, smoke=1).write(Path(words[at + 1]))
 """
 
 
@@ -116,12 +124,17 @@ run_fuzzer("odd", None, words[1:at] + words[at + 2:], case, count=1, smoke=1).wr
 def test_processes_that_die_or_hang_are_told_by_their_cases(tmp_path: Path) -> None:
     script = tmp_path / "odd.py"
     script.write_text(_DIES_AND_HANGS)
-    plan = Plan("odd", [], 3, 0, 40, 2, 12, None, 50, still=8.0, program=(sys.executable, str(script)))
+    plan = Plan(
+        "odd", [], 3, 0, 40, 2, 12, None, 50, still=8.0, program=(sys.executable, str(script))
+    )
     outcome = run_jobs(plan)
     assert outcome.cases == 40
     assert outcome.tally == {"fine": 37, "failed": 1, "died or hung": 2}
     told = sorted(outcome.failures)
-    assert "case 21: stood still for 8 s; again with: python -m tests.fuzz odd --seed 3 --start 21 --count 1" in told[0]
+    assert (
+        "case 21: stood still for 8 s; again with: python -m tests.fuzz odd --seed 3 --start 21 "
+        "--count 1" in told[0]
+    )
     assert "thirty" in told[1]
     assert "case 7: its process died (SIGABRT)" in told[2]
     assert "last words" in told[2]
@@ -145,7 +158,7 @@ def test_outcomes_add_up_and_are_read_again(tmp_path: Path) -> None:
     assert "7 calls" in total.text()
 
 
-# --- benchmarks ------------------------------------------------------------------------------------------------------
+# --- benchmarks -----------------------------------------------------------------------------------
 
 
 def _example(argv: list[str]) -> Report:
@@ -167,13 +180,19 @@ def test_a_run_writes_what_it_prints(
     assert "| ours |" in printed
     assert "MISSED ratio: 1.5 (at most 1)" in printed
     content = json.loads((tmp_path / "example-cpu.json").read_text(encoding="utf-8"))
-    assert content["tables"] == [{"title": "a title", "columns": ["who", "µs"], "rows": [["ours", 1.5]]}]
-    assert content["goals"] == [{"name": "ratio", "value": 1.5, "at_most": 1.0, "at_least": None, "met": False}]
+    assert content["tables"] == [
+        {"title": "a title", "columns": ["who", "µs"], "rows": [["ours", 1.5]]}
+    ]
+    assert content["goals"] == [
+        {"name": "ratio", "value": 1.5, "at_most": 1.0, "at_least": None, "met": False}
+    ]
     assert content["arguments"] == ["--seed", "4"]
     assert {"date", "torch", "device", "python", "commit", "notes"} <= content.keys()
 
 
-def test_exit_status_of_benchmarks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status_of_benchmarks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def absent(argv: list[str]) -> Report:
         raise NotHere("needs a peer")
 
@@ -200,7 +219,9 @@ def test_timing() -> None:
     with pytest.raises(ValueError, match="no sample"):
         measure_each([])
     calls = []
-    times = measure_together({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, samples=5, sample_us=0)
+    times = measure_together(
+        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, samples=5, sample_us=0
+    )
     assert [time.samples for time in times.values()] == [5, 5]
     assert calls[-10:] == ["a", "b"] * 5
 

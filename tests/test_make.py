@@ -1,4 +1,6 @@
-"""The Makefile's venvs: one for each Python and torch that is named, and what is compiled for one of them."""
+"""The Makefile's venvs: one for each Python and torch that is named, and what is compiled for one
+of them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-OURS = {name: text for name, text in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "TORCH", "VENV")}
+OURS = {
+    name: text
+    for name, text in os.environ.items()
+    if name not in ("MAKEFLAGS", "MFLAGS", "TORCH", "VENV")
+}
 """The environment without what a ``make`` around this test was told."""
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -24,7 +30,9 @@ def folder(tmp_path: Path) -> Path:
 
 def _would_run(folder: Path, *given: str) -> str:
     """Return the commands that ``make`` would run."""
-    run = subprocess.run(["make", "-n", *given], cwd=folder, env=OURS, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        ["make", "-n", *given], cwd=folder, env=OURS, capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     return run.stdout
 
@@ -53,10 +61,15 @@ def test_another_torch_takes_the_place_of_the_pin(folder: Path) -> None:
     commands = _would_run(folder, "install", "TORCH=2.99.1", "VENV=v")
     (pins,) = [each for each in commands.splitlines() if "sed" in each]
     subprocess.run(["sh", "-c", pins], cwd=folder, check=True)
-    made, before = ((folder / each).read_text().splitlines() for each in ("v/constraints.txt", "constraints.txt"))
+    made, before = (
+        (folder / each).read_text().splitlines()
+        for each in ("v/constraints.txt", "constraints.txt")
+    )
     assert "-c v/constraints.txt --no-build-isolation" in commands
     assert set(made) - set(before) == {"torch==2.99.1"}
-    assert [each.partition("==")[0] for each in made] == [each.partition("==")[0] for each in before]
+    assert [each.partition("==")[0] for each in made] == [
+        each.partition("==")[0] for each in before
+    ]
 
 
 def test_without_a_choice_the_pins_are_those_of_the_repository(folder: Path) -> None:
@@ -65,7 +78,12 @@ def test_without_a_choice_the_pins_are_those_of_the_repository(folder: Path) -> 
 
 def test_a_python_that_is_named_is_not_replaced_by_another(folder: Path) -> None:
     run = subprocess.run(
-        ["make", "begin", "PYTHON=no-such-python"], cwd=folder, env=OURS, capture_output=True, text=True, check=False
+        ["make", "begin", "PYTHON=no-such-python"],
+        cwd=folder,
+        env=OURS,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode != 0
     assert "no Python 3.11+ found" in run.stderr
@@ -75,7 +93,8 @@ def test_what_is_compiled_for_another_venv_is_compiled_again(folder: Path) -> No
     venv = folder / ".venv"
     (folder / "build").mkdir()
     venv.mkdir()
-    for stamp in ("begun", "installed", "guards", "compiled"):  # in the order in which they are made
+    # in the order in which they are made
+    for stamp in ("begun", "installed", "guards", "compiled"):
         (venv / f".symshape-{stamp}").touch()
     (folder / "build" / ".built-for").write_text(".venv\n")
     assert "build_ext" not in _would_run(folder, "setup")

@@ -22,7 +22,10 @@ def test_targets_exist(target: Target) -> None:
 
 def test_a_namesake_comes_first() -> None:
     target = Target("linear", ["guards/deciders/linear.py"], ["tests/guards/asking/test_*.py"])
-    assert target.tests_of(REPOSITORY, "guards/deciders/linear.py")[0] == "tests/guards/deciders/test_linear.py"
+    assert (
+        target.tests_of(REPOSITORY, "guards/deciders/linear.py")[0]
+        == "tests/guards/deciders/test_linear.py"
+    )
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
@@ -33,7 +36,9 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_equivalent_mutants_change_a_line_that_is_there() -> None:
-    """A row whose line was edited since says nothing any more: it has to go, or be looked at again."""
+    """A row whose line was edited since says nothing any more: it has to go, or be looked at
+    again.
+    """
     known = equivalents()
     assert known
     for (path, was, became), why in known.items():

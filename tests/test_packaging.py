@@ -48,15 +48,25 @@ def test_console_script_loads() -> None:
 def test_everything_asked_for_is_pinned(project: dict[str, Any]) -> None:
     lines = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {_normal(line.split("==")[0]) for line in lines if line and not line.startswith("#")}
-    loose = [line for line in lines if line and not line.startswith("#") and not re.fullmatch(r"[\w.-]+==[\w.]+", line)]
+    loose = [
+        line
+        for line in lines
+        if line and not line.startswith("#") and not re.fullmatch(r"[\w.-]+==[\w.]+", line)
+    ]
     assert not loose, f"not a plain pin: {loose}"
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    asked = {_normal(re.split(r"[<>=!~\[; ]", requirement)[0]) for group in groups for requirement in group}
+    asked = {
+        _normal(re.split(r"[<>=!~\[; ]", requirement)[0])
+        for group in groups
+        for requirement in group
+    }
     assert asked <= pinned, f"asked for and not pinned: {asked - pinned}"
 
 
 def test_no_upper_bound_on_torch(project: dict[str, Any]) -> None:
-    """With one, ``pip install symshape`` beside a newer torch would take that away and install an old one."""
+    """With one, ``pip install symshape`` beside a newer torch would take that away and install an
+    old one.
+    """
     (torch,) = [each for each in project["dependencies"] if each.startswith("torch")]
     assert torch == "torch>=2.11"
 

@@ -28,7 +28,10 @@ def test_the_index_has_the_words_that_readers_search(words: str) -> None:
     ("text", "sentence"),
     [
         ("Return ``a | b``.  Raise nothing.", "Return `a \\| b`."),
-        ("One of :class:`symshape.Dim`,\nsee e.g. this. Two.", "One of `symshape.Dim`, see e.g. this."),
+        (
+            "One of :class:`symshape.Dim`,\nsee e.g. this. Two.",
+            "One of `symshape.Dim`, see e.g. this.",
+        ),
         ("No full stop\n\nSecond paragraph.", "No full stop"),
     ],
 )
@@ -38,14 +41,19 @@ def test_the_first_sentence_of_a_docstring(text: str, sentence: str) -> None:
 
 @pytest.mark.parametrize("package", ["symshape", "guards", "meta_fns"])
 def test_every_public_name_has_a_row_with_a_meaning(package: str) -> None:
-    rows = [re.split(r"(?<!\\) \| ", row.strip("| ")) for row in public_names.names_table(package).splitlines()[2:]]
+    rows = [
+        re.split(r"(?<!\\) \| ", row.strip("| "))
+        for row in public_names.names_table(package).splitlines()[2:]
+    ]
     assert rows
     assert all(len(row) == 3 and row[2] for row in rows)
 
 
 def test_every_recorded_run_says_what_it_is() -> None:
     page = benchmarks.page()
-    assert re.findall(r"^### (.+)\n\n\S", page, re.MULTILINE) == re.findall(r"^### (.+)$", page, re.MULTILINE)
+    assert re.findall(r"^### (.+)\n\n\S", page, re.MULTILINE) == re.findall(
+        r"^### (.+)$", page, re.MULTILINE
+    )
 
 
 def test_cells_are_on_one_line() -> None:
@@ -90,11 +98,26 @@ def test_a_notebook_as_a_page(tmp_path: Path) -> None:
             tmp_path / "n.ipynb",
             {"cell_type": "markdown", "source": ["# T\n", "[a](../docs/start.md) [b](02_y.ipynb)"]},
             _code_cell("print(1)", {"output_type": "stream", "text": ["1\n"]}),
-            _code_cell("f", {"output_type": "execute_result", "data": {"text/html": ["<p>x</p>"], "text/plain": "x"}}),
-            _code_cell("m", {"output_type": "execute_result", "data": {"text/markdown": ["| a |"], "text/plain": "x"}}),
+            _code_cell(
+                "f",
+                {
+                    "output_type": "execute_result",
+                    "data": {"text/html": ["<p>x</p>"], "text/plain": "x"},
+                },
+            ),
+            _code_cell(
+                "m",
+                {
+                    "output_type": "execute_result",
+                    "data": {"text/markdown": ["| a |"], "text/plain": "x"},
+                },
+            ),
             _code_cell(
                 "%matplotlib inline\nplot()",
-                {"output_type": "display_data", "data": {"image/png": "QUJD", "text/plain": ["<Figure>"]}},
+                {
+                    "output_type": "display_data",
+                    "data": {"image/png": "QUJD", "text/plain": ["<Figure>"]},
+                },
                 alt="A plot",
                 jupyter={"source_hidden": True},
             ),
@@ -124,7 +147,9 @@ def test_notebooks_that_are_no_page(output: dict[str, Any], said: str, tmp_path:
 def test_each_notebook_opens_with_a_question_and_ends_with_what_to_try(path: Path) -> None:
     text, _ = hooks().notebook_page(path)
     headings = re.findall(
-        r"^#+ .*", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+        r"^#+ .*",
+        re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL),
+        re.MULTILINE,
     )
     assert headings[0].endswith("?")
     assert headings[-1] == "## Try"
@@ -147,7 +172,14 @@ _LONG = " ".join(["word"] * (prose.WORDS + 1))
         ("The data lie in memory.", [("'lie in'",)]),
         ("A list:\n\n- What is one item.\n- Two.", [("opener",)]),
         ("| what | why |\n|---|---|\n| what fits | it hangs on sizes |", [("'hangs on'",)]),
-        ("# What a heading says\n\n```python\n# What code says.\n```\n\n`What code says.` is code.", []),
+        (
+            (
+                "# What a heading says\n\n```python\n# What code says.\n```\n\n`What code says.` "
+                "is "
+                "code."
+            ),
+            [],
+        ),
         ("> What a quote says.", [("opener",)]),
         ("<!-- generated: x -->\nWhat a script writes.\n<!-- end -->\n", []),
         ("# T\n<!-- This page is made by x -->\n\nWhat a script writes.", []),

@@ -1,7 +1,8 @@
-"""Private names of torch: each is used in one module, and most of them in the folders that are for that.
+"""Private names of torch: each is used in one module, and most of them in the folders that are for
+that.
 
-A name is private where a part of it begins with an underscore, and in ``torch.fx.experimental``.  What torch documents
-by such a name is left out.
+A name is private where a part of it begins with an underscore, and in ``torch.fx.experimental``.
+What torch documents by such a name is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import pytest
 from tests.discovery import REPOSITORY
 
 FOLDERS = ("symshape.torch_internals", "meta_fns.torch_internals")
-DOCUMENTED = re.compile(r"torch\.(ops\.|_check\b|_foreach_|Tensor\.(_is_view|_make_wrapper_subclass|_version)\b)")
+DOCUMENTED = re.compile(
+    r"torch\.(ops\.|_check\b|_foreach_|Tensor\.(_is_view|_make_wrapper_subclass|_version)\b)"
+)
 
 # Names that are used elsewhere, most by one module that is about nothing else. Only to shrink.
 ELSEWHERE = {
@@ -27,7 +30,9 @@ ELSEWHERE = {
         "torch._dynamo.guards.GuardManagerType",
     },
     "symshape.tracing.state.compare.tensor_metadata": {"torch._C._dynamo.guards.TensorGuards"},
-    "symshape.tracing.intercept.torch_functions.matmul_before_2_13": {"torch._decomp.decompositions"},
+    "symshape.tracing.intercept.torch_functions.matmul_before_2_13": {
+        "torch._decomp.decompositions"
+    },
     "symshape.tracing.intercept.torch_functions.decompositions": {
         "torch._decomp",
         "torch._library.custom_ops.OPDEFS",
@@ -35,7 +40,9 @@ ELSEWHERE = {
         "torch._meta_registrations",
     },
     "symshape.frontends.cli.lanes": {"torch._dynamo"},
-    "symshape.frontends.exploration.dynamo_guards": {"torch._dynamo.eval_frame._debug_get_cache_entry_list"},
+    "symshape.frontends.exploration.dynamo_guards": {
+        "torch._dynamo.eval_frame._debug_get_cache_entry_list"
+    },
     "symshape.frontends.dynamo_names": {"torch._dynamo.utils.get_metrics_context"},
     "symshape.runtime.runners.inductor.compile_request": {
         "torch._dynamo.source.ConstantSource",
@@ -44,12 +51,16 @@ ELSEWHERE = {
         "torch.fx.experimental.symbolic_shapes.ShapeEnv",
         "torch.fx.experimental.symbolic_shapes.StatelessSymbolicContext",
     },
-    "symshape.runtime.runners.inductor.code": {"torch._functorch._aot_autograd.aot_autograd_result"},
+    "symshape.runtime.runners.inductor.code": {
+        "torch._functorch._aot_autograd.aot_autograd_result"
+    },
     "symshape.frontends.profilers": {"torch.autograd.profiler._is_profiler_enabled"},
     "symshape.tracing.traced_modes": {"torch.compiler._is_compiling_flag"},
     "symshape.store.ranks": {"torch.distributed.distributed_c10d._get_process_group_store"},
     "symshape.tracing.state.record.process_groups": {"torch.distributed.distributed_c10d._world"},
-    "symshape.tracing.state.record.torch_flags": {"torch.distributions.Distribution._validate_args"},
+    "symshape.tracing.state.record.torch_flags": {
+        "torch.distributions.Distribution._validate_args"
+    },
 }
 # A variable of torch's module, which has to be read there each time, and on the path of calls.
 EVERYWHERE = {"torch.autograd.forward_ad._current_level"}
@@ -58,11 +69,17 @@ EVERYWHERE = {"torch.autograd.forward_ad._current_level"}
 def _is_private(name: str) -> bool:
     parts = name.split(".")
     hidden = any(part.startswith("_") and not part.startswith("__") for part in parts)
-    return parts[0] == "torch" and (hidden or name.startswith("torch.fx.experimental")) and not DOCUMENTED.match(name)
+    return (
+        parts[0] == "torch"
+        and (hidden or name.startswith("torch.fx.experimental"))
+        and not DOCUMENTED.match(name)
+    )
 
 
 def private_names(source: str) -> Iterator[str]:
-    """The private names of torch in a source: imported, or read as attributes of what is imported."""
+    """The private names of torch in a source: imported, or read as attributes of what is
+    imported.
+    """
     tree = ast.parse(source)
     known: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -112,14 +129,20 @@ def test_private_names_stand_in_their_folders() -> None:
 
 
 def test_each_private_name_is_used_in_one_module() -> None:
-    several = {name: modules for name, modules in _used().items() if len(modules) > 1 and name not in EVERYWHERE}
+    several = {
+        name: modules
+        for name, modules in _used().items()
+        if len(modules) > 1 and name not in EVERYWHERE
+    }
     assert not several
 
 
 def test_parts_that_are_asked_for_by_name_are_asked_for_once() -> None:
     asked: dict[str, list[str]] = defaultdict(list)
     for path in sorted((REPOSITORY / "symshape" / "torch_internals").glob("*.py")):
-        for name in re.findall(r'(?:needed|optional)\(\s*"(torch\.[\w.]+)"', path.read_text(encoding="utf-8")):
+        for name in re.findall(
+            r'(?:needed|optional)\(\s*"(torch\.[\w.]+)"', path.read_text(encoding="utf-8")
+        ):
             asked[name].append(path.stem)
     assert len(asked) > 50
     assert not {name: modules for name, modules in asked.items() if len(modules) > 1}
@@ -130,10 +153,19 @@ def test_parts_that_are_asked_for_by_name_are_asked_for_once() -> None:
     [
         ("import torch\ntorch._C._nn.linear(1)", ["torch._C._nn.linear"]),
         ("from torch._ops import OpOverload as O", ["torch._ops.OpOverload"]),
-        ("from torch.utils import _pytree as p\np.keystr", ["torch.utils._pytree", "torch.utils._pytree.keystr"]),
+        (
+            "from torch.utils import _pytree as p\np.keystr",
+            ["torch.utils._pytree", "torch.utils._pytree.keystr"],
+        ),
         ("import torch.fx.experimental.x", ["torch.fx.experimental.x"]),
         ("def f():\n    import torch._inductor.config", ["torch._inductor.config"]),
-        ("import torch\ntorch.add, torch.nn.Module.__init__, torch._check(True), torch.ops.aten._to_copy", []),
+        (
+            (
+                "import torch\ntorch.add, torch.nn.Module.__init__, torch._check(True), "
+                "torch.ops.aten._to_copy"
+            ),
+            [],
+        ),
         ("self._C._nn", []),
     ],
 )

@@ -12,8 +12,8 @@ import pytest
 
 from tests.discovery import REPOSITORY
 
-# Other releases of mypyc, as setup.py may meet them: gone, with another interface, refusing our types, and one whose C
-# does not compile.
+# Other releases of mypyc, as setup.py may meet them: gone, with another interface, refusing our
+# types, and one whose C does not compile.
 MYPYC = {
     "gone": "raise ImportError('no mypycify here')",
     "another interface": "def mypycify(paths): ...",
@@ -33,7 +33,11 @@ def mypycify(paths, **options):
 def copy(tmp_path: Path) -> Path:
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, tmp_path)
-    shutil.copytree(REPOSITORY / "guards", tmp_path / "guards", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(
+        REPOSITORY / "guards",
+        tmp_path / "guards",
+        ignore=shutil.ignore_patterns("*.so", "__pycache__"),
+    )
     return tmp_path
 
 
@@ -45,7 +49,9 @@ def build(copy: Path, mypyc: str, wanted: str) -> subprocess.CompletedProcess[st
     (fake / "build.py").write_text(mypyc)
     environment = {**os.environ, "SYMSHAPE_COMPILE": wanted, "PYTHONPATH": str(fake.parent)}
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
-    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=copy, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.slow
@@ -55,8 +61,13 @@ def test_what_cannot_be_compiled_is_told_and_runs(copy: Path, how: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "guards stays interpreted: " in done.stderr
     assert not list(copy.glob("guards/**/*.so"))
-    code = "import guards, sys; print(guards.__file__, guards.prove('x >= 0'), 'guards.docstrings' in sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, check=True)
+    code = (
+        "import guards, sys; print(guards.__file__, guards.prove('x >= 0'), "
+        "'guards.docstrings' in sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, check=True
+    )
     assert ran.stdout.split() == [str(copy / "guards" / "__init__.py"), "True", "False"]
 
 

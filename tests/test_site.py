@@ -1,4 +1,6 @@
-"""The site that `make docs` builds, in a real browser: everybody can use its pages, light, dark and narrow."""
+"""The site that `make docs` builds, in a real browser: everybody can use its pages, light, dark and
+narrow.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ PAGES = (
     "reference/command-line",
     "how-it-works",
 )
-"""A page of each kind; the longest, benchmarks and the reference of names, take axe-core half a minute each."""
+"""A page of each kind; the longest, benchmarks and the reference of names, take axe-core half a
+minute each.
+"""
 
 WINDOWS = [
     pytest.param(1280, False, id="light"),
@@ -53,7 +57,9 @@ def test_the_plain_reference_has_every_public_name(built: None, package: str) ->
     assert not re.search("^:::", text, re.MULTILINE)
     module = importlib.import_module(package)
     described = [
-        name for name in module.__all__ if getattr(getattr(module, name), "__module__", "").startswith(package)
+        name
+        for name in module.__all__
+        if getattr(getattr(module, name), "__module__", "").startswith(package)
     ]
     headings = set(re.findall(r"^## `(\w+)", text, re.MULTILINE))
     assert described
@@ -62,7 +68,9 @@ def test_the_plain_reference_has_every_public_name(built: None, package: str) ->
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[str]:
-    """The address of the site on a server of this machine: there the theme's scripts do all that they can."""
+    """The address of the site on a server of this machine: there the theme's scripts do all that
+    they can.
+    """
     handler = functools.partial(Quiet, directory=str(SITE))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -81,7 +89,9 @@ def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_page(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("width", "dark"), WINDOWS)
-def test_axe_finds_nothing_serious_on_any_page(page: Page, served: str, width: int, dark: bool) -> None:
+def test_axe_finds_nothing_serious_on_any_page(
+    page: Page, served: str, width: int, dark: bool
+) -> None:
     for path in sorted(SITE.rglob("*.html")):
         _look(page, served, path.relative_to(SITE).with_suffix("").as_posix(), width, dark)
 
@@ -89,13 +99,16 @@ def test_axe_finds_nothing_serious_on_any_page(page: Page, served: str, width: i
 def _look(page: Page, served: str, name: str, width: int, dark: bool) -> None:
     address = f"{served}/{name}.html"
     page.visit(address, width=width, dark=dark)
-    page.driver.execute_script("localStorage.clear()")  # in which the theme keeps the scheme of the last page
+    # in which the theme keeps the scheme of the last page
+    page.driver.execute_script("localStorage.clear()")
     page.visit(address, width=width, dark=dark)
     scheme = page.driver.execute_script("return document.body.dataset.mdColorScheme")
     assert scheme == ("slate" if dark else "default"), name
     assert not page.serious_findings(), name
     root = "document.documentElement"
-    assert page.driver.execute_script(f"return {root}.scrollWidth <= {root}.clientWidth"), f"{name} scrolls sideways"
+    assert page.driver.execute_script(f"return {root}.scrollWidth <= {root}.clientWidth"), (
+        f"{name} scrolls sideways"
+    )
     asked = [url for url in page.requests() if not url.startswith(served)]
     assert asked == [], f"{name} asks the network"
 
@@ -114,9 +127,18 @@ def test_pages_are_files_that_need_no_server(page: Page) -> None:
         ("my batch of one recompiles", "questions.html#why-does-my-batch-of-one-recompile"),
         ("how many MB do 32 graphs take", "questions.html#how-many-mb-do-32-cuda-graphs-take"),
         ("which sizes should I capture", "questions.html#which-sizes-should-i-capture"),
-        ("stop it from tracing in production", "questions.html#how-do-i-stop-it-from-tracing-in-production"),
-        ("why is my model refused", "questions.html#why-is-my-model-refused-or-why-does-it-fall-back-to-eager"),
-        ("falls back to eager", "questions.html#why-is-my-model-refused-or-why-does-it-fall-back-to-eager"),
+        (
+            "stop it from tracing in production",
+            "questions.html#how-do-i-stop-it-from-tracing-in-production",
+        ),
+        (
+            "why is my model refused",
+            "questions.html#why-is-my-model-refused-or-why-does-it-fall-back-to-eager",
+        ),
+        (
+            "falls back to eager",
+            "questions.html#why-is-my-model-refused-or-why-does-it-fall-back-to-eager",
+        ),
         ("is my padding safe", "questions.html#is-my-padding-safe"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Every benchmark and fuzzer keeps the convention and runs with its smallest workload in a process of its own."""
+"""Every benchmark and fuzzer keeps the convention and runs with its smallest workload in a process
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,21 @@ def _cases() -> list[object]:
 
 @pytest.mark.parametrize(("kind", "name"), _cases())
 def test_convention(kind: str, name: str) -> None:
-    tree = ast.parse((REPOSITORY / "tests" / kind / f"{kind}_{name}.py").read_text(encoding="utf-8"))
+    tree = ast.parse(
+        (REPOSITORY / "tests" / kind / f"{kind}_{name}.py").read_text(encoding="utf-8")
+    )
     assert ast.get_docstring(tree), (
         "say in the module's docstring what is measured against whom, or which oracle checks"
     )
-    mains = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"]
+    mains = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"
+    ]
     assert mains, "no main(argv), see CONTRIBUTING.md"
     assert [argument.arg for argument in mains[0].args.args][:1] == ["argv"]
 
 
-# These run by their command lines, from nothing; all others begin as forks of a process that has imported torch.
+# These run by their command lines, from nothing; all others begin as forks of a process that has
+# imported torch.
 FROM_NOTHING = {("bench", "terms"), ("fuzz", "decide")}
 
 
@@ -54,10 +61,18 @@ def test_smoke(kind: str, name: str, tmp_path: Path, request: pytest.FixtureRequ
         command = [sys.executable, "-m", f"tests.{kind}", *arguments]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         run = subprocess.run(
-            command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=240, check=False
+            command,
+            cwd=REPOSITORY,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
         )
     else:
-        run = request.getfixturevalue("forks").run(f"tests.{kind}", arguments, said=tmp_path / "said", timeout=240)
+        run = request.getfixturevalue("forks").run(
+            f"tests.{kind}", arguments, said=tmp_path / "said", timeout=240
+        )
     assert run.returncode == 0, f"tests.{kind} {' '.join(arguments)}\n{run.stdout}\n{run.stderr}"
     if kind == "bench" and "not run here:" not in run.stdout:
         assert list(tmp_path.glob("*.json")), run.stdout

@@ -27,13 +27,19 @@ def test_a_few(tmp_path: Path) -> None:
     assert list(tmp_path.glob("sweep-*.json"))
 
 
-LIBRARIES_HERE = [name for name in libraries.LIBRARIES if importlib.util.find_spec(name) is not None]
+LIBRARIES_HERE = [
+    name for name in libraries.LIBRARIES if importlib.util.find_spec(name) is not None
+]
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("library", LIBRARIES_HERE or [pytest.param("", marks=pytest.mark.skip("none is installed"))])
+@pytest.mark.parametrize(
+    "library", LIBRARIES_HERE or [pytest.param("", marks=pytest.mark.skip("none is installed"))]
+)
 def test_a_few_programs_of_a_library(library: str) -> None:
-    """No call gives another result than eager's; a library that is made for another torch says so."""
+    """No call gives another result than eager's; a library that is made for another torch says
+    so.
+    """
     programs, whole = libraries.main(["--smoke", "--only", library]).tables
     (_, version, count, *_, wrong) = whole.rows[0]
     if str(version).startswith("not here"):

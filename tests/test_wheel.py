@@ -1,4 +1,6 @@
-"""A wheel in a fresh environment: whole, at work outside the checkout, and as fast as the checkout."""
+"""A wheel in a fresh environment: whole, at work outside the checkout, and as fast as the
+checkout.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,14 @@ from tests.discovery import REPOSITORY
 from tests.pages.markdown import DOCS, README, blocks
 from tests.wheels import PACKAGES, Installed, install
 
-COMPILE_ONE = "import torch, symshape; f = symshape.compile(lambda x: x * 2); print(f(torch.ones(3)).tolist());"
-SERVING = "from symshape.native import loader; print(*(bool(each.module) for each in loader.found_so_far()));"
+COMPILE_ONE = (
+    "import torch, symshape; f = symshape.compile(lambda x: x * 2); "
+    "print(f(torch.ones(3)).tolist());"
+)
+SERVING = (
+    "from symshape.native import loader; print(*(bool(each.module) for each in "
+    "loader.found_so_far()));"
+)
 HELP = """
 import typer
 from typer.testing import CliRunner
@@ -62,8 +70,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def test_every_file_of_the_packages_is_in_it(installed: Installed) -> None:
     left_out = {".so", ".pyd", ".pyc"}
     files = [each for name in PACKAGES for each in (REPOSITORY / name).rglob("*") if each.is_file()]
-    wanted = {each.relative_to(REPOSITORY).as_posix() for each in files if each.suffix not in left_out}
-    wanted |= {f"symshape/frontends/cli/error_pages/{each.name}" for each in (DOCS / "errors").glob("*.md")}
+    wanted = {
+        each.relative_to(REPOSITORY).as_posix() for each in files if each.suffix not in left_out
+    }
+    wanted |= {
+        f"symshape/frontends/cli/error_pages/{each.name}" for each in (DOCS / "errors").glob("*.md")
+    }
     assert wanted - installed.files == set()
     assert installed.files - wanted == set()
 
@@ -71,7 +83,9 @@ def test_every_file_of_the_packages_is_in_it(installed: Installed) -> None:
 @pytest.mark.slow
 def test_first_steps_of_the_readme(installed: Installed, tmp_path: Path) -> None:
     code = "".join(each.code for each in blocks(README.read_text(encoding="utf-8"))[:1])
-    (tmp_path / "first.py").write_text(f"{code}\nprint(traced.output_specs.sizes[0], symshape.__file__)\n")
+    (tmp_path / "first.py").write_text(
+        f"{code}\nprint(traced.output_specs.sizes[0], symshape.__file__)\n"
+    )
     ran = installed.run("python", "first.py", folder=tmp_path)
     assert ran.returncode == 0, ran.stderr
     formula, _, place = ran.stdout.strip().rpartition(" ")
@@ -83,9 +97,12 @@ def test_first_steps_of_the_readme(installed: Installed, tmp_path: Path) -> None
 def test_commands_of_the_guides(installed: Installed, tmp_path: Path) -> None:
     pytest.importorskip("typer")
     (tmp_path / "my_model.py").write_text(
-        "import torch\n\ndef example():\n    return (lambda ids: ids.reshape(-1) * 2), (torch.ones(4, 16),)\n"
+        "import torch\n\ndef example():\n    return (lambda ids: ids.reshape(-1) * 2), "
+        "(torch.ones(4, 16),)\n"
     )
-    proven = installed.run("symshape", "prove", "s0 // 8 * 8 == s0", "--assume", "s0 % 8 == 0", folder=tmp_path)
+    proven = installed.run(
+        "symshape", "prove", "s0 // 8 * 8 == s0", "--assume", "s0 % 8 == 0", folder=tmp_path
+    )
     assert proven.returncode == 0, proven.stdout + proven.stderr
     words = ["trace", "my_model:example", "--dynamic", "ids.0=batch:1:64", "--html", "trace.html"]
     traced = installed.run("symshape", *words, folder=tmp_path)
@@ -93,7 +110,9 @@ def test_commands_of_the_guides(installed: Installed, tmp_path: Path) -> None:
     assert "</script>" in (tmp_path / "trace.html").read_text(encoding="utf-8")
     page = installed.run("symshape", "error", "SYM204", folder=tmp_path)
     assert page.stdout.startswith("## Seeding inside\n"), page.stderr
-    environment = installed.run("symshape", "env", folder=tmp_path, variables={"SYMSHAPE_NATIVE": "0"}).stdout
+    environment = installed.run(
+        "symshape", "env", folder=tmp_path, variables={"SYMSHAPE_NATIVE": "0"}
+    ).stdout
     assert f"0 of {len(EXTENSIONS)} extensions serve" in environment
     assert "SYMSHAPE_NATIVE=0" in environment
 
@@ -109,8 +128,13 @@ def test_a_report_in_a_browser(installed: Installed, tmp_path: Path) -> None:
     from tests.symshape.exploring.browser import windows
 
     page = next(pages := windows())  # skips without a browser
-    code = "import torch, symshape; f = symshape.compile(lambda x: x.reshape(-1)); f(torch.ones(3, 4)); "
-    installed.python(f"{code} f(torch.ones(5, 4)); symshape.explore(f).save('report.html')", folder=tmp_path)
+    code = (
+        "import torch, symshape; f = symshape.compile(lambda x: x.reshape(-1)); "
+        "f(torch.ones(3, 4)); "
+    )
+    installed.python(
+        f"{code} f(torch.ones(5, 4)); symshape.explore(f).save('report.html')", folder=tmp_path
+    )
     page.open(tmp_path / "report.html")
     assert page.driver.find_element("id", "symshape").text
     pages.close()
@@ -123,7 +147,8 @@ def test_a_cell_of_a_notebook(installed: Installed, tmp_path: Path) -> None:
     code = (
         "import os, sys; os.environ['JUPYTER_PREFER_ENV_PATH'] = '1'\n"
         "import nbformat, nbclient\n"
-        "cell = 'import torch, symshape; symshape.trace(lambda x: x.reshape(-1), torch.ones(3, 4))'\n"
+        "cell = 'import torch, symshape; symshape.trace(lambda x: x.reshape(-1), torch.ones(3, "
+        "4))'\n"
         "notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])\n"
         "nbclient.NotebookClient(notebook, timeout=240, kernel_name='python3').execute()\n"
         "print(notebook.cells[0].outputs[0]['data']['text/html'])\n"
@@ -139,7 +164,9 @@ def test_guards_are_compiled_in_it(tmp_path: Path) -> None:
         pytest.skip("no C compiler")
     whole = install(tmp_path, compiled="")
     assert any(name.startswith("guards/compiled__mypyc") for name in whole.files)
-    code = "from guards.terms import term; import guards; print(term.__file__, guards.prove('x >= 0'))"
+    code = (
+        "from guards.terms import term; import guards; print(term.__file__, guards.prove('x >= 0'))"
+    )
     place, _, answer = whole.python(code, folder=tmp_path).strip().rpartition(" ")
     assert not place.endswith(".py")
     assert answer == "True"
@@ -153,7 +180,9 @@ def compiling(installed: Installed, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("user")
     variables = {"SYMSHAPE_NATIVE_CACHE": str(folder / "cache"), "SYMSHAPE_NATIVE": "1"}
     first = installed.run("python", "-c", COMPILE_ONE + SERVING, folder=folder, variables=variables)
-    assert first.stdout.split() == ["[2.0,", "2.0,", "2.0]", *["False"] * len(EXTENSIONS)], first.stderr
+    assert first.stdout.split() == ["[2.0,", "2.0,", "2.0]", *["False"] * len(EXTENSIONS)], (
+        first.stderr
+    )
     assert first.stderr.count("in the background") == 1
     until = time.monotonic() + 800
     while not (reports := list((folder / "cache").glob("*/report.json"))):
@@ -164,8 +193,12 @@ def compiling(installed: Installed, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.nightly
-def test_extensions_are_compiled_on_first_use(installed: Installed, compiling: dict[str, str], tmp_path: Path) -> None:
-    later = installed.run("python", "-c", COMPILE_ONE + SERVING, folder=tmp_path, variables=compiling)
+def test_extensions_are_compiled_on_first_use(
+    installed: Installed, compiling: dict[str, str], tmp_path: Path
+) -> None:
+    later = installed.run(
+        "python", "-c", COMPILE_ONE + SERVING, folder=tmp_path, variables=compiling
+    )
     assert later.stdout.split()[3:] == ["True"] * len(EXTENSIONS), later.stderr
     assert later.stderr == ""
 

@@ -1,6 +1,8 @@
-"""Small models in training, whose batch and length change at every step: what the backend is tested and measured on.
+"""Small models in training, whose batch and length change at every step: what the backend is tested
+and measured on.
 
-GPT-2, Llama, BERT and a ResNet are those of ``tests.models``; in ``TRAINED`` dropout is off, so that two runs compare.
+GPT-2, Llama, BERT and a ResNet are those of ``tests.models``; in ``TRAINED`` dropout is off, so
+that two runs compare.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A wheel of this checkout, installed into a fresh environment: for ``test_wheel.py``.
 
-The environment has an interpreter of its own.  It finds torch and the other dependencies where this Python has them,
-by a ``.pth`` file; files of that kind found there, such as the one of an editable install, are not read.
+The environment has an interpreter of its own.  It finds torch and the other dependencies where this
+Python has them, by a ``.pth`` file; files of that kind found there, such as the one of an editable
+install, are not read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ from tests.discovery import REPOSITORY
 
 PACKAGES = ("guards", "meta_fns", "symshape")
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-DEPENDENCIES = ("attrs", "platformdirs", "sympy", "torch", "z3-solver", "typer", "rich", "nbclient", "ipykernel")
+DEPENDENCIES = (
+    "attrs",
+    "platformdirs",
+    "sympy",
+    "torch",
+    "z3-solver",
+    "typer",
+    "rich",
+    "nbclient",
+    "ipykernel",
+)
 
 
 @attrs.frozen
@@ -50,14 +61,30 @@ class Installed:
         return {name for name in names if name.partition("/")[0] in PACKAGES}
 
     def run(
-        self, *words: str | Path, folder: Path, variables: Mapping[str, str] | None = None, timeout: float = 600
+        self,
+        *words: str | Path,
+        folder: Path,
+        variables: Mapping[str, str] | None = None,
+        timeout: float = 600,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command of the environment, outside the checkout and without the variables that tests are run with."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SYMSHAPE"))}
+        """Run a command of the environment, outside the checkout and without the variables that
+        tests are run with.
+        """
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTHON", "SYMSHAPE"))
+        }
         return subprocess.run(
             [str(self.scripts / words[0]), *map(str, words[1:])],
             cwd=folder,
-            env={**kept, "SYMSHAPE_NATIVE": "built", "OMP_NUM_THREADS": "1", "COLUMNS": "80", **(variables or {})},
+            env={
+                **kept,
+                "SYMSHAPE_NATIVE": "built",
+                "OMP_NUM_THREADS": "1",
+                "COLUMNS": "80",
+                **(variables or {}),
+            },
             capture_output=True,
             text=True,
             timeout=timeout,

@@ -1,4 +1,6 @@
-"""Arguments as people pass them: texts, terms, guards and guard sets alike, ranges by name, and values of symbols."""
+"""Arguments as people pass them: texts, terms, guards and guard sets alike, ranges by name, and
+values of symbols.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def described(given: object) -> str:
 def term_of(given: Stated, function: str) -> Term:
     """Return the term of a text, a term, a guard, a guard set, an integer or a truth value.
 
-    A guard or a guard set divides by zero nowhere: where one of its conditions would, it does not hold.
+    A guard or a guard set divides by zero nowhere: where one of its conditions would, it does not
+    hold.
 
     Raises:
         ArgumentError: it is none of these.
@@ -57,7 +60,9 @@ def term_of(given: Stated, function: str) -> Term:
         return arithmetic.const(int(given))
     if stands_for_term(given):
         return guarded(given.term)
-    raise ArgumentError(f"{function} takes a text, a term, a guard or a guard set, not {described(given)}")
+    raise ArgumentError(
+        f"{function} takes a text, a term, a guard or a guard set, not {described(given)}"
+    )
 
 
 def listed(assume: object) -> tuple[Any, ...]:
@@ -71,12 +76,14 @@ def listed(assume: object) -> tuple[Any, ...]:
     if isinstance(assume, Iterable):
         return tuple(assume)
     raise ArgumentError(
-        f"assume is one condition or several (texts, terms, guards or guard sets), not {described(assume)}"
+        "assume is one condition or several (texts, terms, guards or guard sets), not "
+        f"{described(assume)}"
     )
 
 
 def symbols_of_sets(given: Iterable[Stated]) -> dict[str, Pair]:
-    """Return the values that the symbols of guard sets may have at all, by name; nothing for texts and terms.
+    """Return the values that the symbols of guard sets may have at all, by name; nothing for texts
+    and terms.
 
     The ranges of a set are among its conditions: so only their sign counts here.
     """
@@ -99,7 +106,10 @@ def checked_ranges(ranges: object) -> Mapping[str, Any]:
         raise ArgumentError(f"ranges map names of symbols to (low, high), not {described(ranges)}")
     for name in ranges:
         if not isinstance(name, str):
-            raise ArgumentError(f"ranges map names of symbols to (low, high): a name is a text, not {described(name)}")
+            raise ArgumentError(
+                "ranges map names of symbols to (low, high): a name is a text, not "
+                f"{described(name)}"
+            )
     return ranges
 
 

@@ -1,7 +1,9 @@
-"""Running code that was written for integers on terms: what it asks is answered by what is assumed meanwhile.
+"""Running code that was written for integers on terms: what it asks is answered by what is assumed
+meanwhile.
 
-``if condition`` asks for proof and raises where there is none; ``condition.check()``, which says that the code needs
-it, is recorded and assumed from then on. The rules of ``meta_fns`` are such code.
+``if condition`` asks for proof and raises where there is none; ``condition.check()``, which says
+that the code needs it, is recorded and assumed from then on. The rules of ``meta_fns`` are such
+code.
 """
 
 from __future__ import annotations
@@ -41,11 +43,14 @@ _SIZES = Facts()
 
 
 @contextmanager
-def assuming(*conditions: str | Term, ranges: Mapping[str, Pair] | None = None) -> Iterator[Assumptions]:
-    """Within the block, conditions on terms are decided by these conditions and ranges (sizes are 0 or more).
+def assuming(
+    *conditions: str | Term, ranges: Mapping[str, Pair] | None = None
+) -> Iterator[Assumptions]:
+    """Within the block, conditions on terms are decided by these conditions and ranges (sizes are 0
+    or more).
 
-    ``if`` on what is not proven either way raises ``Undecided``; what code requires by ``check`` is kept in
-    ``required`` of the object that the block is given, and assumed from then on.
+    ``if`` on what is not proven either way raises ``Undecided``; what code requires by ``check`` is
+    kept in ``required`` of the object that the block is given, and assumed from then on.
 
     Raises:
         ParseError: a condition cannot be read.
@@ -78,7 +83,8 @@ def _truth(condition: Term) -> bool:
     found = ask(given.facts, condition)
     if found is None:
         raise Undecided(
-            f"whether {condition} is not settled by what is assumed: add it, or its opposite, to guards.assuming(...)"
+            f"whether {condition} is not settled by what is assumed: add it, or its opposite, to "
+            "guards.assuming(...)"
         )
     return found
 
@@ -95,7 +101,8 @@ def _required(condition: Term) -> bool:
         return found
     if given is None:
         raise Undecided(
-            f"{condition} is required, and it depends on its symbols: call this within guards.assuming(...), "
+            f"{condition} is required, and it depends on its symbols: call this within "
+            "guards.assuming(...), "
             "which keeps what is required"
         )
     given.require(condition)

@@ -6,7 +6,14 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from guards.asking.arguments import checked_ranges, described, listed, stands_for_term, symbols_of_sets, term_of
+from guards.asking.arguments import (
+    checked_ranges,
+    described,
+    listed,
+    stands_for_term,
+    symbols_of_sets,
+    term_of,
+)
 from guards.asking.reading import parse, understood
 from guards.domains.interval import Interval
 from guards.domains.interval_arithmetic import Pair
@@ -65,7 +72,11 @@ def pair_of(name: Any, pair: object) -> Pair:
     """
     if isinstance(pair, Interval):
         return pair.lo, pair.hi
-    if isinstance(pair, tuple) and len(pair) == 2 and all(type(b) is int or b is None for b in pair):
+    if (
+        isinstance(pair, tuple)
+        and len(pair) == 2
+        and all(type(b) is int or b is None for b in pair)
+    ):
         return pair
     raise RangeError(f"the range of {name} must be a pair of integers or None, not {pair!r}")
 
@@ -81,7 +92,9 @@ def condition_of(item: Any) -> Term:
         if isinstance(item, int) and not isinstance(item, bool):
             raise ParseError(f"a condition is needed, not the integer {item}")
         if not isinstance(item, bool) and not stands_for_term(item):
-            raise ParseError(f"a condition is a text, a term, a guard or a guard set, not {described(item)}")
+            raise ParseError(
+                f"a condition is a text, a term, a guard or a guard set, not {described(item)}"
+            )
         term = term_of(item, "condition_of")
     if not term.is_bool:
         raise ParseError(f"a condition is needed, not the integer {term}")
@@ -89,7 +102,8 @@ def condition_of(item: Any) -> Term:
 
 
 def holding(item: Any) -> Term:
-    """Return the condition that a text or term is to hold: a text that divides by zero somewhere does not hold there.
+    """Return the condition that a text or term is to hold: a text that divides by zero somewhere
+    does not hold there.
 
     Raises:
         ParseError: it cannot be read, or is an integer.
@@ -102,7 +116,8 @@ def holding(item: Any) -> Term:
 
 
 def check_names(ranges: Any, written: Iterable[Any]) -> None:
-    """Refuse a range for a name that nothing written mentions, while something mentioned has no range: a slip.
+    """Refuse a range for a name that nothing written mentions, while something mentioned has no
+    range: a slip.
 
     Ranges of further symbols beside those of all that are mentioned do no harm.
 
@@ -112,12 +127,14 @@ def check_names(ranges: Any, written: Iterable[Any]) -> None:
     >>> check_names({"so": (2, None)}, ["s0 > 1"])
     Traceback (most recent call last):
         ...
-    guards.errors.RangeError: a range is given for 'so', which is not among the symbols s0; did you mean 's0'?
+    guards.errors.RangeError: a range is given for 'so', which is not among the
+    symbols s0; did you mean 's0'?
     """
     named: set[str] = set()
     ranges = checked_ranges(ranges)
     for each in written:
-        if isinstance(each, (str, Term)) or stands_for_term(each):  # of anything else its reader says what is wrong
+        # of anything else its reader says what is wrong
+        if isinstance(each, (str, Term)) or stands_for_term(each):
             named.update([s.name for s in term_of(each, "ranges").symbols])
     if not ranges.keys() - named:
         return
@@ -133,7 +150,10 @@ def unknown_name(name: str, named: Collection[str]) -> str:
     """Return the error text for a range whose name nothing mentions."""
     near = difflib.get_close_matches(name, named, 1, 0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"a range is given for {name!r}, which is not among the symbols {', '.join(sorted(named)) or '(none)'}{hint}"
+    return (
+        f"a range is given for {name!r}, which is not among the symbols "
+        f"{', '.join(sorted(named)) or '(none)'}{hint}"
+    )
 
 
 def forget_assumptions() -> None:

@@ -9,7 +9,8 @@ from guards.terms import boolean
 
 
 def clear_caches(*, terms: bool = True) -> None:
-    """Forget texts, facts and decisions, and terms that nobody uses: for measuring, and to give memory back.
+    """Forget texts, facts and decisions, and terms that nobody uses: for measuring, and to give
+    memory back.
 
     Facts that somebody holds stay, with what was decided on them.
     """

@@ -1,4 +1,6 @@
-"""One way up the ladder: what is asked, what was found out on the way, and which answers are still possible."""
+"""One way up the ladder: what is asked, what was found out on the way, and which answers are still
+possible.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from guards.terms.term import Term
 class Climb:
     """A question on its way up the ladder.
 
-    A rung settles it by a ``value``, or by points for both answers, which show that it depends on the values. On the
-    way the question is brought into other forms that are equal to it wherever the component holds.
+    A rung settles it by a ``value``, or by points for both answers, which show that it depends on
+    the values. On the way the question is brought into other forms that are equal to it wherever
+    the component holds.
 
     Attributes:
         component: what is known.
@@ -22,10 +25,12 @@ class Climb:
         condition: in the form reached so far, which proofs are about.
         only: the one answer that is sought; None for either.
         value: the answer, where it is settled.
-        fails, holds: points at which the condition is false, and true: they exclude the answers True and False.
+        fails, holds: points at which the condition is false, and true: they exclude the answers
+            True and False.
         eliminated: the form that linear elimination has tried in vain to prove.
         reason: why nobody knows, as far as a rung could tell.
-        cut_short: whether that is so because the whole question, of which this one is a part, may not work any more.
+        cut_short: whether that is so because the whole question, of which this one is a part, may
+            not work any more.
         rung: the name of the rung on which it ended.
     """
 
@@ -62,7 +67,9 @@ class Climb:
         return value is not None
 
     def counterexamples(self, answer: bool) -> Term:
-        """Return the condition whose solutions refute ``answer``: the condition itself or its negation."""
+        """Return the condition whose solutions refute ``answer``: the condition itself or its
+        negation.
+        """
         return boolean.not_(self.condition) if answer else self.condition
 
     def possible(self) -> list[bool]:
@@ -79,7 +86,9 @@ class Climb:
                 self.holds = point
 
     def refute(self, refutes: Callable[[Component, Term], bool]) -> bool:
-        """Settle on the first possible answer whose counterexamples are refuted; return whether there is one."""
+        """Settle on the first possible answer whose counterexamples are refuted; return whether
+        there is one.
+        """
         for answer in self.possible():
             if refutes(self.component, self.counterexamples(answer)):
                 return self.settle(answer)

@@ -10,7 +10,8 @@ COUNTS: Final[dict[str, int]] = dict.fromkeys(RUNGS, 0)
 
 
 def counters() -> dict[str, int]:
-    """Return the number of questions by the rung that settled them, since the last :func:`reset_counters`.
+    """Return the number of questions by the rung that settled them, since the last
+    :func:`reset_counters`.
 
     ``unknown`` counts those that no rung settled.
     """

@@ -1,8 +1,10 @@
-"""The values at which a text is defined, where its canonical term no longer shows a divisor that the text writes.
+"""The values at which a text is defined, where its canonical term no longer shows a divisor that
+the text writes.
 
-``p % p`` is the term ``0``, and ``x // p - x // p`` too; as written, both divide by zero at ``p == 0``. A comparison
-is undefined where one of its operands is. ``and`` and ``or`` are undefined where no defined part decides them, in
-whatever order the parts stand. A choice needs its condition, and the operand that it takes.
+``p % p`` is the term ``0``, and ``x // p - x // p`` too; as written, both divide by zero at
+``p == 0``. A comparison is undefined where one of its operands is. ``and`` and ``or`` are undefined
+where no defined part decides them, in whatever order the parts stand. A choice needs its condition,
+and the operand that it takes.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Meaning:
 
 
 def connected(stop: bool, parts: Sequence[Meaning]) -> Meaning:
-    """Return the meaning of ``or`` (``stop`` is True) or of ``and``: one part that decides is enough."""
+    """Return the meaning of ``or`` (``stop`` is True) or of ``and``: one part that decides is
+    enough.
+    """
     if len(parts) == 1:
         return parts[0]
     if stop:
@@ -52,19 +56,29 @@ def connected(stop: bool, parts: Sequence[Meaning]) -> Meaning:
 
 def chosen(test: Meaning, then: Meaning, otherwise: Meaning) -> Meaning:
     """Return the meaning of ``then if test else otherwise``, for conditions."""
-    holds = boolean.or_(boolean.and_(test.holds, then.holds), boolean.and_(test.fails, otherwise.holds))
-    fails = boolean.or_(boolean.and_(test.holds, then.fails), boolean.and_(test.fails, otherwise.fails))
+    holds = boolean.or_(
+        boolean.and_(test.holds, then.holds), boolean.and_(test.fails, otherwise.holds)
+    )
+    fails = boolean.or_(
+        boolean.and_(test.holds, then.fails), boolean.and_(test.fails, otherwise.fails)
+    )
     return kept(holds, fails, choice_defined(test, then.defined, otherwise.defined))
 
 
 def kept(holds: Term, fails: Term, defined: Term) -> Meaning:
-    """Return a meaning whose two sides keep the domain: a condition or its opposite is TRUE only where defined."""
-    return Meaning(defined if holds is TRUE else holds, defined if fails is TRUE else fails, defined)
+    """Return a meaning whose two sides keep the domain: a condition or its opposite is TRUE only
+    where defined.
+    """
+    return Meaning(
+        defined if holds is TRUE else holds, defined if fails is TRUE else fails, defined
+    )
 
 
 def choice_defined(test: Meaning, then: Term, otherwise: Term) -> Term:
     """Return where a choice is defined, given where its operands are."""
-    return boolean.and_(test.defined, boolean.or_(test.fails, then), boolean.or_(test.holds, otherwise))
+    return boolean.and_(
+        test.defined, boolean.or_(test.fails, then), boolean.or_(test.holds, otherwise)
+    )
 
 
 def agreeing(a: Meaning, b: Meaning) -> Meaning:
@@ -94,11 +108,15 @@ class DomainReader:
 
     def _meaning(self, node: ast.expr) -> Meaning:
         if isinstance(node, ast.BoolOp):
-            return connected(isinstance(node.op, ast.Or), [self._meaning(part) for part in node.values])
+            return connected(
+                isinstance(node.op, ast.Or), [self._meaning(part) for part in node.values]
+            )
         if isinstance(node, ast.UnaryOp):
             return self._meaning(node.operand).negated()
         if isinstance(node, ast.IfExp):
-            return chosen(self._meaning(node.test), self._either(node.body), self._either(node.orelse))
+            return chosen(
+                self._meaning(node.test), self._either(node.body), self._either(node.orelse)
+            )
         if isinstance(node, ast.Compare):
             return self._compared(node)
         if isinstance(node, ast.BinOp):
@@ -109,12 +127,16 @@ class DomainReader:
         return Meaning(truth, boolean.not_(truth), TRUE)
 
     def _either(self, node: ast.expr) -> Meaning:
-        """Return the meaning of what may be a condition or an integer; an integer counts where it is not 0."""
+        """Return the meaning of what may be a condition or an integer; an integer counts where it
+        is not 0.
+        """
         term = self._term(node)
         return self._meaning(node) if term.is_bool else self._relation(boolean.ne(term, 0), (node,))
 
     def _relation(self, term: Term, operands: Sequence[ast.expr]) -> Meaning:
-        """Return the meaning of a comparison: of its term, and of the divisors that only its operands show."""
+        """Return the meaning of a comparison: of its term, and of the divisors that only its
+        operands show.
+        """
         domain = boolean.and_(*[self._defined(operand) for operand in operands])
         if domain is FALSE:
             return Meaning(FALSE, FALSE, FALSE)
@@ -155,7 +177,9 @@ class DomainReader:
         return left
 
     def _is_condition(self, node: ast.expr) -> bool:
-        """Return whether an operand is a condition; an inner step of a chain of operators has no term of its own."""
+        """Return whether an operand is a condition; an inner step of a chain of operators has no
+        term of its own.
+        """
         while isinstance(node, ast.BinOp) and id(node) not in self._terms:
             node = node.right
         return self._term(node).is_bool
@@ -198,7 +222,9 @@ class DomainReader:
         if isinstance(node, ast.UnaryOp):
             return self._defined(node.operand)
         if isinstance(node, ast.IfExp):
-            return choice_defined(self._meaning(node.test), self._defined(node.body), self._defined(node.orelse))
+            return choice_defined(
+                self._meaning(node.test), self._defined(node.body), self._defined(node.orelse)
+            )
         if isinstance(node, ast.Call) and not _reads_a_place(node):
             return self._function_defined(node)
         return TRUE
@@ -223,7 +249,9 @@ class DomainReader:
                 result = choice_defined(self._meaning(test), self._defined(value), result)
             return result
         if row is FUNCTIONS["ite"]:
-            return choice_defined(self._meaning(args[0]), self._defined(args[1]), self._defined(args[2]))
+            return choice_defined(
+                self._meaning(args[0]), self._defined(args[1]), self._defined(args[2])
+            )
         parts = [self._defined(part) for part in args]
         if row in _DIVISIONS:
             parts += [self._not_zero(part) for part in args[1:]]
@@ -233,12 +261,17 @@ class DomainReader:
         return boolean.ne(operators.number(self._term(node)), 0)
 
 
-_DIVISIONS = [FUNCTIONS[name] for name in ("FloorDiv", "Mod", "ceildiv", "truncdiv", "truncmod", "ModularIndexing")]
+_DIVISIONS = [
+    FUNCTIONS[name]
+    for name in ("FloorDiv", "Mod", "ceildiv", "truncdiv", "truncmod", "ModularIndexing")
+]
 _DIVISIONS.append(FUNCTIONS[FRACTIONS[0]])
 
 
 def _name_and_operands(node: ast.Call) -> tuple[str, list[ast.expr]]:
-    """Return the name of a called function and its operands: ``all((a, b))`` has those of its list."""
+    """Return the name of a called function and its operands: ``all((a, b))`` has those of its
+    list.
+    """
     name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
     args = node.args
     if len(args) == 1 and isinstance(args[0], ast.List | ast.Tuple) and name != "Piecewise":

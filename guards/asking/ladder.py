@@ -1,6 +1,7 @@
 """The ladder of deciders, a table: from a look at ranges to a solver, the cheap ones first.
 
-To add a rung is to add a row; its function goes to :mod:`guards.asking.rungs`, what it knows to ``guards/deciders``.
+To add a rung is to add a row; its function goes to :mod:`guards.asking.rungs`, what it knows to
+``guards/deciders``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Rung:
 
     __slots__ = ("applies", "effort", "name", "step", "words")
 
-    def __init__(self, name: str, effort: Effort, applies: Step, step: Step, words: str = "") -> None:
+    def __init__(
+        self, name: str, effort: Effort, applies: Step, step: Step, words: str = ""
+    ) -> None:
         self.name = name
         self.effort = effort
         self.applies = applies
@@ -59,7 +62,13 @@ LADDER: Final = (
     Rung("interval", Effort.CHEAP, rungs.was_rewritten, rungs.look, _BOUNDS),
     Rung("known", Effort.CHEAP, rungs.is_connective, rungs.contradict_parts, _EQUATIONS),
     Rung("points", Effort.CHEAP, rungs.seeks_one_answer, rungs.try_points),
-    Rung("chains", Effort.CHEAP, rungs.may_be_chained, rungs.follow_chains, "by chains of inequalities"),
+    Rung(
+        "chains",
+        Effort.CHEAP,
+        rungs.may_be_chained,
+        rungs.follow_chains,
+        "by chains of inequalities",
+    ),
     Rung("linear", Effort.CHEAP, rungs.divides_by_numbers, rungs.eliminate_for_true, _LINEAR),
     Rung("rules", Effort.CHEAP, rungs.may_be_rewritten, rungs.rewrite, "by rewriting"),
     Rung("linear", Effort.CHEAP, rungs.may_always_hold, rungs.eliminate_for_true, _LINEAR),
@@ -73,8 +82,12 @@ LADDER: Final = (
     Rung("enumerate", Effort.FULL, rungs.always, rungs.try_large_box, _VALUES),
 )
 WORDS = {rung.name: rung.words for rung in LADDER}
-RUNGS = tuple(dict.fromkeys(["constant", "memo", *[name for name in WORDS if name != "unknown"], "unknown"]))
-"""The ways in which a question is settled: a constant, a cached answer, a rung, or none of them (``unknown``)."""
+RUNGS = tuple(
+    dict.fromkeys(["constant", "memo", *[name for name in WORDS if name != "unknown"], "unknown"])
+)
+"""The ways in which a question is settled: a constant, a cached answer, a rung, or none of them
+(``unknown``).
+"""
 
 
 def climb_up(component: Component, condition: Term, effort: Effort, only: bool | None) -> Climb:

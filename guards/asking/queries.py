@@ -1,4 +1,6 @@
-"""The public doors: is a condition, given as people write it, always true, never, or does it depend?"""
+"""The public doors: is a condition, given as people write it, always true, never, or does it
+depend?
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from guards.terms.term import Term
 
 
 def decide(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any = ()) -> Verdict:
-    """The verdict on a condition: holds it for all values of its symbols, for none, or does it depend?
+    """The verdict on a condition: holds it for all values of its symbols, for none, or does it
+    depend?
 
     The condition is a text, a term, a guard or a guard set.
 
@@ -42,7 +45,8 @@ def decide(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any 
     condition = condition_of(query)
     if assume or isinstance(assume, Term):
         assume = listed(assume)
-    if type(query) is not str and type(query) is not Term:  # a guard set may speak about other values than sizes
+    # a guard set may speak about other values than sizes
+    if type(query) is not str and type(query) is not Term:
         ranges = {**symbols_of_sets((query,)), **checked_ranges(ranges)}
     if ranges and not {s.name for s in condition.symbols}.issuperset(checked_ranges(ranges)):
         check_names(ranges, (query, *assume))
@@ -50,7 +54,9 @@ def decide(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any 
     if type(query) is str:
         facts = _defined(facts, query)
         if facts.contradictory:
-            return Verdict(None, "unknown", reason="the facts leave no value at which it is defined")
+            return Verdict(
+                None, "unknown", reason="the facts leave no value at which it is defined"
+            )
     if condition is TRUE or condition is FALSE:
         when = "always" if condition is TRUE else "never"
         return Verdict(condition is TRUE, "constant", reason=f"{when}: it is a constant")
@@ -64,11 +70,14 @@ def decide(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any 
     holds = None if climb.holds is None else nearer(component, condition, True, climb.holds)
     if fails is not None and holds is not None:
         return Verdict(None, climb.rung, fails, holds, "it depends on the values")
-    return Verdict(None, "unknown", fails, holds, f"not known ({climb.reason or 'limits were reached'})")
+    return Verdict(
+        None, "unknown", fails, holds, f"not known ({climb.reason or 'limits were reached'})"
+    )
 
 
 def prove(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any = ()) -> bool | None:
-    """Return True if a condition holds for all values, False if it holds for none, None if neither is known.
+    """Return True if a condition holds for all values, False if it holds for none, None if neither
+    is known.
 
     A symbol absent from ``ranges`` is a size: any integer >= 0.
 
@@ -79,13 +88,18 @@ def prove(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any =
         RangeError: a range is empty, is no pair, or is for a name that is not mentioned.
 
     >>> from guards.asking.queries import prove
-    >>> prove("(s0 + 7) // 8 * 8 >= s0"), prove("s0 // 2 % 4 == 0", assume=["s0 % 8 == 0"]), prove("s0 < 5")
+    >>> (
+    ...     prove("(s0 + 7) // 8 * 8 >= s0"),
+    ...     prove("s0 // 2 % 4 == 0", assume=["s0 % 8 == 0"]),
+    ...     prove("s0 < 5"),
+    ... )
     (True, True, None)
     """
     condition = condition_of(query)
     if assume or isinstance(assume, Term):
         assume = listed(assume)
-    if type(query) is not str and type(query) is not Term:  # a guard set may speak about other values than sizes
+    # a guard set may speak about other values than sizes
+    if type(query) is not str and type(query) is not Term:
         ranges = {**symbols_of_sets((query,)), **checked_ranges(ranges)}
     if ranges and not {s.name for s in condition.symbols}.issuperset(checked_ranges(ranges)):
         check_names(ranges, (query, *assume))
@@ -94,6 +108,8 @@ def prove(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any =
 
 
 def _defined(facts: Facts, query: str) -> Facts:
-    """Return the facts, and that the text of the query is defined where its term no longer shows a divisor."""
+    """Return the facts, and that the text of the query is defined where its term no longer shows a
+    divisor.
+    """
     needed = understood(query).defined
     return facts if needed is TRUE else facts.assume(needed)

@@ -1,6 +1,8 @@
-"""Asking facts: a question goes up the ladder once, and its answer is kept beside the component that it depends on.
+"""Asking facts: a question goes up the ladder once, and its answer is kept beside the component
+that it depends on.
 
-Asking never records anything: the same facts and the same question give the same answer, on every machine.
+Asking never records anything: the same facts and the same question give the same answer, on every
+machine.
 """
 
 from __future__ import annotations
@@ -20,16 +22,22 @@ from guards.terms.term import Term
 _ANSWERS_LIMIT = 8192
 _YES, _NO = 64, 128  # an answer, in one number with the bits that say what was sought in vain
 _SETTLED = _YES | _NO
-_TRIED = {(effort, only): 1 << (2 * effort + only) for effort in (0, 1, 2) for only in (False, True)}
-_SOUGHT: dict[tuple[int, bool | None], int] = {(effort, only): bit for (effort, only), bit in _TRIED.items()} | {
-    (effort, None): _TRIED[effort, False] | _TRIED[effort, True] for effort in (0, 1, 2)
+_TRIED = {
+    (effort, only): 1 << (2 * effort + only) for effort in (0, 1, 2) for only in (False, True)
 }
+_SOUGHT: dict[tuple[int, bool | None], int] = {
+    (effort, only): bit for (effort, only), bit in _TRIED.items()
+} | {(effort, None): _TRIED[effort, False] | _TRIED[effort, True] for effort in (0, 1, 2)}
 
 
-def ask(facts: Any, condition: Any, *, effort: Effort = Effort.FULL, only: bool | None = None) -> bool | None:
-    """Return whether the facts imply a condition (True) or its negation (False); None if neither is known.
+def ask(
+    facts: Any, condition: Any, *, effort: Effort = Effort.FULL, only: bool | None = None
+) -> bool | None:
+    """Return whether the facts imply a condition (True) or its negation (False); None if neither is
+    known.
 
-    ``only`` restricts the search to one answer, for a caller who knows that the other is impossible.
+    ``only`` restricts the search to one answer, for a caller who knows that the other is
+    impossible.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import ge, lt
@@ -45,7 +53,9 @@ def ask(facts: Any, condition: Any, *, effort: Effort = Effort.FULL, only: bool 
     if type(facts) is not Facts:
         raise ArgumentError(f"ask takes facts of the class Facts, not {type(facts).__name__}")
     if type(condition) is not Term:
-        raise ArgumentError(f"ask takes a condition as a term, not {type(condition).__name__}: read a text by parse")
+        raise ArgumentError(
+            f"ask takes a condition as a term, not {type(condition).__name__}: read a text by parse"
+        )
     found = facts._answers.get(condition)
     if found is not None:  # an answer, or which ones were sought in vain
         if found & _SETTLED:
@@ -61,14 +71,17 @@ def ask(facts: Any, condition: Any, *, effort: Effort = Effort.FULL, only: bool 
     answer = ask_component(component, condition, effort, only)
     if len(facts._answers) >= _ANSWERS_LIMIT:
         facts._answers.clear()
-    if answer is None:  # the component keeps what was sought in vain, unless the search was cut short
+    # the component keeps what was sought in vain, unless the search was cut short
+    if answer is None:
         facts._answers[condition] = (found or 0) | component.memo.answers.get(condition, 0)
     else:
         facts._answers[condition] = _YES if answer else _NO
     return answer
 
 
-def ask_component(component: Component, condition: Term, effort: Effort, only: bool | None) -> bool | None:
+def ask_component(
+    component: Component, condition: Term, effort: Effort, only: bool | None
+) -> bool | None:
     """Decide a condition as :func:`ask` does, within one component."""
     answers = component.memo.answers
     tried = answers.get(condition, 0)

@@ -21,8 +21,10 @@ class Understood:
 
     Attributes:
         term: the term of the text, which speaks about values at which the text is defined.
-        defined: a condition that holds where the text is defined; TRUE unless the term hides a divisor of the text.
-        holds: the condition that the text is defined and true, read as guards are; of a condition only.
+        defined: a condition that holds where the text is defined; TRUE unless the term hides a
+            divisor of the text.
+        holds: the condition that the text is defined and true, read as guards are; of a condition
+            only.
     """
 
     __slots__ = ("defined", "holds", "term")
@@ -52,7 +54,11 @@ def understood(text: Any) -> Understood:
         for required in made.required:
             if not _certain(required.condition):
                 raise required.error
-        found = _meant(made, text) if made.divisors and made.term.is_bool else Understood(made.term, TRUE, made.term)
+        found = (
+            _meant(made, text)
+            if made.divisors and made.term.is_bool
+            else Understood(made.term, TRUE, made.term)
+        )
         if len(_cache) >= _CACHE_LIMIT:
             _cache.clear()
         _cache[text] = found
@@ -87,7 +93,8 @@ def parse(text: Any) -> Term:
     >>> parse("__import__('os')")
     Traceback (most recent call last):
         ...
-    guards.errors.ParseError: the name '__import__' is not allowed at character 1: "__import__('os')"
+    guards.errors.ParseError: the name '__import__' is not allowed at character 1:
+    "__import__('os')"
     """
     if not isinstance(text, str):
         raise ParseError(f"a text is needed, not {type(text).__name__}")

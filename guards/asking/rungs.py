@@ -1,7 +1,8 @@
-"""The rungs of the ladder: each takes a climb as far as it can and returns whether that ends the climb.
+"""The rungs of the ladder: each takes a climb as far as it can and returns whether that ends the
+climb.
 
-A climb ends with a value, or with points that exclude every answer sought. The table of the rungs, and when each is
-asked, is in :mod:`guards.asking.ladder`.
+A climb ends with a value, or with points that exclude every answer sought. The table of the rungs,
+and when each is asked, is in :mod:`guards.asking.ladder`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from guards.terms.term import SYMBOLIC_DIVISION, Op, Term
 _LARGE_BOX = 60_000
 _MANY_ROWS = 12
 
-# -- when a rung is asked ---------------------------------------------------------------------------------------------
+# -- when a rung is asked --------------------------------------------------------------------------
 
 
 def always(climb: Climb) -> bool:
@@ -33,7 +34,9 @@ def always(climb: Climb) -> bool:
 
 
 def divides_by_terms(climb: Climb) -> bool:
-    """Return whether the question as asked divides by terms, and so is undefined where a divisor is 0."""
+    """Return whether the question as asked divides by terms, and so is undefined where a divisor is
+    0.
+    """
     return bool(climb.asked.kinds & SYMBOLIC_DIVISION)
 
 
@@ -72,13 +75,17 @@ def divides_by_numbers(climb: Climb) -> bool:
         return False
     for monomial, _ in arithmetic.split(condition.args[0])[1]:
         op = monomial.op
-        if op is not Op.SYMBOL and not ((op is Op.FLOORDIV or op is Op.MOD) and monomial.args[1].op is Op.CONST):
+        if op is not Op.SYMBOL and not (
+            (op is Op.FLOORDIV or op is Op.MOD) and monomial.args[1].op is Op.CONST
+        ):
             return False
     return True
 
 
 def may_be_chained(climb: Climb) -> bool:
-    """Return whether there are more inequalities than elimination accepts, or products to compare."""
+    """Return whether there are more inequalities than elimination accepts, or products to
+    compare.
+    """
     condition = climb.condition
     if len(climb.component.rows) > _MANY_ROWS:
         return True
@@ -89,7 +96,9 @@ def may_be_chained(climb: Climb) -> bool:
 
 
 def may_be_rewritten(climb: Climb) -> bool:
-    """Return whether a rewrite rule can match: none matches a comparison of a symbol or of a sum of symbols."""
+    """Return whether a rewrite rule can match: none matches a comparison of a symbol or of a sum of
+    symbols.
+    """
     condition = climb.condition
     if not Op.EQ <= condition.op <= Op.LE:
         return True
@@ -107,7 +116,7 @@ def may_never_hold(climb: Climb) -> bool:
     return climb.only is not True and climb.holds is None
 
 
-# -- the cheap rungs --------------------------------------------------------------------------------------------------
+# -- the cheap rungs -------------------------------------------------------------------------------
 
 
 def look(climb: Climb) -> bool:
@@ -116,7 +125,9 @@ def look(climb: Climb) -> bool:
 
 
 def restrict_to_defined(climb: Climb) -> bool:
-    """Assume that no divisor is 0, as the condition says nothing there; end the climb if nothing is left."""
+    """Assume that no divisor is 0, as the condition says nothing there; end the climb if nothing is
+    left.
+    """
     for divisor in divisors(climb.asked):
         if climb.component.bounds(divisor)[0] == 0:
             climb.component = with_condition(climb.component, boolean.ge(divisor, 1))
@@ -135,7 +146,9 @@ def replace_known(climb: Climb) -> bool:
 
 
 def contradict_parts(climb: Climb) -> bool:
-    """Refute a conjunction in which an equation makes another part false: ``x == 0 and x*y != 0``."""
+    """Refute a conjunction in which an equation makes another part false:
+    ``x == 0 and x*y != 0``.
+    """
     for answer in (True, False) if climb.only is None else (climb.only,):
         if _contradicts_itself(climb.component, climb.counterexamples(answer)):
             return climb.settle(answer)
@@ -196,7 +209,7 @@ def try_points(climb: Climb) -> bool:
     return not climb.possible()
 
 
-# -- the dear rungs ---------------------------------------------------------------------------------------------------
+# -- the dear rungs --------------------------------------------------------------------------------
 
 
 def try_all_values(climb: Climb) -> bool:
@@ -229,7 +242,9 @@ def factor(climb: Climb) -> bool:
 
 
 def ask_z3(climb: Climb) -> bool:
-    """Z3, within limits that count its steps: one for each try, and what the whole question has left."""
+    """Z3, within limits that count its steps: one for each try, and what the whole question has
+    left.
+    """
     around = current()
     with whole_question():
         for answer in climb.possible():

@@ -31,19 +31,24 @@ def _size(term: Term) -> int:
     return sum(1 for _ in postorder(term))
 
 
-# -- simplifying ------------------------------------------------------------------------------------------------------
+# -- simplifying -----------------------------------------------------------------------------------
 
 
 @whole_question()
 def simplify(term: Term | str, facts: Facts | None = None) -> Term:
     """A term that is equal wherever the facts hold, and no larger.
 
-    Z3 is asked about a comparison, not about the parts of an ``and`` or ``or``: that may take a second for each.
+    Z3 is asked about a comparison, not about the parts of an ``and`` or ``or``: that may take a
+    second for each.
 
     >>> from guards.facts.facts import Facts
     >>> from guards import parse
     >>> facts = Facts().assume(parse("s0 % 8 == 0")).assume(parse("s0 >= 1"))
-    >>> print(simplify("max(1, s0)", facts), simplify("s0 // 8 * 8", facts), simplify("s0 > 7 and s1 > 2", facts))
+    >>> print(
+    ...     simplify("max(1, s0)", facts),
+    ...     simplify("s0 // 8 * 8", facts),
+    ...     simplify("s0 > 7 and s1 > 2", facts),
+    ... )
     s0 s0 s1 >= 3
     """
     term = parse(term) if isinstance(term, str) else term
@@ -82,8 +87,8 @@ def _simplify_condition(term: Term, facts: Facts, effort: Effort = Effort.FULL) 
 def _simplify_parts(term: Term, facts: Facts) -> Term:
     """Return an ``and`` or ``or`` whose parts are each simplified where the others leave them open.
 
-    Of more than :data:`MANY` parts each is seen beside its nearest :data:`NEAREST` ones, with cheap effort, once: the
-    work grows with the number of parts and not with its square.
+    Of more than :data:`MANY` parts each is seen beside its nearest :data:`NEAREST` ones, with cheap
+    effort, once: the work grows with the number of parts and not with its square.
     """
     conjunction = term.op is Op.AND
     stop, skip = (FALSE, TRUE) if conjunction else (TRUE, FALSE)
@@ -111,21 +116,27 @@ def _simplify_parts(term: Term, facts: Facts) -> Term:
 
 
 def _with_domain(short: Term, part: Term, within: Facts, effort: Effort) -> Term:
-    """Return a simplified part of an ``and``, and where the part is defined: other parts may have gone for that.
+    """Return a simplified part of an ``and``, and where the part is defined: other parts may have
+    gone for that.
 
-    ``q != 0`` goes from ``q != 0 and p % q >= 0``, as the other part divides by ``q``. It may not become TRUE then.
+    ``q != 0`` goes from ``q != 0 and p % q >= 0``, as the other part divides by ``q``. It may not
+    become TRUE then.
     """
     if not partial(part) or short is FALSE:
         return short
     shown = conjuncts(defined(short))
     hidden = [each for each in conjuncts(defined(part)) if not among(each, shown)]
-    return boolean.and_(short, *[each for each in hidden if ask(within, each, effort=effort, only=True) is not True])
+    return boolean.and_(
+        short, *[each for each in hidden if ask(within, each, effort=effort, only=True) is not True]
+    )
 
 
 MANY = 24
 """The number of parts beyond which they are not all simplified under each other."""
 NEAREST = 10
-"""The number of parts that are used to simplify one of many parts: those that share most symbols with it."""
+"""The number of parts that are used to simplify one of many parts: those that share most symbols
+with it.
+"""
 _SHARING = 4 * NEAREST  # parts looked at for each symbol to find them
 
 
@@ -150,7 +161,9 @@ def _nearest(parts: list[Term]) -> list[list[int]]:
 
 
 def restore(component: Component, term: Term) -> Term | None:
-    """``term`` without the new symbols that the component's rewrites made; None where that fails."""
+    """``term`` without the new symbols that the component's rewrites made; None where that
+    fails.
+    """
     for fresh in reversed(list(component.fresh)):
         if fresh not in term.symbols:
             continue
@@ -160,30 +173,48 @@ def restore(component: Component, term: Term) -> Term | None:
 
 
 def _without(term: Term, fresh: Term, factor: Term, product: Term) -> Term:
-    """``term`` with ``factor * fresh`` written as ``product``, and ``fresh`` alone as a quotient."""
+    """``term`` with ``factor * fresh`` written as ``product``, and ``fresh`` alone as a
+    quotient.
+    """
 
     def step(part: Term, operands: list[Term]) -> Term:
         if part is fresh:
             return fresh
-        changed = any(child is not operand for child, operand in zip(children(part), operands, strict=True))
+        changed = any(
+            child is not operand for child, operand in zip(children(part), operands, strict=True)
+        )
         made = fold.rebuild(part, operands) if changed else part
         if made.is_bool or fresh not in made.symbols:
             return made
         quotient, rest = (
-            divide(made, arithmetic.mul(factor, fresh)) if factor.op is not Op.CONST else (arithmetic.ZERO, made)
+            divide(made, arithmetic.mul(factor, fresh))
+            if factor.op is not Op.CONST
+            else (arithmetic.ZERO, made)
         )
         if factor.op is Op.CONST:
             number = factor.args[0]
             constant, items = arithmetic.split(made)
-            whole = {m: c // number for m, c in items if c % number == 0 and among(fresh, arithmetic.factors(m))}
+            whole = {
+                m: c // number
+                for m, c in items
+                if c % number == 0 and among(fresh, arithmetic.factors(m))
+            }
             rest = arithmetic.linear(constant, {m: c for m, c in items if m not in whole})
             quotient = arithmetic.linear(0, {_drop(m, fresh): 0 for m in whole})
             for m, c in whole.items():
                 quotient = arithmetic.add(quotient, arithmetic.scale(_drop(m, fresh), c))
-        return arithmetic.add(arithmetic.mul(quotient, product), rest) if quotient is not arithmetic.ZERO else made
+        return (
+            arithmetic.add(arithmetic.mul(quotient, product), rest)
+            if quotient is not arithmetic.ZERO
+            else made
+        )
 
     made = fold.fold(term, step)
-    return fold.substitute(made, {fresh: division.floordiv(product, factor)}) if fresh in made.symbols else made
+    return (
+        fold.substitute(made, {fresh: division.floordiv(product, factor)})
+        if fresh in made.symbols
+        else made
+    )
 
 
 def _drop(monomial: Term, atom: Term) -> Term:
@@ -192,7 +223,7 @@ def _drop(monomial: Term, atom: Term) -> Term:
     return arithmetic.monomial(rest)
 
 
-# -- bounds -----------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 @whole_question()
@@ -203,14 +234,20 @@ def bounds(
     assume: Iterable[str | Term] = (),
     facts: Facts | None = None,
 ) -> tuple[Term | None, Term | None]:
-    """The least and the greatest value of a term that could be proven, as terms; None where there is no bound.
+    """The least and the greatest value of a term that could be proven, as terms; None where there
+    is no bound.
 
-    A bound is a number where there is one, and otherwise a term in other symbols that an assumption gives.
+    A bound is a number where there is one, and otherwise a term in other symbols that an assumption
+    gives.
 
     Raises:
         ParseError: a text cannot be read, or ``term`` is the text of a condition.
 
-    >>> bounds("s0 - s0 // 8 * 8"), bounds("u0", assume=["u0 <= s0 * s1"]), bounds("a", assume=["a >= b + 8"])
+    >>> (
+    ...     bounds("s0 - s0 // 8 * 8"),
+    ...     bounds("u0", assume=["u0 <= s0 * s1"]),
+    ...     bounds("a", assume=["a >= b + 8"]),
+    ... )
     ((<0>, <7>), (<0>, <s0*s1>), (<8>, None))
     """
     term = arithmetic.integer(integer_of(term) if isinstance(term, str) else term)
@@ -221,7 +258,9 @@ def bounds(
     component = known.component(term)
     short = rewritten(component, component.canonical(term))
     lo, hi = component.bounds(short)
-    values = [value for value in (_value(term, point) for point in points(component)) if value is not None]
+    values = [
+        value for value in (_value(term, point) for point in points(component)) if value is not None
+    ]
 
     def at_least(bound: int) -> bool:
         return linear_refutation.refutes(component, boolean.lt(short, bound))
@@ -257,7 +296,9 @@ def _value(term: Term, point: Mapping[str, int]) -> int | None:
 
 
 def _tighten(bound: int | None, seen: int, holds: Callable[[int], bool], side: int) -> int | None:
-    """The tightest bound that ``holds`` confirms between a known bound and a value that was seen (side 1: upper)."""
+    """The tightest bound that ``holds`` confirms between a known bound and a value that was seen
+    (side 1: upper).
+    """
     if bound is None:
         step = 1 << (_GALLOP - 1)
         if not holds(seen + side * (step - 1)):  # then nothing nearer holds either
@@ -282,7 +323,9 @@ def _tighten(bound: int | None, seen: int, holds: Callable[[int], bool], side: i
 
 
 def _symbolic(component: Component, term: Term, upper: bool) -> Term | None:
-    """A bound in other symbols, from a row of the component that has ``term`` as one of its parts."""
+    """A bound in other symbols, from a row of the component that has ``term`` as one of its
+    parts.
+    """
     constant, items = arithmetic.split(term)
     if len(items) != 1 or items[0][1] != 1:
         return None

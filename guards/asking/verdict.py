@@ -12,7 +12,8 @@ class Verdict:
     """The verdict on a condition: its value, and how it was found.
 
     Attributes:
-        value: True: it holds for all values that the facts allow; False: for none; None: it depends, or nobody knows.
+        value: True: it holds for all values that the facts allow; False: for none; None: it
+            depends, or nobody knows.
         rung: the step of the ladder that settled it.
         fails: values at which it does not hold, by name (only where the value is None).
         holds: values at which it holds (only where the value is None).
@@ -34,9 +35,16 @@ class Verdict:
         """A line for a notebook: the answer, how it was found, and values where it depends.
 
         >>> Verdict(None, "search", {"n": 3}, {"n": 8}, "it depends on the values")._repr_html_()
-        '<p><b>it depends on the values</b> (search); fails at <code>n = 3</code>; holds at <code>n = 8</code></p>'
+        '<p><b>it depends on the values</b> (search); fails at <code>n = 3</code>; holds at
+        <code>n = 8</code></p>'
         """
-        answer = "always" if self.value else "never" if self.value is False else self.reason or "not known"
+        answer = (
+            "always"
+            if self.value
+            else "never"
+            if self.value is False
+            else self.reason or "not known"
+        )
         told = [f"<b>{escape(answer)}</b> ({escape(self.rung)})"]
         for word, values in (("fails", self.fails), ("holds", self.holds)):
             if values:

@@ -1,8 +1,10 @@
-"""Refutation by cases: a formula has no solution when each case of something that it depends on has none.
+"""Refutation by cases: a formula has no solution when each case of something that it depends on has
+none.
 
-The formula is assumed, so that all that follows from it is seen; then the search splits on an ``or``, on which operand
-a ``min`` or ``max`` is, on the condition of an ``ite``, on the few values of a symbol, on its sign, or on its
-remainder, and in each case lets the component and linear elimination conclude. The limits are counts.
+The formula is assumed, so that all that follows from it is seen; then the search splits on an
+``or``, on which operand a ``min`` or ``max`` is, on the condition of an ``ite``, on the few values
+of a symbol, on its sign, or on its remainder, and in each case lets the component and linear
+elimination conclude. The limits are counts.
 """
 
 from __future__ import annotations
@@ -50,7 +52,11 @@ class _Search:
             live = rewritten(inner, inner.canonical(formula))
         except ZeroDivisionError:
             return False
-        if inner.look(live) is False or unsolvable(live) or linear_refutation.refutes_all(inner, live):
+        if (
+            inner.look(live) is False
+            or unsolvable(live)
+            or linear_refutation.refutes_all(inner, live)
+        ):
             return True
         if depth <= 0:
             return False
@@ -65,7 +71,8 @@ _RESIDUES = 600  # combinations of remainders tried for one modulus
 
 
 def unsolvable(condition: Term) -> bool:
-    """Return whether an equation of polynomials has no solution modulo some small number, and so none at all.
+    """Return whether an equation of polynomials has no solution modulo some small number, and so
+    none at all.
 
     >>> from guards import parse
     >>> unsolvable(parse("x*x + y*y == 4*z + 3")), unsolvable(parse("x*x + y*y == 4*z + 2"))
@@ -87,7 +94,8 @@ def unsolvable(condition: Term) -> bool:
         place = {atom: position for position, atom in enumerate(names)}
         parts = [([place[atom] for atom in atoms], c) for atoms, c in left]
         if not any(
-            (constant + sum(c * prod([values[p] for p in places]) for places, c in parts)) % modulus == 0
+            (constant + sum(c * prod([values[p] for p in places]) for places, c in parts)) % modulus
+            == 0
             for values in product(range(modulus), repeat=len(names))
         ):
             return True
@@ -95,7 +103,9 @@ def unsolvable(condition: Term) -> bool:
 
 
 def _choices(component: Component, formula: Term) -> list[Term] | None:
-    """Conditions of which one must hold, to look at one after the other; None when nothing suggests itself."""
+    """Conditions of which one must hold, to look at one after the other; None when nothing suggests
+    itself.
+    """
     for condition in component.residue:
         if condition.op is Op.OR and not condition.symbols.isdisjoint(formula.symbols):
             return list(condition.args)
@@ -128,14 +138,22 @@ def _choices(component: Component, formula: Term) -> list[Term] | None:
 
 
 def _atoms(formula: Term) -> Iterable[Term]:
-    return (part for part in postorder(formula) if Op.MUL <= part.op <= Op.ITE and part.op is not Op.ADD)
+    return (
+        part for part in postorder(formula) if Op.MUL <= part.op <= Op.ITE and part.op is not Op.ADD
+    )
 
 
 def _period(symbol: Term, atoms: list[Term]) -> int:
-    """A number such that only the remainder of the symbol matters to the quotients and remainders by constants."""
+    """A number such that only the remainder of the symbol matters to the quotients and remainders
+    by constants.
+    """
     period = 1
     for atom in atoms:
-        if atom.op in (Op.FLOORDIV, Op.MOD) and atom.args[1].op is Op.CONST and symbol in atom.args[0].symbols:
+        if (
+            atom.op in (Op.FLOORDIV, Op.MOD)
+            and atom.args[1].op is Op.CONST
+            and symbol in atom.args[0].symbols
+        ):
             period = lcm(period, atom.args[1].args[0])
             if period > _PERIOD:
                 return 0

@@ -1,12 +1,13 @@
-"""Chains of inequalities, and what they say of products: ``a <= b``, ``b <= c``, so ``a <= c`` and ``a*a*b <= c*c*c``.
+"""Chains of inequalities, and what they say of products: ``a <= b``, ``b <= c``, so ``a <= c`` and
+``a*a*b <= c*c*c``.
 
-What a component knows of two terms at a time is an edge ``a*x <= b*y + c`` of a network, in which a shortest path is
-the best bound of one term by another: no matter how many facts there are, a question walks the network once.  A product
-of terms that are not negative is at most another one where its factors are, one by one, at most factors of that one.
-All limits are counts.
+What a component knows of two terms at a time is an edge ``a*x <= b*y + c`` of a network, in which a
+shortest path is the best bound of one term by another: no matter how many facts there are, a
+question walks the network once.  A product of terms that are not negative is at most another one
+where its factors are, one by one, at most factors of that one. All limits are counts.
 
-*Source*: R. Shostak, "Deciding linear inequalities by computing loop residues", Journal of the ACM 28, 1981, 769-779
-(paths of inequalities with two variables).
+*Source*: R. Shostak, "Deciding linear inequalities by computing loop residues", Journal of the ACM
+28, 1981, 769-779 (paths of inequalities with two variables).
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ class Network:
         return found
 
     def reached(self, start: int, products: list[int]) -> dict[int, Label]:
-        """Return the labels of :meth:`labels`, and those that are reached through products of these nodes."""
+        """Return the labels of :meth:`labels`, and those that are reached through products of these
+        nodes.
+        """
         found: dict[int, Label] = {start: (1, 1, 0)}
         waiting: deque[int] = deque([start])
         left = _RELAXED
@@ -136,7 +139,9 @@ class Network:
 
     # -- products
     def _to_products(self, here: int, products: list[int]) -> list[Edge]:
-        """Edges from a node to products that are not less, or from a negated one to those that are not greater."""
+        """Edges from a node to products that are not less, or from a negated one to those that are
+        not greater.
+        """
         found: list[Edge] = []
         one = self.terms[here >> 1]
         for node in products:
@@ -150,7 +155,9 @@ class Network:
         return found
 
     def _compared(self, one: Term, other: Term) -> Label | None:
-        """``a * one <= b * other + c``, with ``c <= 0``, factor by factor; None where that is not seen."""
+        """``a * one <= b * other + c``, with ``c <= 0``, factor by factor; None where that is not
+        seen.
+        """
         factors, others = list(arithmetic.factors(one)), list(arithmetic.factors(other))
         if len(factors) > _FACTORS or len(others) > _FACTORS:
             return None
@@ -161,12 +168,14 @@ class Network:
         return self._matched(factors, others)
 
     def _matched(self, factors: list[Term], others: list[Term]) -> Label | None:
-        """Compare products as :meth:`_compared` does, matching each factor with a larger one among ``others``.
+        """Compare products as :meth:`_compared` does, matching each factor with a larger one among
+        ``others``.
 
         Factors of ``others`` that are left over count by their ranges.
 
-        From ``a*u <= b*v + c``, and ``p*r <= q*s + d`` for the other factors: ``a*p * u*r <= (b*v + c) * p*r``, and
-        that is at most ``b*q * v*s + b*d*v + c*p*r``, where ``v`` and ``r`` are not below their least values.
+        From ``a*u <= b*v + c``, and ``p*r <= q*s + d`` for the other factors:
+        ``a*p * u*r <= (b*v + c) * p*r``, and that is at most ``b*q * v*s + b*d*v + c*p*r``, where
+        ``v`` and ``r`` are not below their least values.
         """
         if not factors:
             least = self._least(others)
@@ -256,10 +265,14 @@ class _Question:
         best = self._best(labels)
         if best is None:
             return False
-        return self.at_most_zero([(node, w * best[0]) for node, w in rest], constant * best[0] + weight * best[1])
+        return self.at_most_zero(
+            [(node, w * best[0]) for node, w in rest], constant * best[0] + weight * best[1]
+        )
 
     def _best(self, labels: dict[int, Label]) -> tuple[int, int] | None:
-        """``(a, b)`` with ``a * start <= b``: the least bound by a range, among all that were reached."""
+        """``(a, b)`` with ``a * start <= b``: the least bound by a range, among all that were
+        reached.
+        """
         best: tuple[int, int] | None = None
         for node, (a, b, c) in labels.items():
             hi = self.network.range(node)[1]
@@ -273,10 +286,11 @@ class _Question:
 def _cancelled(
     one: int, weight: int, other: int, against: int, label: Label
 ) -> list[tuple[list[Part], tuple[int, int]]]:
-    """Cancel parts of ``weight * one + against * other`` by the bound ``a * one <= b * -other + c``.
+    """Cancel parts of ``weight * one + against * other`` by the bound
+    ``a * one <= b * -other + c``.
 
-    Returns pairs of the parts that are left and ``(scale, constant)``. As much of ``one`` is cancelled as ``other``
-    allows, or all of it.
+    Returns pairs of the parts that are left and ``(scale, constant)``. As much of ``one`` is
+    cancelled as ``other`` allows, or all of it.
     """
     a, b, c = label
     here, there = weight * b, against * a
@@ -304,7 +318,10 @@ def at_most_zero(component: Component, term: Term) -> bool:
     >>> from guards.asking.assumptions import facts_from
     >>> from guards import parse
     >>> facts = facts_from(None, ["a <= b", "b <= c"])
-    >>> [at_most_zero(facts.component(term), term) for term in (parse("a*a*b - c*c*c"), parse("c - a"))]
+    >>> [
+    ...     at_most_zero(facts.component(term), term)
+    ...     for term in (parse("a*a*b - c*c*c"), parse("c - a"))
+    ... ]
     [True, False]
     """
     constant, items = arithmetic.split(term)
@@ -330,4 +347,6 @@ def refutes(component: Component, formula: Term) -> bool:
     negated = arithmetic.scale(term, -1)
     if op is Op.NE:
         return at_most_zero(component, term) and at_most_zero(component, negated)
-    return at_most_zero(component, arithmetic.add(term, 1)) or at_most_zero(component, arithmetic.add(negated, 1))
+    return at_most_zero(component, arithmetic.add(term, 1)) or at_most_zero(
+        component, arithmetic.add(negated, 1)
+    )

@@ -1,7 +1,8 @@
 """SymPy: bounded algebra with it, and its expressions as terms; the only module that imports it.
 
-SymPy factors the polynomials that the other rungs leave open; the sign of a product follows from the ranges of its
-factors.  It is imported when first needed, and only terms within small limits are handed to it.
+SymPy factors the polynomials that the other rungs leave open; the sign of a product follows from
+the ranges of its factors.  It is imported when first needed, and only terms within small limits are
+handed to it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def _eligible(term: Term) -> bool:
     if len(items) + (term.op is Op.ADD and term.args[0] != 0) < 2 or len(items) > MOST_MONOMIALS:
         return False
     degrees = [len(arithmetic.factors(m)) for m, _ in items]
-    return 1 < max(degrees) <= MOST_DEGREE and len({a for m, _ in items for a in arithmetic.factors(m)}) <= MOST_SYMBOLS
+    return (
+        1 < max(degrees) <= MOST_DEGREE
+        and len({a for m, _ in items for a in arithmetic.factors(m)}) <= MOST_SYMBOLS
+    )
 
 
 @lru_cache(maxsize=512)
@@ -62,16 +66,23 @@ def factors(term: Term) -> tuple[int, tuple[tuple[Term, int], ...]] | None:
 def _from_poly(poly: Any, atoms: list[Term]) -> Term:
     total = arithmetic.ZERO
     for exponents, coefficient in poly.terms():
-        parts = [atom for atom, exponent in zip(atoms, exponents, strict=True) for _ in range(exponent)]
-        total = arithmetic.add(total, arithmetic.scale(arithmetic.monomial(parts), int(coefficient)))
+        parts = [
+            atom for atom, exponent in zip(atoms, exponents, strict=True) for _ in range(exponent)
+        ]
+        total = arithmetic.add(
+            total, arithmetic.scale(arithmetic.monomial(parts), int(coefficient))
+        )
     return total
 
 
 def factored_bounds(component: Component, term: Term) -> Pair:
-    """Return a range of the term from the ranges of its factors, also after a constant is split off."""
+    """Return a range of the term from the ranges of its factors, also after a constant is split
+    off.
+    """
     constant, _ = arithmetic.split(term)
     pair = interval_arithmetic.EVERYTHING
-    for apart in dict.fromkeys((0, 1, -1, constant)):  # a question about p >= 0 arrives as one about 1 + p <= 0
+    # a question about p >= 0 arrives as one about 1 + p <= 0
+    for apart in dict.fromkeys((0, 1, -1, constant)):
         rest = _by_factors(component, arithmetic.sub(term, apart))
         pair = interval_arithmetic.meet(pair, interval_arithmetic.add(rest, (apart, apart)))
     return pair
@@ -84,7 +95,9 @@ def _by_factors(component: Component, term: Term) -> Pair:
     unit, parts = found
     pair: Pair = (unit, unit)
     for part, count in parts:
-        pair = interval_arithmetic.product(pair, interval_arithmetic.power(component.bounds(part), count))
+        pair = interval_arithmetic.product(
+            pair, interval_arithmetic.power(component.bounds(part), count)
+        )
     return pair
 
 
@@ -113,17 +126,21 @@ def to_sympy(term: Term, symbols: Mapping[str, Any] | None = None) -> Any:
     True
     """
     if type(term) is not Term:
-        raise ArgumentError(f"to_sympy takes a term, not {type(term).__name__}: read a text by guards.parse")
+        raise ArgumentError(
+            f"to_sympy takes a term, not {type(term).__name__}: read a text by guards.parse"
+        )
     import sympy
 
     return ToSympy(sympy, symbols or {}).made(term)
 
 
 def from_sympy(expression: Any) -> Term:
-    """A SymPy expression as a term: every symbol is taken for an integer; functions of torch's are understood too.
+    """A SymPy expression as a term: every symbol is taken for an integer; functions of torch's are
+    understood too.
 
     Raises:
-        ParseError: it is no integer and no condition, or holds a function that has no counterpart among terms.
+        ParseError: it is no integer and no condition, or holds a function that has no counterpart
+            among terms.
 
     >>> import sympy
     >>> from guards import from_sympy

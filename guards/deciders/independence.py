@@ -12,7 +12,8 @@ TIED, HOLED, FREE = 0, 1, 2
 def freedom(component: Component) -> int:
     """Return how independent the symbols of a component are: ``FREE``, ``HOLED`` or ``TIED``.
 
-    ``FREE``: only ranges are known. ``HOLED``: single values inside a range are excluded too. ``TIED``: anything else.
+    ``FREE``: only ranges are known. ``HOLED``: single values inside a range are excluded too.
+    ``TIED``: anything else.
     """
     memo = component.memo
     if memo.freedom < 0:
@@ -39,20 +40,25 @@ def _found(component: Component) -> int:
 
 
 def bounds_tell_all(component: Component, condition: Term) -> bool:
-    """Return whether a condition that the bounds leave open is true for some values and false for others.
+    """Return whether a condition that the bounds leave open is true for some values and false for
+    others.
 
-    The left side is linear in independent symbols, so it takes both of its bounds, which are no holes. With
-    coefficients 1 and -1 it takes every integer between them, if no range has a hole. A single symbol takes every value
-    but its holes.
+    The left side is linear in independent symbols, so it takes both of its bounds, which are no
+    holes. With coefficients 1 and -1 it takes every integer between them, if no range has a hole. A
+    single symbol takes every value but its holes.
     """
     if condition.kinds:  # not linear in symbols
         return False
     free = freedom(component)
-    if free == TIED or (component.rewrites and not condition.symbols.isdisjoint(component.rewrites)):
+    if free == TIED or (
+        component.rewrites and not condition.symbols.isdisjoint(component.rewrites)
+    ):
         return False
     if condition.op is Op.LE:
         return True
     if condition.op is Op.EQ or condition.op is Op.NE:
         items = arithmetic.split(condition.args[0])[1]
-        return len(items) == 1 or (free == FREE and all(abs(coefficient) == 1 for _, coefficient in items))
+        return len(items) == 1 or (
+            free == FREE and all(abs(coefficient) == 1 for _, coefficient in items)
+        )
     return False

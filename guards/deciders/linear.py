@@ -1,8 +1,8 @@
 """An exact simplex over the integers' linear hull: can these linear constraints hold together?
 
-Variables and linear forms have integer bounds; nothing is ever rounded: a row is kept as integers over one
-denominator. The tableau answers feasibility over the rationals. Infeasible there means infeasible over the integers;
-the converse does not hold, and callers branch where it matters.
+Variables and linear forms have integer bounds; nothing is ever rounded: a row is kept as integers
+over one denominator. The tableau answers feasibility over the rationals. Infeasible there means
+infeasible over the integers; the converse does not hold, and callers branch where it matters.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ class OutOfBudget(Exception):
 
 
 class Tableau:
-    """Variables (one for each monomial, one for each linear form) with bounds, and the rows that tie them.
+    """Variables (one for each monomial, one for each linear form) with bounds, and the rows that
+    tie them.
 
     Attributes:
         index: the variable of each monomial.
         lower, upper: the bounds of each variable (None: unbounded).
         value: the value of each variable that is not basic (an integer, within its bounds).
-        rows: for each basic variable ``b``: ``(d, {v: c})`` with ``d * b == sum(c * v)`` and ``d > 0``.
+        rows: for each basic variable ``b``: ``(d, {v: c})`` with ``d * b == sum(c * v)`` and
+            ``d > 0``.
         pivots: how many pivots may still be made.
     """
 

@@ -1,8 +1,9 @@
 """Refutation by linear elimination: no solution where the linear constraints that follow have none.
 
-Where the relaxation of a formula (:mod:`guards.deciders.linear_relaxation`, and what products obey) has a point, the
-search branches: on an ``or``, on ``!=``, on which operand of ``min`` or ``max`` it is, on the condition of an ``ite``,
-and last on a fraction. All limits are counts, so the answer is the same on every machine.
+Where the relaxation of a formula (:mod:`guards.deciders.linear_relaxation`, and what products obey)
+has a point, the search branches: on an ``or``, on ``!=``, on which operand of ``min`` or ``max`` it
+is, on the condition of an ``ite``, and last on a fraction. All limits are counts, so the answer is
+the same on every machine.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def _branch(node: Relaxation) -> bool:
 
 
 def _choices(node: Relaxation) -> list[list[Term]] | None:
-    """Return the alternatives that together cover all cases, to be tried in turn; None when nothing is open."""
+    """Return the alternatives that together cover all cases, to be tried in turn; None when nothing
+    is open.
+    """
     if node.open:
         formula = node.open.pop()
         return [[part] for part in formula.args]
@@ -95,7 +98,9 @@ def refutes(component: Component, formula: Term) -> bool:
 
 
 def refutes_all(component: Component, formula: Term) -> bool:
-    """Decide as :func:`refutes` does, with all facts of the component about the formula's symbols."""
+    """Decide as :func:`refutes` does, with all facts of the component about the formula's
+    symbols.
+    """
     if formula.depth > DEEP:
         return False
     try:

@@ -1,8 +1,9 @@
-"""The linear relaxation of formulas: linear constraints that follow from them, and what is left to branch on.
+"""The linear relaxation of formulas: linear constraints that follow from them, and what is left to
+branch on.
 
-What is not linear is described by linear facts about it: ``a // b`` lies between ``(a - b + 1) / b`` and ``a / b``,
-and ``min`` and ``max`` are bounded by their operands. What products obey is added as far as a question needs it
-(:mod:`guards.deciders.product_lemmas`).
+What is not linear is described by linear facts about it: ``a // b`` lies between
+``(a - b + 1) / b`` and ``a / b``, and ``min`` and ``max`` are bounded by their operands. What
+products obey is added as far as a question needs it (:mod:`guards.deciders.product_lemmas`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Budget:
 
 
 class Relaxation:
-    """Linear constraints that follow from formulas and from what a component knows, and what they leave open.
+    """Linear constraints that follow from formulas and from what a component knows, and what they
+    leave open.
 
     Attributes:
         component: whose facts are taken in.
@@ -97,7 +99,7 @@ class Relaxation:
         made.inputs = self.inputs.copy()
         return made
 
-    # -- building -----------------------------------------------------------------------------------------------------
+    # -- building ----------------------------------------------------------------------------------
 
     def add(self, formula: Term) -> bool:
         """Add a formula; return False when that is at once impossible."""
@@ -133,7 +135,9 @@ class Relaxation:
         return self.restrict(constant, items, 0, 0)
 
     def restrict(self, constant: int, items: Monomials, lo: int | None, hi: int | None) -> bool:
-        """Has ``lo <= constant + items <= hi`` hold (the monomials have variables); False when that is impossible."""
+        """Has ``lo <= constant + items <= hi`` hold (the monomials have variables); False when that
+        is impossible.
+        """
         form, (low, high) = bounded(constant, items, lo, hi)
         return self.tableau.restrict(self.tableau.form(form), low, high)
 
@@ -165,14 +169,19 @@ class Relaxation:
         elif op is Op.MOD:
             quotient = division.floordiv(*monomial.args)
             rest = arithmetic.sub(
-                arithmetic.add(monomial, arithmetic.mul(monomial.args[1], quotient)), monomial.args[0]
+                arithmetic.add(monomial, arithmetic.mul(monomial.args[1], quotient)),
+                monomial.args[0],
             )
             self.add_zero(rest)
         elif op is Op.MIN or op is Op.MAX:
             self.extremes.append(monomial)
             for part in monomial.args:
                 self._bound_form(
-                    arithmetic.sub(part, monomial) if op is Op.MIN else arithmetic.sub(monomial, part), 0, None
+                    arithmetic.sub(part, monomial)
+                    if op is Op.MIN
+                    else arithmetic.sub(monomial, part),
+                    0,
+                    None,
                 )
         elif op is Op.ITE:
             self.ites.append(monomial)
@@ -197,18 +206,28 @@ class Relaxation:
             self._bound_form(arithmetic.sub(arithmetic.sub(slack, divisor), 1), 0, None)
 
     def _describe_carries(self, quotient: Term) -> None:
-        """Add that ``(a + b) // n`` is ``a // n + b // n`` or one more, for the present quotients by one term."""
+        """Add that ``(a + b) // n`` is ``a // n + b // n`` or one more, for the present quotients
+        by one term.
+        """
         dividend, divisor = quotient.args
         index = self.tableau.index
-        others = [m for m in index if m.op is Op.FLOORDIV and m.args[1] is divisor and m is not quotient]
+        others = [
+            m for m in index if m.op is Op.FLOORDIV and m.args[1] is divisor and m is not quotient
+        ]
         if len(others) > _QUOTIENTS:
             return
         for other in others:
             a, b = dividend, other.args[0]
             for carry in (
-                arithmetic.sub(arithmetic.sub(self._quotient(arithmetic.add(a, b), divisor), quotient), other),
-                arithmetic.sub(arithmetic.sub(quotient, self._quotient(arithmetic.sub(a, b), divisor)), other),
-                arithmetic.sub(arithmetic.sub(other, self._quotient(arithmetic.sub(b, a), divisor)), quotient),
+                arithmetic.sub(
+                    arithmetic.sub(self._quotient(arithmetic.add(a, b), divisor), quotient), other
+                ),
+                arithmetic.sub(
+                    arithmetic.sub(quotient, self._quotient(arithmetic.sub(a, b), divisor)), other
+                ),
+                arithmetic.sub(
+                    arithmetic.sub(other, self._quotient(arithmetic.sub(b, a), divisor)), quotient
+                ),
             ):
                 items = arithmetic.split(carry)[1]
                 if items and not among(carry, self.carries) and all(m in index for m, _ in items):
@@ -231,17 +250,24 @@ class Relaxation:
         return self.restrict(constant, items, lo, hi)
 
     def take_facts(self, about: Iterable[Term] = ()) -> bool:
-        """Add what the component knows about the monomials here, the symbols ``about``, and what these are tied to."""
+        """Add what the component knows about the monomials here, the symbols ``about``, and what
+        these are tied to.
+        """
         component, index = self.component, self.tableau.index
         symbols: set[Term] = set(about)
         for monomial in index:
             symbols |= monomial.symbols
         for monomial in component.ranges:
-            if monomial.op is not Op.SYMBOL and monomial not in index and not symbols.isdisjoint(monomial.symbols):
+            if (
+                monomial.op is not Op.SYMBOL
+                and monomial not in index
+                and not symbols.isdisjoint(monomial.symbols)
+            ):
                 self.ensure(monomial)
         waiting = list(component.rows.items())
         taken = 0
-        for _ in range(_REACH):  # rows about these symbols first, then rows about what those mention, and so on
+        # rows about these symbols first, then rows about what those mention, and so on
+        for _ in range(_REACH):
             later = []
             near = frozenset(symbols)
             for form, pair in waiting:
@@ -256,9 +282,11 @@ class Relaxation:
             if len(later) == len(waiting) or taken >= _FACTS:
                 break
             waiting = later
-        return all(self.add(part) for part in component.residue if not symbols.isdisjoint(part.symbols))
+        return all(
+            self.add(part) for part in component.residue if not symbols.isdisjoint(part.symbols)
+        )
 
-    # -- the present point -----------------------------------------------------------------------------------------
+    # -- the present point -------------------------------------------------------------------------
 
     def number(self, monomial: Term) -> float:
         """The value of a monomial that has a variable, at the present point."""
@@ -269,7 +297,9 @@ class Relaxation:
         return found
 
     def at(self, term: Term) -> float:
-        """The value of a term whose monomials all have variables; used to choose, never to conclude."""
+        """The value of a term whose monomials all have variables; used to choose, never to
+        conclude.
+        """
         constant, items = arithmetic.split(term)
         total = float(constant)
         for m, c in items:

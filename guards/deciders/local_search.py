@@ -1,8 +1,9 @@
-"""Looking for values at which a formula holds: from known points, by small repairs, where the dear rungs would begin.
+"""Looking for values at which a formula holds: from known points, by small repairs, where the dear
+rungs would begin.
 
-What is found is checked exactly before it is believed, so everything here may guess. Each step takes a comparison
-that fails, walks along one symbol to where it turns, and keeps the move that leaves the fewest comparisons failing.
-All limits are counts.
+What is found is checked exactly before it is believed, so everything here may guess. Each step
+takes a comparison that fails, walks along one symbol to where it turns, and keeps the move that
+leaves the fewest comparisons failing. All limits are counts.
 """
 
 from __future__ import annotations
@@ -39,12 +40,17 @@ class _Hunt:
         self.parts = parts
         self.left = _LOOKS
         self.offsets = {relation: _offsets(relation) for relation in relations}
-        self.symbols = sorted(frozenset().union(*[part.symbols for part in parts]), key=lambda s: s.order)
+        self.symbols = sorted(
+            frozenset().union(*[part.symbols for part in parts]), key=lambda s: s.order
+        )
         self.ranges = [component.bounds(symbol) for symbol in self.symbols]
         names = {symbol: f"v{position}" for position, symbol in enumerate(self.symbols)}
         spelled = {symbol.name: name for symbol, name in names.items()}
         arguments = ", ".join(spelled.values())
-        lines = [f"lambda {arguments}: {printing.python(relation.args[0], spelled)}" for relation in relations]
+        lines = [
+            f"lambda {arguments}: {printing.python(relation.args[0], spelled)}"
+            for relation in relations
+        ]
         source = f"made = ({', '.join(lines)},)"  # our own operators and v0, v1, ... only
         self.functions: dict[Term, Callable[..., int]] = {}
         if len(source) <= _SOURCE:
@@ -170,8 +176,12 @@ class _Hunt:
                     yield now + sign * room
 
     def grid(self, formula: Term, values: list[int]) -> list[int] | None:
-        """Values at which all parts hold, the formula's symbols tried near the ends of their ranges, or around 0."""
-        places = [position for position, symbol in enumerate(self.symbols) if symbol in formula.symbols]
+        """Values at which all parts hold, the formula's symbols tried near the ends of their
+        ranges, or around 0.
+        """
+        places = [
+            position for position, symbol in enumerate(self.symbols) if symbol in formula.symbols
+        ]
         width = _GRID.get(len(places))
         if width is None:
             return None
@@ -179,7 +189,9 @@ class _Hunt:
         for position in places:
             low, high = self.ranges[position]
             first = low if low is not None else -(width // 2) if high is None else high - width + 1
-            axes.append(range(first, first + width if high is None else min(first + width, high + 1)))
+            axes.append(
+                range(first, first + width if high is None else min(first + width, high + 1))
+            )
         trial = values.copy()
         for chosen in product(*axes):
             for position, value in zip(places, chosen, strict=True):
@@ -190,11 +202,17 @@ class _Hunt:
 
 
 def _offsets(relation: Term) -> tuple[int, ...]:
-    """Return the first steps to move a symbol by: small ones, and some near the constant divisors."""
+    """Return the first steps to move a symbol by: small ones, and some near the constant
+    divisors.
+    """
     steps = dict.fromkeys((1, 2, 3, 4))
     if relation.kinds & NONLINEAR:
         for part in postorder(relation):
-            if (part.op is Op.MOD or part.op is Op.FLOORDIV) and part.args[1].op is Op.CONST and len(steps) < 12:
+            if (
+                (part.op is Op.MOD or part.op is Op.FLOORDIV)
+                and part.args[1].op is Op.CONST
+                and len(steps) < 12
+            ):
                 number = part.args[1].args[0]
                 steps.update(dict.fromkeys((number - 1, number, number // 2 + 1)))
     return tuple(steps)
@@ -207,7 +225,9 @@ def _satisfied(op: Op, number: int | None) -> bool:
 
 
 def _relations(parts: list[Term]) -> list[Term] | None:
-    """The comparisons that the parts are made of; None when there are too many, or something else."""
+    """The comparisons that the parts are made of; None when there are too many, or something
+    else.
+    """
     found: dict[Term, None] = {}
     waiting = list(parts)
     while waiting:
@@ -224,7 +244,9 @@ def _relations(parts: list[Term]) -> list[Term] | None:
 
 
 def starts(component: Component, symbols: list[Term]) -> Iterator[tuple[list[int], Values]]:
-    """Values for the symbols, and for all free ones, from known points of the component, or within ranges."""
+    """Values for the symbols, and for all free ones, from known points of the component, or within
+    ranges.
+    """
     free = [symbol.name for symbol in component.ranges if symbol.op is Op.SYMBOL]
     points: list[Values] = []
     for point in each_point(component):
@@ -233,17 +255,24 @@ def starts(component: Component, symbols: list[Term]) -> Iterator[tuple[list[int
             break
     for point in points or [{}]:
         whole = with_defaults(component, {name: point[name] for name in free if name in point})
-        for symbol, (factor, atom, value) in component.fresh.items():  # atom == factor*symbol + value
+        for symbol, (
+            factor,
+            atom,
+            value,
+        ) in component.fresh.items():  # atom == factor*symbol + value
             try:
                 known = point[atom.name] if atom.name in point else whole[atom.name]
-                whole[symbol.name] = (known - fold.evaluate(value, whole)) // fold.evaluate(factor, whole)
+                whole[symbol.name] = (known - fold.evaluate(value, whole)) // fold.evaluate(
+                    factor, whole
+                )
             except (KeyError, ZeroDivisionError):
                 continue
         yield [whole.get(symbol.name, 0) for symbol in symbols], whole
 
 
 def hunt(component: Component, asked: Term, formula: Term, value: bool) -> Values | None:
-    """A point of the component at which ``asked`` has that value, sought where ``formula`` holds; None: none was found.
+    """A point of the component at which ``asked`` has that value, sought where ``formula`` holds;
+    None: none was found.
 
     >>> from guards.facts.facts import Facts
     >>> from guards import parse
@@ -251,7 +280,10 @@ def hunt(component: Component, asked: Term, formula: Term, value: bool) -> Value
     >>> hunt(Facts().component(asked), asked, asked, True)
     {'x': 329}
     """
-    parts = [*(formula.args if formula.op is Op.AND else (formula,)), *component.stated(ranges=False)]
+    parts = [
+        *(formula.args if formula.op is Op.AND else (formula,)),
+        *component.stated(ranges=False),
+    ]
     relations = _relations(parts)
     if relations is None:
         return None
@@ -277,7 +309,9 @@ def hunt(component: Component, asked: Term, formula: Term, value: bool) -> Value
 
 
 def placed(component: Component, asked: Term, solution: Values, value: bool) -> Values | None:
-    """A point with the values of a solution at which ``asked`` has that value; None if none was found."""
+    """A point with the values of a solution at which ``asked`` has that value; None if none was
+    found.
+    """
     for _, whole in starts(component, []):
         point = checked(component, asked, {**whole, **solution}, value)
         if point is not None:
@@ -286,7 +320,9 @@ def placed(component: Component, asked: Term, solution: Values, value: bool) -> 
 
 
 def checked(component: Component, asked: Term, whole: Values, value: bool) -> Values | None:
-    """The point with these values of the free symbols, if it satisfies all that is known and shows the value."""
+    """The point with these values of the free symbols, if it satisfies all that is known and shows
+    the value.
+    """
     try:
         point = completed(component, whole)
         return point if point is not None and fold.evaluate(asked, point) is value else None

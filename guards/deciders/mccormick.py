@@ -1,10 +1,12 @@
-"""McCormick's envelope of a product: the linear inequalities that ``u * v`` obeys where ``u`` and ``v`` have bounds.
+"""McCormick's envelope of a product: the linear inequalities that ``u * v`` obeys where ``u`` and
+``v`` have bounds.
 
-Each says that the product of two distances from a bound is not negative: ``(u - u_lo) * (v - v_lo) >= 0``, multiplied
-out, is linear in ``u``, ``v`` and ``u * v``. Over the reals these four are the convex hull of the product on a box.
+Each says that the product of two distances from a bound is not negative:
+``(u - u_lo) * (v - v_lo) >= 0``, multiplied out, is linear in ``u``, ``v`` and ``u * v``. Over the
+reals these four are the convex hull of the product on a box.
 
-*Source*: G. P. McCormick, "Computability of global solutions to factorable nonconvex programs: Part I - convex
-underestimating problems", Mathematical Programming 10, 1976, 147-175.
+*Source*: G. P. McCormick, "Computability of global solutions to factorable nonconvex programs: Part
+I - convex underestimating problems", Mathematical Programming 10, 1976, 147-175.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ def envelope(product: Term, u: Term, v: Term, u_pair: Pair, v_pair: Pair) -> lis
 
 
 def chord(square: Term, u: Term, below: int) -> Inequality:
-    """Return ``(u - below) * (u - below - 1) >= 0``, which ``square = u * u`` obeys for every integer ``u``.
+    """Return ``(u - below) * (u - below - 1) >= 0``, which ``square = u * u`` obeys for every
+    integer ``u``.
 
     No integer lies between ``below`` and ``below + 1``, so this cuts off more than a tangent does.
 

@@ -1,10 +1,13 @@
-"""Lemmas about products: linear inequalities that a product obeys, added where the present point violates them.
+"""Lemmas about products: linear inequalities that a product obeys, added where the present point
+violates them.
 
-They come from multiplying bounds with bounds (:mod:`guards.deciders.mccormick`) and, where that adds nothing, whole
-constraints with bounds of atoms, as the reformulation-linearization technique does.
+They come from multiplying bounds with bounds (:mod:`guards.deciders.mccormick`) and, where that
+adds nothing, whole constraints with bounds of atoms, as the reformulation-linearization technique
+does.
 
-*Source*: H. D. Sherali and C. H. Tuncbilek, "A global optimization algorithm for polynomial programming problems using
-a reformulation-linearization technique", Journal of Global Optimization 2, 1992, 101-112.
+*Source*: H. D. Sherali and C. H. Tuncbilek, "A global optimization algorithm for polynomial
+programming problems using a reformulation-linearization technique", Journal of Global Optimization
+2, 1992, 101-112.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ _SAME = 1e-9  # how near two values of the present point are taken for the same
 
 
 def refuted_by_products(node: Relaxation) -> bool:
-    """Return whether lemmas about its products make a feasible relaxation infeasible; adds the lemmas to it.
+    """Return whether lemmas about its products make a feasible relaxation infeasible; adds the
+    lemmas to it.
 
     Raises:
         OutOfBudget: before that was found out.
@@ -45,7 +49,9 @@ def refuted_by_products(node: Relaxation) -> bool:
 
 
 def _products_hold(node: Relaxation) -> bool:
-    """Return whether each product is the product of its factors at the present point, which no lemma excludes then."""
+    """Return whether each product is the product of its factors at the present point, which no
+    lemma excludes then.
+    """
     index = node.tableau.index
     for product in node.products:
         value = 1.0
@@ -59,7 +65,9 @@ def _products_hold(node: Relaxation) -> bool:
 
 
 def _lemma(node: Relaxation, constant: int, items: Iterable[tuple[Term, int]]) -> bool | None:
-    """Add ``constant + items >= 0`` if the present point violates it; return None when that is impossible."""
+    """Add ``constant + items >= 0`` if the present point violates it; return None when that is
+    impossible.
+    """
     node.budget.lemmas -= 1
     if node.budget.lemmas < 0:
         raise OutOfBudget
@@ -96,7 +104,9 @@ def _multiply_bounds(node: Relaxation) -> bool | None:
             if abs(node.number(product) - node.number(atom) * node.number(rest)) < _SAME:
                 continue
             lemmas = [chord(product, atom, int(node.number(atom) // 1))] if atom is rest else []
-            lemmas += envelope(product, atom, rest, node.component.bounds(atom), node.component.bounds(rest))
+            lemmas += envelope(
+                product, atom, rest, node.component.bounds(atom), node.component.bounds(rest)
+            )
             for constant, items in lemmas:
                 found = _lemma(node, constant, items)
                 if found is None:
@@ -118,7 +128,9 @@ def _multiply_squares(node: Relaxation, product: Term, u: Term, v: Term) -> bool
 
 
 def _multiply_rows(node: Relaxation, attempt: int) -> bool | None:
-    """Multiply constraints with bounds of atoms where the result names at most ``attempt`` new monomials."""
+    """Multiply constraints with bounds of atoms where the result names at most ``attempt`` new
+    monomials.
+    """
     atoms: dict[Term, None] = {}
     for product in node.products:
         atoms.update(dict.fromkeys(arithmetic.factors(product)))
@@ -146,7 +158,8 @@ def _multiply_rows(node: Relaxation, attempt: int) -> bool | None:
     if added:
         return True
     work = 0
-    for constant, items, equal in reversed(list(node.inputs)):  # what a branch has added comes first
+    # what a branch has added comes first
+    for constant, items, equal in reversed(list(node.inputs)):
         if len(items) > 6:
             continue
         for number, factor in multipliers:
@@ -169,7 +182,9 @@ def _add_multiple(
     equal: bool,
     most: int,
 ) -> bool | None:
-    """Add ``(constant + items) * (number + factor) >= 0`` where that names at most ``most`` new monomials."""
+    """Add ``(constant + items) * (number + factor) >= 0`` where that names at most ``most`` new
+    monomials.
+    """
     index = node.tableau.index
     merged = _multiplied(constant, items, number, factor)
     unknown = [m for m in merged if m is not arithmetic.ONE and m not in index]

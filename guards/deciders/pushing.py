@@ -1,8 +1,10 @@
-"""Looking for values by pushing: one symbol is moved until a comparison holds, and others make room for it.
+"""Looking for values by pushing: one symbol is moved until a comparison holds, and others make room
+for it.
 
-For components with more comparisons than :mod:`guards.deciders.local_search` weighs against each other: from a point
-that satisfies all of them, what a move breaks is mended row by row, each by the least move of another of its terms.
-What is found is checked exactly before it is believed.  All limits are counts.
+For components with more comparisons than :mod:`guards.deciders.local_search` weighs against each
+other: from a point that satisfies all of them, what a move breaks is mended row by row, each by the
+least move of another of its terms. What is found is checked exactly before it is believed.  All
+limits are counts.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ from guards.terms.term import Monomials, Op, Term
 _MOVES = 64  # and some for each row
 _MOVES_A_ROW = 12
 _TARGETS = 8  # terms of a comparison that are moved
-_LARGEST = 1 << 256  # of a symbol: where products are mended, each move may square what the one before made
+# of a symbol: where products are mended, each move may square what the one before made
+_LARGEST = 1 << 256
 
 Row = tuple[Monomials, Pair]
 
 
 def push(component: Component, asked: Term, formula: Term, value: bool) -> Values | None:
-    """A point of the component at which ``asked`` has that value, sought where ``formula`` holds; None: none was found.
+    """A point of the component at which ``asked`` has that value, sought where ``formula`` holds;
+    None: none was found.
 
     >>> from guards.asking.assumptions import facts_from
     >>> from guards import parse
@@ -85,9 +89,14 @@ def _within(pair: Pair, number: int) -> bool:
 
 
 def _mended(
-    component: Component, touching: dict[str, list[Row]], values: Values, waiting: list[tuple[Row, str]], kept: str = ""
+    component: Component,
+    touching: dict[str, list[Row]],
+    values: Values,
+    waiting: list[tuple[Row, str]],
+    kept: str = "",
 ) -> Values | None:
-    """Values at which all rows hold, as far as moves of one symbol after the other (and not of ``kept``) lead there.
+    """Values at which all rows hold, as far as moves of one symbol after the other (and not of
+    ``kept``) lead there.
 
     ``waiting`` are the rows to look at, each with the symbol that moved.
     """
@@ -104,7 +113,11 @@ def _mended(
         wanted = pair[0] if pair[0] is not None and total < pair[0] else pair[1]
         assert wanted is not None
         for monomial, coefficient in form:
-            if monomial.op is not Op.SYMBOL or monomial.name in (moved, kept) or monomial.name not in values:
+            if (
+                monomial.op is not Op.SYMBOL
+                or monomial.name in (moved, kept)
+                or monomial.name not in values
+            ):
                 continue
             gap = wanted - total  # rounded away from 0
             step = -(-abs(gap) // abs(coefficient))

@@ -1,8 +1,9 @@
 """Terms as SymPy expressions and back; imports nothing of SymPy itself.
 
-Going there, ``a // b`` is ``floor(a / b)`` and ``a % b`` is ``Mod(a, b)``, which have Python's meaning in SymPy. Coming
-back, every symbol is an integer, and a fraction is carried as numerator and denominator until it is rounded or cancels.
-What is neither an integer nor a condition then is refused.
+Going there, ``a // b`` is ``floor(a / b)`` and ``a % b`` is ``Mod(a, b)``, which have Python's
+meaning in SymPy. Coming back, every symbol is an integer, and a fraction is carried as numerator
+and denominator until it is rounded or cancels. What is neither an integer nor a condition then is
+refused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ MOST_EXPONENT = 64
 
 
 class ToSympy:
-    """Makes expressions of terms; ``sympy`` is the package, ``symbols`` what symbols become by name (else integers)."""
+    """Makes expressions of terms; ``sympy`` is the package, ``symbols`` what symbols become by name
+    (else integers).
+    """
 
     def __init__(self, sympy: Any, symbols: Mapping[str, Any]) -> None:
         self.sympy = sympy
@@ -40,7 +43,9 @@ class ToSympy:
             return sympy.Integer(term.value)
         if op is Op.ADD:
             constant, items = term.args
-            return sympy.Add(constant, *(c * part for (_, c), part in zip(items, operands, strict=True)))
+            return sympy.Add(
+                constant, *(c * part for (_, c), part in zip(items, operands, strict=True))
+            )
         if op is Op.FLOORDIV:
             return sympy.floor(operands[0] / operands[1])
         if op is Op.ITE:
@@ -51,7 +56,8 @@ class ToSympy:
         plain = {Op.MUL: "Mul", Op.MOD: "Mod", Op.AND: "And", Op.OR: "Or"}
         if op in plain:
             return getattr(sympy, plain[op])(*operands)
-        if op is Op.MIN or op is Op.MAX:  # evaluated, SymPy compares every two operands, and what they are made of
+        # evaluated, SymPy compares every two operands, and what they are made of
+        if op is Op.MIN or op is Op.MAX:
             return (sympy.Min if op is Op.MIN else sympy.Max)(*operands, evaluate=False)
         return sympy.true if op is Op.TRUE else sympy.false
 
@@ -61,7 +67,9 @@ Fraction = tuple[Term, Term]
 
 
 class FromSympy:
-    """Makes terms of expressions, known by the names of their classes: torch's own functions are understood too."""
+    """Makes terms of expressions, known by the names of their classes: torch's own functions are
+    understood too.
+    """
 
     def __init__(self) -> None:
         self.memo: dict[Any, Fraction] = {}
@@ -70,7 +78,8 @@ class FromSympy:
         """The term of an expression.
 
         Raises:
-            ParseError: it is no integer and no condition, or holds something that has no counterpart.
+            ParseError: it is no integer and no condition, or holds something that has no
+                counterpart.
         """
         try:
             return self._integer(expression)
@@ -99,7 +108,11 @@ class FromSympy:
     def _made(self, expression: Any) -> Fraction:
         name = type(expression).__name__
         if isinstance(expression, (bool, int)):
-            return (boolean.boolean(expression) if isinstance(expression, bool) else arithmetic.const(expression)), ONE
+            return (
+                boolean.boolean(expression)
+                if isinstance(expression, bool)
+                else arithmetic.const(expression)
+            ), ONE
         if getattr(expression, "is_Symbol", False):
             if expression.is_integer is False:
                 raise ParseError(f"the symbol {expression} is no integer")
@@ -134,7 +147,9 @@ class FromSympy:
         """A power by a number; a negative one is a denominator."""
         base, exponent = self._read(args[0]), self._integer(args[1])
         if exponent.op is not Op.CONST or abs(exponent.value) > MOST_EXPONENT:
-            raise ParseError(f"an exponent must be a constant of at most {MOST_EXPONENT}, not {exponent}")
+            raise ParseError(
+                f"an exponent must be a constant of at most {MOST_EXPONENT}, not {exponent}"
+            )
         top, bottom = base if exponent.value >= 0 else (base[1], base[0])
         number = abs(exponent.value)
         return arithmetic.prod([top] * number), arithmetic.prod([bottom] * number)

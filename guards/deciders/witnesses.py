@@ -1,4 +1,6 @@
-"""Deciding by values: a few points show which answers are impossible, and a small box is tried completely."""
+"""Deciding by values: a few points show which answers are impossible, and a small box is tried
+completely.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ from guards.terms.term import DEEP, Op, Term, postorder
 
 POINTS = 7  # how many points are kept for a component
 BOX = 1500  # boxes with more points than this are not tried completely
-FAR = 2**64  # how far from the end of an unbounded range the last of them lies: further than any size of a tensor
+FAR = (
+    2**64
+    # how far from the end of an unbounded range the last of them lies: further than any size of a
+    # tensor
+)
 _TRIED = 40  # candidates looked at to find those points
 
 
@@ -24,18 +30,33 @@ def _candidates(pair: Pair) -> tuple[int, ...]:
     lo, hi = pair
     if lo is None:
         return (
-            (0, 1, -1, 5, -7, 100, FAR) if hi is None else tuple(hi - offset for offset in (0, 1, 6, 3, 101, 16, FAR))
+            (0, 1, -1, 5, -7, 100, FAR)
+            if hi is None
+            else tuple(hi - offset for offset in (0, 1, 6, 3, 101, 16, FAR))
         )
     offsets = (
-        (0, 1, 6, 3, 101, 16, FAR) if hi is None else (0, hi - lo, (hi - lo) // 2, min(1, hi - lo), (hi - lo) // 3)
+        (0, 1, 6, 3, 101, 16, FAR)
+        if hi is None
+        else (0, hi - lo, (hi - lo) // 2, min(1, hi - lo), (hi - lo) // 3)
     )
     return tuple([lo + offset for offset in offsets])
 
 
 class Found:
-    """The points of a component that were found so far; looking goes on where a question needs another one."""
+    """The points of a component that were found so far; looking goes on where a question needs
+    another one.
+    """
 
-    __slots__ = ("attempt", "attempts", "choices", "conditions", "inherited", "names", "plain", "values")
+    __slots__ = (
+        "attempt",
+        "attempts",
+        "choices",
+        "conditions",
+        "inherited",
+        "names",
+        "plain",
+        "values",
+    )
 
     def __init__(self, component: Component, before: Found | None) -> None:
         self.conditions = component.conditions
@@ -45,7 +66,10 @@ class Found:
         if before is not None:
             count = len(before.conditions)
             assert all(map(is_, self.conditions, before.conditions))
-            self.inherited = [*before.inherited, *[(point, count) for point in reversed(before.values)]]
+            self.inherited = [
+                *before.inherited,
+                *[(point, count) for point in reversed(before.values)],
+            ]
         free = sorted([s for s in component.ranges if s.op is Op.SYMBOL], key=lambda s: s.order)
         self.names = [s.name for s in free]
         self.choices = [_candidates(component.ranges[s]) for s in free]
@@ -78,7 +102,9 @@ class Found:
 
 
 def each_point(component: Component) -> Iterator[Values]:
-    """Up to :data:`POINTS` assignments to all symbols of the component that satisfy what it knows; perhaps none."""
+    """Up to :data:`POINTS` assignments to all symbols of the component that satisfy what it knows;
+    perhaps none.
+    """
     found: Found | None = component.memo.points
     if found is None or found.conditions is not component.conditions:
         found = component.memo.points = Found(component, found)
@@ -117,12 +143,16 @@ def witness(component: Component, condition: Term, value: bool) -> Values | None
 
 
 def nearer(component: Component, condition: Term, value: bool, point: Values) -> Values:
-    """A point like a given one that lies less far out, and at which the condition has the same value."""
+    """A point like a given one that lies less far out, and at which the condition has the same
+    value.
+    """
 
     def try_with(name: str, number: int) -> Values | None:
         try:
             values = completed(component, {**point, name: number})
-            return values if values is not None and fold.evaluate(condition, values) is value else None
+            return (
+                values if values is not None and fold.evaluate(condition, values) is value else None
+            )
         except ZeroDivisionError:
             return None
 
@@ -141,14 +171,17 @@ def nearer(component: Component, condition: Term, value: bool, point: Values) ->
 
 
 def compiled(term: Term, symbols: Sequence[Term]) -> Callable[..., fold.Value] | None:
-    """A Python function of the symbols' values that computes the term; None when its text would be too large."""
+    """A Python function of the symbols' values that computes the term; None when its text would be
+    too large.
+    """
     if term.depth > DEEP:
         return None
     names = {symbol.name: f"v{position}" for position, symbol in enumerate(symbols)}
     source = printing.python(term, names)
     if len(source) > 5000:
         return None
-    code = f"def test({', '.join(names.values())}):\n    return {source}"  # our own operators and v0, v1, ... only
+    # our own operators and v0, v1, ... only
+    code = f"def test({', '.join(names.values())}):\n    return {source}"
     space: dict[str, Any] = {"__builtins__": {}, "min": min, "max": max}
     exec(compile(code, "<guards>", "exec"), space)
     return space["test"]  # type: ignore[no-any-return]
@@ -166,15 +199,18 @@ def box_size(component: Component, symbols: Sequence[Term]) -> int | None:
 
 
 def exhaust(component: Component, formula: Term, limit: int = BOX) -> bool | None:
-    """Return whether trying all values proves the formula unsolvable in the component; None if they are too many.
+    """Return whether trying all values proves the formula unsolvable in the component; None if they
+    are too many.
 
-    Conditions of the component may tie the formula's symbols to others. A solution found then proves nothing: the
-    answer is False or None only for the formula together with these conditions.
+    Conditions of the component may tie the formula's symbols to others. A solution found then
+    proves nothing: the answer is False or None only for the formula together with these conditions.
     """
     return exhausted(component, formula, limit)[0]
 
 
-def exhausted(component: Component, formula: Term, limit: int = BOX) -> tuple[bool | None, Values | None]:
+def exhausted(
+    component: Component, formula: Term, limit: int = BOX
+) -> tuple[bool | None, Values | None]:
     """Decide as :func:`exhaust` does; return the values that solve the formula, too."""
     known = component.stated(ranges=False)
     facts = [condition for condition in known if not condition.symbols.isdisjoint(formula.symbols)]
@@ -198,8 +234,12 @@ def exhausted(component: Component, formula: Term, limit: int = BOX) -> tuple[bo
     for values in product(*axes):
         try:
             if test(*values):
-                return False, {symbol.name: value for symbol, value in zip(symbols, values, strict=True)}
-        except ZeroDivisionError:  # a conjunction says nothing there; an `or` may still speak through its other part
+                return False, {
+                    symbol.name: value for symbol, value in zip(symbols, values, strict=True)
+                }
+        except (
+            ZeroDivisionError
+        ):  # a conjunction says nothing there; an `or` may still speak through its other part
             if choosing:
                 return None, None
     return True, None

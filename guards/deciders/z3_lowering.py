@@ -1,7 +1,8 @@
 """Terms as Z3 expressions, with Python's meaning of ``//`` and ``%``; imports nothing of Z3 itself.
 
-Z3's division agrees with Python's for a positive divisor. Where the sign of the divisor is open, quotient and remainder
-are new unknowns, defined by ``dividend == divisor*quotient + rest`` and by the range of the rest.
+Z3's division agrees with Python's for a positive divisor. Where the sign of the divisor is open,
+quotient and remainder are new unknowns, defined by ``dividend == divisor*quotient + rest`` and by
+the range of the rest.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from guards.terms.term import Op, Term, postorder
 class Lowering:
     """Terms as Z3 expressions, with what defines the quotients that Z3 has no word for.
 
-    ``z3`` is the package itself, from the module that may import it, and ``context`` one of its contexts. The bounds
-    that the ``component`` knows of a divisor make its quotients shorter to define.
+    ``z3`` is the package itself, from the module that may import it, and ``context`` one of its
+    contexts. The bounds that the ``component`` knows of a divisor make its quotients shorter to
+    define.
     """
 
     def __init__(self, z3: Any, context: Any, component: Component | None) -> None:
@@ -55,7 +57,8 @@ class Lowering:
         if op is Op.MUL:
             return z3.Product(*operands)
         if op is Op.FLOORDIV or op is Op.MOD:
-            if term.args[1].op is Op.CONST:  # a positive constant in canonical form: all agree on it
+            # a positive constant in canonical form: all agree on it
+            if term.args[1].op is Op.CONST:
                 return operands[0] / operands[1] if op is Op.FLOORDIV else operands[0] % operands[1]
             return self._divide(term.args, operands)[0 if op is Op.FLOORDIV else 1]
         if op is Op.MIN or op is Op.MAX:
@@ -86,7 +89,10 @@ class Lowering:
             rest = z3.Int(f"rest!{number}", self.context)
             dividend, divisor = operands
             lo, hi = self.component.bounds(args[1]) if self.component is not None else (None, None)
-            positive, negative = z3.And(rest >= 0, rest < divisor), z3.And(divisor < rest, rest <= 0)
+            positive, negative = (
+                z3.And(rest >= 0, rest < divisor),
+                z3.And(divisor < rest, rest <= 0),
+            )
             if lo is not None and lo >= 0:
                 within = positive
             elif hi is not None and hi <= 0:
@@ -95,7 +101,8 @@ class Lowering:
                 within = z3.Or(positive, negative)
             definition = [dividend == divisor * quotient + rest, within]
             if (lo is None or lo <= 0) and (hi is None or hi >= 0):
-                # By 0 the quotient is anything: a comparison beside it, in an `or`, may still speak there.
+                # By 0 the quotient is anything: a comparison beside it, in an `or`, may still speak
+                # there.
                 definition = [z3.Or(divisor == 0, z3.And(*definition))]
             found = quotient, rest, definition
             self.divisions[args] = found
@@ -108,13 +115,18 @@ def more_parts_than(most: int, term: Term) -> bool:
 
 
 def degree(formula: Term) -> int:
-    """The degree of what Z3 is told about a formula: a quotient by a term brings the product of the two along."""
+    """The degree of what Z3 is told about a formula: a quotient by a term brings the product of the
+    two along.
+    """
     most = 1
     for part in postorder(formula):
         if part.op is Op.MUL:
             most = max(most, len(part.args))
         elif (part.op is Op.FLOORDIV or part.op is Op.MOD) and part.args[1].op is not Op.CONST:
-            most = max(most, 1 + max(len(arithmetic.factors(m)) for m, _ in arithmetic.split(part.args[1])[1]))
+            most = max(
+                most,
+                1 + max(len(arithmetic.factors(m)) for m, _ in arithmetic.split(part.args[1])[1]),
+            )
     return most
 
 

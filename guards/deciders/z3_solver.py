@@ -1,11 +1,12 @@
 """The last resort: Z3, with a deterministic limit on its work; the only module that imports it.
 
-Each thread has one solver in a context of its own, made when first needed. The facts of the component in use stay
-asserted in it; a question is pushed and popped. What that leaves open is tried once more from scratch with Z3's
-solver for nonlinear integers. Limits are counts of Z3's own steps, so the answer is the same on every machine; a clock
-stands behind them for the few questions on which Z3 works without counting: what it measures is the work of this
-thread, whatever else the machine does. What Z3 works is charged to the budget of
-the whole question that is being answered (:mod:`guards.budget`).
+Each thread has one solver in a context of its own, made when first needed. The facts of the
+component in use stay asserted in it; a question is pushed and popped. What that leaves open is
+tried once more from scratch with Z3's solver for nonlinear integers. Limits are counts of Z3's own
+steps, so the answer is the same on every machine; a clock stands behind them for the few questions
+on which Z3 works without counting: what it measures is the work of this thread, whatever else the
+machine does. What Z3 works is charged to the budget of the whole question that is being answered
+(:mod:`guards.budget`).
 """
 
 from __future__ import annotations
@@ -33,14 +34,19 @@ if TYPE_CHECKING:
 LIMIT = 400_000  # of Z3's steps for a question in the incremental solver
 LIMIT_ALONE = 1_000_000  # and for the second try
 LIMIT_TOGETHER = 2_000_000  # and where many are asked of one solver
-EMERGENCY = 1_000  # ms of this thread: parts of Z3 5 (its Diophantine cuts) count no steps; all others end long before
-NEARLY = 0.9  # of that time: so much has been worked where Z3's clock, which goes by the wall, has told no lie
+# ms of this thread: parts of Z3 5 (its Diophantine cuts) count no steps; all others end long before
+EMERGENCY = 1_000
+# of that time: so much has been worked where Z3's clock, which goes by the wall, has told no lie
+NEARLY = 0.9
 LAST_RESORT = 64_000  # ms by the wall, on a machine that hardly lets this thread run
 STOPPED = 500_000  # steps charged where that clock ended a try
 _RENEWED = 1 << 31  # steps after which a context is made anew: Z3 tells no more than 2**32
-_STEEPEST = 3  # degree up to which the incremental solver is asked; beyond, such cuts are what it spends its time on
+# degree up to which the incremental solver is asked; beyond, such cuts are what it spends its time
+# on
+_STEEPEST = 3
 _LARGEST = 3_000  # nodes of a formula; larger ones are not sent
-_MOST_FACTS = 500  # conditions that a component may know: Z3 takes in more of them for seconds, and counts no step
+# conditions that a component may know: Z3 takes in more of them for seconds, and counts no step
+_MOST_FACTS = 500
 
 
 @attrs.frozen
@@ -79,11 +85,18 @@ class _Meter:
         import z3
 
         self.worked = 0
-        self._idle = z3.Tactic("skip", ctx=context).solver()  # it tells the context's steps, and has none of its own
-        self._limited: tuple[Callable[[], z3.Solver | None], int] = (lambda: None, 0)  # setting a limit takes time
+        self._idle = z3.Tactic(
+            "skip", ctx=context
+        ).solver()  # it tells the context's steps, and has none of its own
+        # setting a limit takes time
+        self._limited: tuple[Callable[[], z3.Solver | None], int] = (lambda: None, 0)
 
-    def check(self, solver: z3.Solver, limit: int, *assumptions: z3.BoolRef) -> z3.CheckSatResult | None:
-        """Run Z3 within the limit and within the question's budget; return None if the budget is used up."""
+    def check(
+        self, solver: z3.Solver, limit: int, *assumptions: z3.BoolRef
+    ) -> z3.CheckSatResult | None:
+        """Run Z3 within the limit and within the question's budget; return None if the budget is
+        used up.
+        """
         budget = current()
         if budget is not None:
             if budget.steps <= 0:
@@ -98,7 +111,11 @@ class _Meter:
             found = solver.check(*assumptions)
             stopped = str(found) == "unknown" and "timeout" in solver.reason_unknown()
             wall = EMERGENCY
-            while stopped and thread_time() - started < NEARLY * EMERGENCY / 1e3 and wall < LAST_RESORT:
+            while (
+                stopped
+                and thread_time() - started < NEARLY * EMERGENCY / 1e3
+                and wall < LAST_RESORT
+            ):
                 before = self._steps()  # what an early stop cut off is no work of the question
                 wall *= 2
                 solver.set("timeout", wall)
@@ -196,13 +213,17 @@ def _run(solver: z3.Solver, limit: int) -> tuple[str, Any]:
 
 
 def solve_formula(component: Component, formula: Term) -> Outcome:
-    """Decide whether a formula has a solution in the component: :class:`Proved` means that there is none.
+    """Decide whether a formula has a solution in the component: :class:`Proved` means that there is
+    none.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import lt
     >>> from guards.facts.facts import Facts
     >>> x = symbol("x")
-    >>> solve_formula(Facts().component(x), lt(x % 3, 0)), solve_formula(Facts().component(x), lt(x % 3, 1)).model
+    >>> (
+    ...     solve_formula(Facts().component(x), lt(x % 3, 0)),
+    ...     solve_formula(Facts().component(x), lt(x % 3, 1)).model,
+    ... )
     (Proved(), {'x': 0})
     """
     import z3
@@ -233,7 +254,11 @@ def solve_formula(component: Component, formula: Term) -> Outcome:
             return PROVED
         if status == "sat":
             model = _values(component, formula, found)
-            return Unknown("the solution found does not satisfy all assumptions") if model is None else Refuted(model)
+            return (
+                Unknown("the solution found does not satisfy all assumptions")
+                if model is None
+                else Refuted(model)
+            )
         return Unknown(str(found))
     except z3.Z3Exception as error:
         _here.__init__()  # type: ignore[misc]
@@ -253,17 +278,20 @@ def _values(component: Component, formula: Term, model: Any) -> dict[str, int] |
             return None
     except (ZeroDivisionError, KeyError):
         return None
-    return {symbol.name: values[symbol.name] for symbol in sorted(component.symbols, key=lambda s: s.order)}
+    return {
+        symbol.name: values[symbol.name]
+        for symbol in sorted(component.symbols, key=lambda s: s.order)
+    }
 
 
-# -- many questions about the same conditions -------------------------------------------------------------------------
+# -- many questions about the same conditions ------------------------------------------------------
 
 
 class Together:
     """One solver for many questions about the same conditions; it keeps what it learns.
 
-    ``always`` holds throughout, of ``switched`` what each question chooses.  The context is its own, so that no answer
-    depends on what was asked elsewhere.
+    ``always`` holds throughout, of ``switched`` what each question chooses.  The context is its
+    own, so that no answer depends on what was asked elsewhere.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import ge
@@ -278,7 +306,11 @@ class Together:
 
         self._context = z3.Context()
         linear = all(map(is_linear, (*always, *switched)))
-        self._solver = z3.SolverFor("QF_LIA", ctx=self._context) if linear else z3.SimpleSolver(ctx=self._context)
+        self._solver = (
+            z3.SolverFor("QF_LIA", ctx=self._context)
+            if linear
+            else z3.SimpleSolver(ctx=self._context)
+        )
         self._meter = _Meter(self._context)
         self._solver.set("timeout", EMERGENCY)
         self._lowering = Lowering(z3, self._context, None)
@@ -296,7 +328,9 @@ class Together:
         return [lowered, *definitions]
 
     def implies(self, chosen: Iterable[int], condition: Term) -> bool | None:
-        """Return whether the conditions numbered ``chosen`` imply another one; None if Z3 could not decide."""
+        """Return whether the conditions numbered ``chosen`` imply another one; None if Z3 could not
+        decide.
+        """
         import z3
 
         on = [self._on[index] for index in chosen]
@@ -317,13 +351,15 @@ class Together:
         return True if found == z3.unsat else False if found == z3.sat else None
 
 
-# -- expressions of Z3's as terms, and the other way round ------------------------------------------------------------
+# -- expressions of Z3's as terms, and the other way round -----------------------------------------
 
 
 def to_z3(term: Term, context: Any = None) -> Any:
-    """A term as a Z3 expression over ``Int`` constants of its symbols' names, ``//`` and ``%`` as in Python.
+    """A term as a Z3 expression over ``Int`` constants of its symbols' names, ``//`` and ``%`` as
+    in Python.
 
-    What a range would say (sizes are 0 or more) is not part of it. ``context`` is a ``z3.Context``, if not Z3's own.
+    What a range would say (sizes are 0 or more) is not part of it. ``context`` is a ``z3.Context``,
+    if not Z3's own.
 
     >>> from guards import from_z3, parse, to_z3
     >>> to_z3(parse("s0 // 8 < s1"))
@@ -332,7 +368,9 @@ def to_z3(term: Term, context: Any = None) -> Any:
     True
     """
     if type(term) is not Term:
-        raise ArgumentError(f"to_z3 takes a term, not {type(term).__name__}: read a text by guards.parse")
+        raise ArgumentError(
+            f"to_z3 takes a term, not {type(term).__name__}: read a text by guards.parse"
+        )
     import z3
 
     return Closed(z3, context, None).lower(term)[0]
@@ -342,7 +380,8 @@ def from_z3(expression: Any) -> Term:
     """A Z3 expression of integers, or a condition on them, as a term.
 
     Raises:
-        ParseError: it is of another sort (reals, bit vectors, arrays ...), or holds what has no counterpart.
+        ParseError: it is of another sort (reals, bit vectors, arrays ...), or holds what has no
+            counterpart.
 
     >>> import z3
     >>> from guards import from_z3

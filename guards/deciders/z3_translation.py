@@ -1,7 +1,9 @@
-"""Z3 expressions as terms, and terms as Z3 expressions that need no definitions beside them; imports nothing of Z3.
+"""Z3 expressions as terms, and terms as Z3 expressions that need no definitions beside them;
+imports nothing of Z3.
 
-Z3's ``div`` and ``mod`` leave a remainder from 0 up to the absolute value of the divisor; Python's have the divisor's
-sign. They agree for positive divisors; for others, ``a div b`` is ``-(a // -b)`` and ``a mod b`` is ``a % -b``.
+Z3's ``div`` and ``mod`` leave a remainder from 0 up to the absolute value of the divisor; Python's
+have the divisor's sign. They agree for positive divisors; for others, ``a div b`` is ``-(a // -b)``
+and ``a mod b`` is ``a % -b``.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ MOST_EXPONENT = 64
 
 
 class Closed(Lowering):
-    """Terms as expressions that stand alone: quotients by what may be negative are a choice of two."""
+    """Terms as expressions that stand alone: quotients by what may be negative are a choice of
+    two.
+    """
 
     def _divide(self, args: tuple[Term, Term], operands: list[Any]) -> tuple[Any, Any, list[Any]]:
         dividend, divisor = operands
@@ -41,7 +45,8 @@ class FromZ3:
         """The term of an expression.
 
         Raises:
-            ParseError: it is neither of integers nor of conditions, or holds something that has no counterpart.
+            ParseError: it is neither of integers nor of conditions, or holds something that has no
+                counterpart.
         """
         if not self.z3.is_expr(expression):
             raise ParseError(f"an expression of Z3 is needed, not {type(expression).__name__}")
@@ -92,7 +97,9 @@ def _rest(a: Term, b: Term) -> Term:
 
 def _power(base: Term, exponent: Term) -> Term:
     if exponent.op is not Op.CONST or not 0 <= exponent.value <= MOST_EXPONENT:
-        raise ParseError(f"an exponent must be a constant from 0 to {MOST_EXPONENT}, not {exponent}")
+        raise ParseError(
+            f"an exponent must be a constant from 0 to {MOST_EXPONENT}, not {exponent}"
+        )
     return arithmetic.prod([base] * exponent.value)
 
 

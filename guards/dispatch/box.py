@@ -1,8 +1,10 @@
-"""A conjunction of conditions as a box: a range for each linear form, and the conditions that are not ranges.
+"""A conjunction of conditions as a box: a range for each linear form, and the conditions that are
+not ranges.
 
-Every relation ``t == 0`` or ``t <= 0`` bounds one linear form: ``s0 + s1 > 2`` says that the form ``s0 + s1`` lies in
-``[3, inf)``, ``s0 % 8 == 0`` that the form ``s0 % 8`` lies in ``[0, 0]``.  In this view equalities, buckets and
-multiples are all intervals, and what tells two sets of guards apart is a form on which their intervals differ.
+Every relation ``t == 0`` or ``t <= 0`` bounds one linear form: ``s0 + s1 > 2`` says that the form
+``s0 + s1`` lies in ``[3, inf)``, ``s0 % 8 == 0`` that the form ``s0 % 8`` lies in ``[0, 0]``.  In
+this view equalities, buckets and multiples are all intervals, and what tells two sets of guards
+apart is a form on which their intervals differ.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ Atom = tuple[Term, Pair | None]
 
 
 def bounded_form(condition: Term) -> tuple[Term, Pair] | None:
-    """The linear form that a relation bounds, and its bounds; None for ``!=``, connectives, and relations that are
-    partial or very deep.
+    """The linear form that a relation bounds, and its bounds; None for ``!=``, connectives, and
+    relations that are partial or very deep.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import eq, gt
@@ -66,7 +68,8 @@ class Box:
     Attributes:
         limits: a range for each form, all of them to be met.
         rest: further conditions, in order.
-        atoms: for each guard what it asks, before ranges of one form were met: ``(form or condition, range or None)``.
+        atoms: for each guard what it asks, before ranges of one form were met:
+            ``(form or condition, range or None)``.
     """
 
     limits: Mapping[Term, Pair]
@@ -75,7 +78,9 @@ class Box:
 
     @classmethod
     def of(cls, guard_set: GuardSet, sizes: Iterable[str] = ()) -> Box:
-        """The box of a guard set; bounds that every size meets are left out for the symbols in ``sizes``."""
+        """The box of a guard set; bounds that every size meets are left out for the symbols in
+        ``sizes``.
+        """
         limits: dict[Term, Pair] = {}
         rest: dict[Term, None] = {}
         atoms: list[tuple[Atom, ...]] = []
@@ -100,7 +105,10 @@ class Box:
     @property
     def empty(self) -> bool:
         """Return whether a form has an empty range, or a condition is never true."""
-        crossed = any(low is not None and high is not None and low > high for low, high in self.limits.values())
+        crossed = any(
+            low is not None and high is not None and low > high
+            for low, high in self.limits.values()
+        )
         return crossed or among(boolean.FALSE, self.rest)
 
 
@@ -132,8 +140,8 @@ class Compiler:
         return found
 
     def test(self, box: Box, verified: frozenset[Term]) -> Test | None:
-        """A function that says whether a box holds where the ranges of the forms in ``verified``, and the
-        conditions in it, are met already.
+        """A function that says whether a box holds where the ranges of the forms in ``verified``,
+        and the conditions in it, are met already.
 
         None when there is nothing left to test.
         """
@@ -150,20 +158,29 @@ class Compiler:
         if not points and not spans and not rest:
             return None
         points.sort()
-        kinds = tuple((form, low is not None, high is not None, low == high) for form, (low, high) in spans)
+        kinds = tuple(
+            (form, low is not None, high is not None, low == high) for form, (low, high) in spans
+        )
         key = (tuple(position for position, _ in points), kinds, rest)
         maker = self._makers.get(key)
         if maker is None:
             if len(self._makers) >= 4096:
                 self._makers.clear()
             maker = self._makers[key] = self._maker(*key)
-        numbers = [number for _, pair in spans for number in dict.fromkeys(pair) if number is not None]
+        numbers = [
+            number for _, pair in spans for number in dict.fromkeys(pair) if number is not None
+        ]
         if not points:
             return maker(None, *numbers)
-        return maker(points[0][1] if len(points) == 1 else tuple(value for _, value in points), *numbers)
+        return maker(
+            points[0][1] if len(points) == 1 else tuple(value for _, value in points), *numbers
+        )
 
     def _maker(
-        self, points: tuple[int, ...], kinds: Sequence[tuple[Term, bool, bool, bool]], rest: Sequence[Term]
+        self,
+        points: tuple[int, ...],
+        kinds: Sequence[tuple[Term, bool, bool, bool]],
+        rest: Sequence[Term],
     ) -> Callable[..., Test]:
         tests: list[str] = []
         count = 0
@@ -187,9 +204,18 @@ class Compiler:
         tests += [writer.condition(term) for term in rest]
         body = [*writer.steps, f"return {' and '.join(tests)}"]
         if any(partial(term) for term in rest):
-            body = ["try:", *(f"    {line}" for line in body), "except ZeroDivisionError:", "    return False"]
+            body = [
+                "try:",
+                *(f"    {line}" for line in body),
+                "except ZeroDivisionError:",
+                "    return False",
+            ]
         numbers = "".join(f", n{index}" for index in range(count))
-        lines = [f"def make(point{numbers}):", "    def test(values):", *(f"        {line}" for line in body)]
+        lines = [
+            f"def make(point{numbers}):",
+            "    def test(values):",
+            *(f"        {line}" for line in body),
+        ]
         source = "\n".join([*lines, "    return test", ""])
         maker = source_function(source, "make", "entry")
         if len(points) > 3:

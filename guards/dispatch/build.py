@@ -1,7 +1,8 @@
-"""Making a dispatch tree of records: choosing what to look at, so that most records are ruled out by one look.
+"""Making a dispatch tree of records: choosing what to look at, so that most records are ruled out
+by one look.
 
-Exact values that many records ask are looked up in a table; ranges are searched by bisection; records whose wide ranges
-overlap share a gate or a span.
+Exact values that many records ask are looked up in a table; ranges are searched by bisection;
+records whose wide ranges overlap share a gate or a span.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from guards.dispatch.nodes import LEAF, Gate, Leaf, Node, Path, Record, Span, St
 from guards.domains.interval_arithmetic import Pair
 from guards.terms.term import Term, among
 
-COVER = 32  # a record that leaves something to test and whose range covers more open segments than this is wide
+# a record that leaves something to test and whose range covers more open segments than this is wide
+COVER = 32
 
 
 def build(records: Sequence[Record], verified: Verified, compiler: Compiler) -> Node:
@@ -32,8 +34,12 @@ def build(records: Sequence[Record], verified: Verified, compiler: Compiler) -> 
     return Leaf(tuple(records), verified, compiler, max(LEAF, 2 * len(records)))
 
 
-def _best_split(records: Sequence[Record], verified: Verified, compiler: Compiler) -> tuple[Term, bool] | None:
-    """The form that rules out the most records for a typical value, and whether by its exact values."""
+def _best_split(
+    records: Sequence[Record], verified: Verified, compiler: Compiler
+) -> tuple[Term, bool] | None:
+    """The form that rules out the most records for a typical value, and whether by its exact
+    values.
+    """
     points: dict[Term, Counter[int]] = {}
     ranges: dict[Term, Counter[Pair]] = {}
     for record in records:
@@ -60,7 +66,14 @@ def _best_split(records: Sequence[Record], verified: Verified, compiler: Compile
 
 def _gain_of_steps(seen: Counter[Pair]) -> float:
     """Return how many of the constrained records a typical segment rules out."""
-    bounds = sorted({b for low, high in seen for b in (low, None if high is None else high + 1) if b is not None})
+    bounds = sorted(
+        {
+            b
+            for low, high in seen
+            for b in (low, None if high is None else high + 1)
+            if b is not None
+        }
+    )
     covered = 0
     for (low, high), count in seen.items():
         start = 0 if low is None else bisect_right(bounds, low)
@@ -69,7 +82,9 @@ def _gain_of_steps(seen: Counter[Pair]) -> float:
     return seen.total() - covered / (len(bounds) + 1)
 
 
-def _build_table(form: Term, records: Sequence[Record], verified: Verified, compiler: Compiler) -> Node:
+def _build_table(
+    form: Term, records: Sequence[Record], verified: Verified, compiler: Compiler
+) -> Node:
     members = [record for record in records if record.points((form,)) is not None]
     forms = _key_forms(form, members, verified, compiler)
     within = verified | set(forms)
@@ -85,8 +100,12 @@ def _build_table(form: Term, records: Sequence[Record], verified: Verified, comp
     return Table(forms, branches, node, rest[0].priority if rest else 0, verified, compiler)
 
 
-def _key_forms(form: Term, members: Sequence[Record], verified: Verified, compiler: Compiler) -> tuple[Term, ...]:
-    """Return ``form`` and further forms that all members fix, as long as each distinguishes more members."""
+def _key_forms(
+    form: Term, members: Sequence[Record], verified: Verified, compiler: Compiler
+) -> tuple[Term, ...]:
+    """Return ``form`` and further forms that all members fix, as long as each distinguishes more
+    members.
+    """
     chosen = [form]
     shared = [
         other
@@ -105,11 +124,18 @@ def _key_forms(form: Term, members: Sequence[Record], verified: Verified, compil
     return tuple(chosen)
 
 
-def _build_steps(form: Term, records: Sequence[Record], verified: Verified, compiler: Compiler) -> Node:
+def _build_steps(
+    form: Term, records: Sequence[Record], verified: Verified, compiler: Compiler
+) -> Node:
     within = verified | {form}
     limits = {record: record.box.limits[form] for record in records if form in record.box.limits}
     bounds = sorted(
-        {b for low, high in limits.values() for b in (low, None if high is None else high + 1) if b is not None}
+        {
+            b
+            for low, high in limits.values()
+            for b in (low, None if high is None else high + 1)
+            if b is not None
+        }
     )
     members: list[list[Record]] = [[] for _ in range(len(bounds) + 1)]
     following = list(range(len(bounds) + 2))  # from each segment the next that is still open
@@ -161,7 +187,14 @@ def _build_rest(
         return build(together, verified, compiler) if together else None
     within = verified | {form}
     ranges = [record.box.limits[form] for record in wide]
-    bounds = sorted({b for low, high in ranges for b in (low, None if high is None else high + 1) if b is not None})
+    bounds = sorted(
+        {
+            b
+            for low, high in ranges
+            for b in (low, None if high is None else high + 1)
+            if b is not None
+        }
+    )
     count = len(bounds) + 1
     blocks: dict[int, list[Record]] = {}  # block 1 is everything, 2*b and 2*b + 1 the halves of b
     for record, (low, high) in zip(wide, ranges, strict=True):
@@ -175,11 +208,16 @@ def _build_rest(
                 stop -= 1
                 blocks.setdefault(stop, []).append(record)
             start, stop = start >> 1, stop >> 1
-    found = {block: (group[0].priority, build(group, within, compiler).find) for block, group in blocks.items()}
+    found = {
+        block: (group[0].priority, build(group, within, compiler).find)
+        for block, group in blocks.items()
+    }
     paths: list[Path] = []
     for segment in range(count, 2 * count):
         around = [segment >> level for level in range(segment.bit_length())]
-        paths.append(tuple(sorted((found[block] for block in around if block in found), key=itemgetter(0))))
+        paths.append(
+            tuple(sorted((found[block] for block in around if block in found), key=itemgetter(0)))
+        )
     node = build(rest, verified, compiler) if rest else None
     records = tuple(sorted([*wide, *rest], key=lambda record: record.priority))
     first = rest[0].priority if rest else 0
@@ -187,11 +225,15 @@ def _build_rest(
 
 
 def _shared(records: Sequence[Record], verified: Verified) -> Box | None:
-    """Return the limits and conditions that all records share and that are not verified yet; None if there are none."""
+    """Return the limits and conditions that all records share and that are not verified yet; None
+    if there are none.
+    """
     limits = {form: pair for form, pair in records[0].box.limits.items() if form not in verified}
     conditions = [term for term in records[0].box.rest if term not in verified]
     for record in records:
-        limits = {form: pair for form, pair in limits.items() if record.box.limits.get(form) == pair}
+        limits = {
+            form: pair for form, pair in limits.items() if record.box.limits.get(form) == pair
+        }
         conditions = [term for term in conditions if among(term, record.box.rest)]
         if not limits and not conditions:
             return None
@@ -199,7 +241,11 @@ def _shared(records: Sequence[Record], verified: Verified) -> Box | None:
 
 
 def _build_gate(
-    shared: Box, members: Collection[Record], records: Sequence[Record], verified: Verified, compiler: Compiler
+    shared: Box,
+    members: Collection[Record],
+    records: Sequence[Record],
+    verified: Verified,
+    compiler: Compiler,
 ) -> Node:
     within = verified.union(shared.limits, shared.rest)
     branch = build([record for record in records if record in members], within, compiler)

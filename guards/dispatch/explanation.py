@@ -1,7 +1,7 @@
 """Why a guard set does not hold, in sentences with the user's own names and lines.
 
-``sources`` maps the name of a symbol to where its value is read (:mod:`guards.sets.sources`); a symbol without a source
-keeps its own name.
+``sources`` maps the name of a symbol to where its value is read (:mod:`guards.sets.sources`); a
+symbol without a source keeps its own name.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ class Explanation:
 
 @whole_question()
 def explain(
-    guard_set: GuardSet, values: Mapping[str, int], sources: Sources | None = None, *, entry: str = "the entry"
+    guard_set: GuardSet,
+    values: Mapping[str, int],
+    sources: Sources | None = None,
+    *,
+    entry: str = "the entry",
 ) -> Explanation | None:
     """Why ``values`` do not satisfy the set; None when they do.
 
@@ -57,8 +61,8 @@ def explain(
     >>> origin = Origin("model.py", 12, text="if a.size(0) + b.size(0) > 2:")
     >>> guards = GuardSet([Guard(parse("s0 + s1 > 2"), origin)])
     >>> print(explain(guards, {"s0": 1, "s1": 1}, {"s0": Size("a", 0), "s1": Size("b", 0)}))
-    a.size(0) is 1 and b.size(0) is 1, but the entry needs a.size(0) + b.size(0) > 2 because of model.py:12
-    (`if a.size(0) + b.size(0) > 2:`); nearest passing input: a.size(0) = 2
+    a.size(0) is 1 and b.size(0) is 1, but the entry needs a.size(0) + b.size(0) > 2 because of
+    model.py:12 (`if a.size(0) + b.size(0) > 2:`); nearest passing input: a.size(0) = 2
     """
     guard_set = as_set(guard_set, "explain")
     violated = guard_set.violations(values, sources)
@@ -71,7 +75,11 @@ def explain(
     kept = needed([violation.guard.term for violation in violated], free, Effort.CHEAP, given)
     responsible = tuple(violated[index] for index in kept)
     names = spelled(sources or {})
-    found = nearest([guard.term for guard in guard_set], guard_set.ranges, {n: values[n] for n in guard_set.ranges})
+    found = nearest(
+        [guard.term for guard in guard_set],
+        guard_set.ranges,
+        {n: values[n] for n in guard_set.ranges},
+    )
     told: list[str] = []
     subject = entry
     for each in responsible[:_MOST]:
@@ -97,7 +105,11 @@ def _needs(origin: Origin | None, wanted: str, entry: str) -> str:
         return f"{entry} needs {wanted}"
     if origin == DECLARED:
         return f"the declared range needs {wanted}"
-    return f"{entry} needs {wanted} because of {origin.place}" if origin.place else f"{entry} needs {wanted} ({origin})"
+    return (
+        f"{entry} needs {wanted} because of {origin.place}"
+        if origin.place
+        else f"{entry} needs {wanted} ({origin})"
+    )
 
 
 def _undefined(violation: Violation) -> bool:
@@ -121,7 +133,11 @@ def _way_out(guard_set: GuardSet, found: Nearest | None, names: Mapping[str, str
 def _contradiction(texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return f"{texts[0]} never holds"
-    return f"{texts[0]} contradicts {texts[1]}" if len(texts) == 2 else f"{listed(texts)} contradict each other"
+    return (
+        f"{texts[0]} contradicts {texts[1]}"
+        if len(texts) == 2
+        else f"{listed(texts)} contradict each other"
+    )
 
 
 def explain_miss(miss: Miss[Any], sources: Sources | None = None) -> str:
@@ -133,7 +149,8 @@ def explain_miss(miss: Miss[Any], sources: Sources | None = None) -> str:
     >>> tree.insert(GuardSet.read("s0 == 8", "s1 == 4"), "first")
     >>> tree.insert(GuardSet.read("s0 == 16", "s1 == 2"), "second")
     >>> explain_miss(tree.miss((7, 4)), {"s0": Size("x", 0), "s1": Size("x", 1)})
-    'x.size(0) is 7, but the nearest of 2 entries needs x.size(0) == 8; nearest passing input: x.size(0) = 8'
+    'x.size(0) is 7, but the nearest of 2 entries needs x.size(0) == 8;
+    nearest passing input: x.size(0) = 8'
     """
     if not miss.nearest:
         return "there are no entries yet"
@@ -142,7 +159,7 @@ def explain_miss(miss: Miss[Any], sources: Sources | None = None) -> str:
     return found.text if found is not None else f"{entry} holds"
 
 
-# -- two sets ---------------------------------------------------------------------------------------------------------
+# -- two sets --------------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -169,19 +186,23 @@ class Distinction:
 
 @whole_question()
 def distinguish(first: GuardSet, second: GuardSet, sources: Sources | None = None) -> Distinction:
-    """Return the differences between two guard sets, for instance those of two entries of one cache.
+    """Return the differences between two guard sets, for instance those of two entries of one
+    cache.
 
     >>> print(distinguish(GuardSet.read("s0 > 2", "s1 == 4"), GuardSet.read("s0 > 9", "s1 == 4")))
     the second alone asks s0 >= 10; only the first holds for s0 = 3 and s1 = 4
     >>> print(distinguish(GuardSet.read("s0 % 2 == 0"), GuardSet.read("s0 % 2 == 1")))
-    the first alone asks s0 % 2 == 0; the second alone asks s0 % 2 == 1; only the first holds for s0 = 0; only the
-    second holds for s0 = 1; no values satisfy both
+    the first alone asks s0 % 2 == 0; the second alone asks s0 % 2 == 1; only the first holds for
+    s0 = 0; only the second holds for s0 = 1; no values satisfy both
     """
     first, second = as_set(first, "distinguish"), as_set(second, "distinguish")
     names = spelled(sources or {})
     about(len(first.conditions) + len(second.conditions))
     own = [_not_implied(a, b) for a, b in ((first, second), (second, first))]
-    points = [a.difference(b) if asked else None for a, b, asked in ((first, second, own[1]), (second, first, own[0]))]
+    points = [
+        a.difference(b) if asked else None
+        for a, b, asked in ((first, second, own[1]), (second, first, own[0]))
+    ]
     found = [None if s is None else search([g.term for g in s], s.ranges).model for s in points]
     parts = []
     for word, guards in zip(("first", "second"), own, strict=True):
@@ -201,12 +222,16 @@ def _not_implied(guards: GuardSet, by: GuardSet) -> list[Guard]:
     return [
         guard
         for guard in guards.conditions
-        if by.implies(GuardSet(guard, ranges=dict.fromkeys((s.name for s in guard.term.symbols), (None, None))))
+        if by.implies(
+            GuardSet(
+                guard, ranges=dict.fromkeys((s.name for s in guard.term.symbols), (None, None))
+            )
+        )
         is not True
     ]
 
 
-# -- contradictions ---------------------------------------------------------------------------------------------------
+# -- contradictions --------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -228,28 +253,42 @@ class Conflict:
 
 
 @whole_question()
-def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | None = None) -> Conflict | None:
-    """The shortest chain of guards that contradicts what was declared; None unless a contradiction is proven.
+def explain_conflict(
+    declared: GuardSet, program: GuardSet, sources: Sources | None = None
+) -> Conflict | None:
+    """The shortest chain of guards that contradicts what was declared; None unless a contradiction
+    is proven.
 
     >>> from guards.sets.origin import Origin
     >>> from guards.asking.reading import parse
     >>> from guards.sets.sources import Size
-    >>> program = GuardSet([
-    ...     Guard(parse("s0 == s1"), Origin("model.py", 3, text="a + b")),
-    ...     Guard(parse("s1 == 16"), Origin("model.py", 9, text="b.view(16)")),
-    ... ])
+    >>> program = GuardSet(
+    ...     [
+    ...         Guard(parse("s0 == s1"), Origin("model.py", 3, text="a + b")),
+    ...         Guard(parse("s1 == 16"), Origin("model.py", 9, text="b.view(16)")),
+    ...     ]
+    ... )
     >>> names = {"s0": Size("a", 0), "s1": Size("b", 0)}
     >>> print(explain_conflict(GuardSet(ranges={"s0": (2, 8)}), program, names))
-    declared a.size(0) <= 8 contradicts the program: a.size(0) == b.size(0) by model.py:3 (`a + b`), and
-    b.size(0) == 16 by model.py:9 (`b.view(16)`)
+    declared a.size(0) <= 8 contradicts the program: a.size(0) == b.size(0) by model.py:3 (`a + b`),
+    and b.size(0) == 16 by model.py:9 (`b.view(16)`)
     """
     declared, program = as_set(declared, "explain_conflict"), as_set(program, "explain_conflict")
     about(len(declared.conditions) + len(program.conditions))
-    sizes = {name: universe(limits) for name, limits in (*program.ranges.items(), *declared.ranges.items())}
+    sizes = {
+        name: universe(limits)
+        for name, limits in (*program.ranges.items(), *declared.ranges.items())
+    }
     wide = dict.fromkeys(sizes, (None, None))
-    sure = {condition for name, limits in sizes.items() for condition in range_conditions(name, limits)}
+    sure = {
+        condition for name, limits in sizes.items() for condition in range_conditions(name, limits)
+    }
     own = [guard for guard in declared.conditions if guard.term not in sure]
-    other = [guard for guard in program.conditions if guard.term not in {*sure, *(guard.term for guard in own)}]
+    other = [
+        guard
+        for guard in program.conditions
+        if guard.term not in {*sure, *(guard.term for guard in own)}
+    ]
     members = [*own, *other]
     indices = core([guard.term for guard in members], sizes)
     if indices is None:  # that sizes are not negative may be contradicted by itself
@@ -263,7 +302,9 @@ def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | N
     ours = tuple(guard for guard in found if guard.term in said)
     theirs = tuple(guard for guard in found if guard.term not in said)
     shown = listed([guard.text(names) for guard in ours])
-    chain = ", and ".join(f"{g.text(names)} by {g.origin}" if g.origin else g.text(names) for g in theirs)
+    chain = ", and ".join(
+        f"{g.text(names)} by {g.origin}" if g.origin else g.text(names) for g in theirs
+    )
     if not theirs:
         return Conflict(ours, theirs, f"what was declared contradicts itself: {shown}")
     if not ours:

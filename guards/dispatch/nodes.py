@@ -1,7 +1,8 @@
 """The nodes of a dispatch tree, and how each is searched: immutable, so that readers need no lock.
 
-``find(values)`` returns the record of highest priority whose box holds.  A node may have a ``rest`` beside its
-branches: the records that do not constrain what the node looks at.  They are searched only where they could win.
+``find(values)`` returns the record of highest priority whose box holds.  A node may have a ``rest``
+beside its branches: the records that do not constrain what the node looks at.  They are searched
+only where they could win.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Leaf:
 
     __slots__ = ("closed", "find", "limit", "records", "verified")
 
-    def __init__(self, records: tuple[Record, ...], verified: Verified, compiler: Compiler, limit: int = LEAF) -> None:
+    def __init__(
+        self, records: tuple[Record, ...], verified: Verified, compiler: Compiler, limit: int = LEAF
+    ) -> None:
         self.verified = verified
         self.limit = limit
         kept: list[Record] = []
@@ -126,12 +129,20 @@ class Table:
 
 
 class Gate:
-    """One branch behind a test that all its records share: within it, fewer of them are uncertain."""
+    """One branch behind a test that all its records share: within it, fewer of them are
+    uncertain.
+    """
 
     __slots__ = ("branch", "closed", "find", "first", "rest", "shared", "verified", "within")
 
     def __init__(
-        self, shared: Box, branch: Node, rest: Node | None, first: int, verified: Verified, compiler: Compiler
+        self,
+        shared: Box,
+        branch: Node,
+        rest: Node | None,
+        first: int,
+        verified: Verified,
+        compiler: Compiler,
     ) -> None:
         self.closed = False
         self.shared = shared
@@ -181,7 +192,17 @@ class Steps:
     Segment ``i`` reaches from ``bounds[i - 1]`` to just below ``bounds[i]``.
     """
 
-    __slots__ = ("bounds", "branches", "closed", "find", "first", "form", "rest", "verified", "within")
+    __slots__ = (
+        "bounds",
+        "branches",
+        "closed",
+        "find",
+        "first",
+        "form",
+        "rest",
+        "verified",
+        "within",
+    )
 
     def __init__(
         self,
@@ -232,12 +253,24 @@ def _nowhere(values: Values) -> None:
 
 
 class Span:
-    """Wide ranges of one form that overlap: each is cut into few blocks of segments, one inside the other by halves.
+    """Wide ranges of one form that overlap: each is cut into few blocks of segments, one inside the
+    other by halves.
 
-    A value lies in one block of each size; so as many nodes are searched as there are sizes, the most promising first.
+    A value lies in one block of each size; so as many nodes are searched as there are sizes, the
+    most promising first.
     """
 
-    __slots__ = ("closed", "find", "first", "form", "inserted", "paths", "records", "rest", "verified")
+    __slots__ = (
+        "closed",
+        "find",
+        "first",
+        "form",
+        "inserted",
+        "paths",
+        "records",
+        "rest",
+        "verified",
+    )
 
     def __init__(
         self,
@@ -261,7 +294,8 @@ class Span:
         self.find = _span_search(compiler.getter((form,)), *paths, rest, first)
 
 
-Path = tuple[tuple[int, Callable[[Values], Record | None]], ...]  # the nodes to search, each with its best priority
+# the nodes to search, each with its best priority
+Path = tuple[tuple[int, Callable[[Values], Record | None]], ...]
 
 
 def _span_search(

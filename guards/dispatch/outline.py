@@ -26,8 +26,8 @@ class Outline:
     Attributes:
         asks: what it looks at; empty for a leaf.
         entries: what a leaf tries, in order (empty for a node that is none).
-        branches: the nodes below, each with the answer that leads there; ``otherwise`` for what is searched where the
-            branches hold nothing.
+        branches: the nodes below, each with the answer that leads there; ``otherwise`` for what is
+            searched where the branches hold nothing.
         below: everything that a look-up from here can answer.
     """
 
@@ -59,7 +59,8 @@ def outline(tree: Tree[Any], names: Names | None = None) -> Outline:
     >>> for low in range(0, 50, 10):
     ...     tree.insert(GuardSet.read(f"n >= {low}", f"n < {low + 10}"), low)
     >>> [(label, node.entries) for label, node in outline(tree).branches]
-    [('0 to 9', (0,)), ('10 to 19', (10,)), ('20 to 29', (20,)), ('30 to 39', (30,)), ('40 to 49', (40,))]
+    [('0 to 9', (0,)), ('10 to 19', (10,)), ('20 to 29', (20,)),
+     ('30 to 39', (30,)), ('40 to 49', (40,))]
     """
     return _Reader(tree, names).node(tree._root)
 
@@ -71,7 +72,9 @@ class _Reader:
 
     def node(self, node: Node) -> Outline:
         if isinstance(node, Leaf):
-            return _outline("", tuple(record.entry for record in node.records), (), lambda values: None, False)
+            return _outline(
+                "", tuple(record.entry for record in node.records), (), lambda values: None, False
+            )
         if isinstance(node, Table):
             return self._table(node)
         if isinstance(node, Gate):
@@ -106,7 +109,9 @@ class _Reader:
         def route(values: Values) -> int | None:
             return 0 if satisfied(asked, dict(zip(self._slots, values, strict=True))) else None
 
-        return self._with_rest(self._text(asked), ["yes"], [self.node(node.branch)], node.rest, route)
+        return self._with_rest(
+            self._text(asked), ["yes"], [self.node(node.branch)], node.rest, route
+        )
 
     def _steps(self, node: Steps) -> Outline:
         segments = [index for index, branch in enumerate(node.branches) if branch is not None]
@@ -121,11 +126,20 @@ class _Reader:
 
     def _span(self, node: Span) -> Outline:
         """Ranges that overlap: drawn as the list of those that have the same form, in order."""
-        inside = _outline("", tuple(record.entry for record in node.records), (), lambda values: None, False)
-        return self._with_rest(self._text(node.form), ["its ranges"], [inside], node.rest, lambda values: 0)
+        inside = _outline(
+            "", tuple(record.entry for record in node.records), (), lambda values: None, False
+        )
+        return self._with_rest(
+            self._text(node.form), ["its ranges"], [inside], node.rest, lambda values: 0
+        )
 
     def _with_rest(
-        self, asks: str, labels: Sequence[str], below: Sequence[Outline], rest: Node | None, route: _Route
+        self,
+        asks: str,
+        labels: Sequence[str],
+        below: Sequence[Outline],
+        rest: Node | None,
+        route: _Route,
     ) -> Outline:
         branches = list(zip(labels, below, strict=True))
         if rest is not None:
@@ -137,7 +151,11 @@ _Route = Callable[[Values], int | None]
 
 
 def _outline(
-    asks: str, entries: tuple[Any, ...], branches: tuple[tuple[str, Outline], ...], route: _Route, otherwise: bool
+    asks: str,
+    entries: tuple[Any, ...],
+    branches: tuple[tuple[str, Outline], ...],
+    route: _Route,
+    otherwise: bool,
 ) -> Outline:
     below = frozenset(id(entry) for entry in entries).union(*(node.below for _, node in branches))
     return Outline(asks, entries, branches, below, route, otherwise)

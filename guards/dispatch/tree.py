@@ -1,8 +1,9 @@
 """The decision tree that finds the guard set that holds, in place of a scan.
 
-A :class:`Tree` returns what a scan of the guard sets in order of insertion would return, with far fewer tests: forms
-that many sets fix are looked up in a table, ranges of a form are searched by bisection, and only what is left of a set
-is tested one by one.  Readers need no lock: a writer publishes a new tree by one assignment.
+A :class:`Tree` returns what a scan of the guard sets in order of insertion would return, with far
+fewer tests: forms that many sets fix are looked up in a table, ranges of a form are searched by
+bisection, and only what is left of a set is tested one by one.  Readers need no lock: a writer
+publishes a new tree by one assignment.
 """
 
 from __future__ import annotations
@@ -63,14 +64,16 @@ class Miss(Generic[E]):
         if not self.nearest:
             return "there are no entries"
         near = self.nearest[0]
-        return f"no entry of {self.entries} holds; the nearest needs " + "; ".join(str(v) for v in near.violations)
+        return f"no entry of {self.entries} holds; the nearest needs " + "; ".join(
+            str(v) for v in near.violations
+        )
 
 
 class Tree(Generic[E]):
     """Entries behind guard sets, the one inserted first wins.
 
-    ``slots`` names the symbols in the order in which their values arrive.  ``sizes`` may name slots whose values are
-    known to be 0 or more: that they are is not tested then.
+    ``slots`` names the symbols in the order in which their values arrive.  ``sizes`` may name slots
+    whose values are known to be 0 or more: that they are is not tested then.
 
     >>> tree = Tree(["s0", "s1"])
     >>> tree.insert(GuardSet.read("s0 == 8", "s1 == 4"), "static")
@@ -81,7 +84,17 @@ class Tree(Generic[E]):
     no entry of 2 holds; the nearest needs s0 + s1 > 2, but s0 = 1 and s1 = 1
     """
 
-    __slots__ = ("_by_size", "_compiler", "_find", "_lock", "_next", "_records", "_root", "_sizes", "slots")
+    __slots__ = (
+        "_by_size",
+        "_compiler",
+        "_find",
+        "_lock",
+        "_next",
+        "_records",
+        "_root",
+        "_sizes",
+        "slots",
+    )
 
     def __init__(self, slots: Sequence[str], sizes: Collection[str] = ()) -> None:
         slot_names(slots)
@@ -99,7 +112,9 @@ class Tree(Generic[E]):
         self._find: Callable[[Values], Record | None] = root.find
 
     def lookup(self, values: Values) -> E | None:
-        """The first entry, in order of insertion, whose guards hold at ``values``; None when there is none."""
+        """The first entry, in order of insertion, whose guards hold at ``values``; None when there
+        is none.
+        """
         found = self._find(values)
         return None if found is None else found.entry
 
@@ -152,22 +167,29 @@ class Tree(Generic[E]):
         return iter([(record.guard_set, record.entry) for record in self._records])
 
     def scan(self, values: Values) -> E | None:
-        """Find the entry that :meth:`lookup` must return by trying one set after the other, for tests."""
+        """Find the entry that :meth:`lookup` must return by trying one set after the other, for
+        tests.
+        """
         known = dict(zip(self.slots, values, strict=True))
         for record in self._records:
             if record.guard_set.holds(known):
                 return record.entry  # type: ignore[no-any-return]
         return None
 
-    def miss(self, values: Values, sources: Mapping[str, Source | str] | None = None, limit: int = 3) -> Miss[E]:
-        """The entries nearest to ``values``: the fewest failing guards, then the least distance, then the newest.
+    def miss(
+        self, values: Values, sources: Mapping[str, Source | str] | None = None, limit: int = 3
+    ) -> Miss[E]:
+        """The entries nearest to ``values``: the fewest failing guards, then the least distance,
+        then the newest.
 
         ``sources`` gives the names in which the violations are spelled.
         """
         known = dict(zip(self.slots, values, strict=True))
         seen: dict[Term, int] = {}
         records = self._records
-        ranked = sorted(records, key=lambda record: (*_distance(record, known, seen), -record.priority))
+        ranked = sorted(
+            records, key=lambda record: (*_distance(record, known, seen), -record.priority)
+        )
         nearest: list[Near[E]] = []
         for record in ranked[:limit]:
             violations = record.guard_set.violations(known, sources)
@@ -190,7 +212,9 @@ def _distance(record: Record, values: Mapping[str, int], seen: dict[Term, int]) 
 def _gap(term: Term, pair: Pair | None, values: Mapping[str, int], seen: dict[Term, int]) -> int:
     """Return the distance of a form from its range: 0 inside, and 1 for a condition that fails."""
     if term not in seen:
-        seen[term] = evaluate(term, values) if pair is not None else 0 if satisfied(term, values) else 1
+        seen[term] = (
+            evaluate(term, values) if pair is not None else 0 if satisfied(term, values) else 1
+        )
     value = seen[term]
     if pair is None:
         return value

@@ -1,4 +1,6 @@
-"""The remainder domain: ``value == rest (mod modulus)``; modulus 0 means that the value is exactly ``rest``."""
+"""The remainder domain: ``value == rest (mod modulus)``; modulus 0 means that the value is exactly
+``rest``.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The range domain: what values a term can have, as a pair of bounds.
 
 The functions here work on plain pairs ``(lo, hi)`` in which None means unbounded;
-:class:`guards.domains.interval.Interval` is the public face of such a pair. Every function returns an interval that
-contains all values that its operands allow.
+:class:`guards.domains.interval.Interval` is the public face of such a pair. Every function returns
+an interval that contains all values that its operands allow.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def product(a: Pair, b: Pair) -> Pair:
     return None if lowest[0] else lowest[1], None if highest[0] else highest[1]
 
 
-_End = tuple[int, int]  # (0, a number), or (-1, 0) and (1, 0) for the infinities: they compare as they should
+# (0, a number), or (-1, 0) and (1, 0) for the infinities: they compare as they should
+_End = tuple[int, int]
 
 
 def _ends(pair: Pair) -> tuple[_End, _End]:
@@ -72,7 +73,9 @@ def _corner(x: _End, y: _End) -> _End:
 
 def add(a: Pair, b: Pair) -> Pair:
     """``x + y``"""
-    return None if a[0] is None or b[0] is None else a[0] + b[0], None if a[1] is None or b[1] is None else a[1] + b[1]
+    return None if a[0] is None or b[0] is None else a[0] + b[0], None if a[1] is None or b[
+        1
+    ] is None else a[1] + b[1]
 
 
 def union(pairs: Iterable[Pair]) -> Pair:
@@ -90,7 +93,9 @@ def negated(pair: Pair) -> Pair:
 
 
 def power(a: Pair, exponent: int) -> Pair:
-    """``x ** exponent`` for a positive exponent (the product of equal factors, not of independent ones)"""
+    """``x ** exponent`` for a positive exponent (the product of equal factors, not of independent
+    ones)
+    """
     lo, hi = a
     if exponent % 2 or (lo is not None and lo >= 0):
         return None if lo is None else lo**exponent, None if hi is None else hi**exponent

@@ -1,4 +1,6 @@
-"""Linear forms in normal form, and what a relation says about one: the range in which it keeps the form."""
+"""Linear forms in normal form, and what a relation says about one: the range in which it keeps the
+form.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from guards.terms.term import Monomials, Op, Term
 
 
 def normal_form(items: Monomials) -> tuple[Monomials, int]:
-    """A linear form with coprime coefficients, the first positive, and the factor that was taken out.
+    """A linear form with coprime coefficients, the first positive, and the factor that was taken
+    out.
 
     >>> from guards.terms.arithmetic import symbol
     >>> normal_form(((symbol("x"), -4), (symbol("y"), 6)))
@@ -24,8 +27,11 @@ def normal_form(items: Monomials) -> tuple[Monomials, int]:
     return tuple((m, c // factor) for m, c in items), factor
 
 
-def bounded(constant: int, items: Monomials, lo: int | None, hi: int | None) -> tuple[Monomials, Pair]:
-    """The form of the items, and the range in which ``lo <= constant + items <= hi`` keeps it, rounded to integers.
+def bounded(
+    constant: int, items: Monomials, lo: int | None, hi: int | None
+) -> tuple[Monomials, Pair]:
+    """The form of the items, and the range in which ``lo <= constant + items <= hi`` keeps it,
+    rounded to integers.
 
     The range is empty (its ends the wrong way round) where no integer is left.
 
@@ -42,7 +48,10 @@ def bounded(constant: int, items: Monomials, lo: int | None, hi: int | None) -> 
     if factor < 0:
         low, high = None if high is None else -high, None if low is None else -low
         factor = -factor
-    return form, (None if low is None else -(-low // factor), None if high is None else high // factor)
+    return form, (
+        None if low is None else -(-low // factor),
+        None if high is None else high // factor,
+    )
 
 
 def bounded_by(relation: Term) -> tuple[Monomials, Pair] | None:

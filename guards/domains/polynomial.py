@@ -1,4 +1,6 @@
-"""Polynomials of one integer with rational coefficients: sums, products, quotients, values, periods."""
+"""Polynomials of one integer with rational coefficients: sums, products, quotients, values,
+periods.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,12 @@ def polynomial(*coefficients: int | Fraction) -> Poly:
     return tuple(found)
 
 
-def weighted_sum(constant: int, weights: Sequence[int], polys: Sequence[Poly | None]) -> Poly | None:
-    """``constant`` and the polynomials, each times its weight; None where one of them is not defined."""
+def weighted_sum(
+    constant: int, weights: Sequence[int], polys: Sequence[Poly | None]
+) -> Poly | None:
+    """``constant`` and the polynomials, each times its weight; None where one of them is not
+    defined.
+    """
     total: list[Fraction] = [Fraction(constant)]
     for weight, poly in zip(weights, polys, strict=True):
         if poly is None:
@@ -67,7 +73,9 @@ def value_at(poly: Poly, value: int) -> Fraction:
 
 
 def period(poly: Poly, number: int) -> int:
-    """After how many steps of its argument an integer-valued polynomial repeats modulo ``number``."""
+    """After how many steps of its argument an integer-valued polynomial repeats modulo
+    ``number``.
+    """
     below = lcm(*(c.denominator for c in poly)) if poly else 1
     modulus = below * abs(number)
     return modulus // gcd(modulus, *(int(c * below) for c in poly[1:]))

@@ -1,7 +1,8 @@
-"""The exact sign of a polynomial on the integers of a remainder class: runs where it is negative, 0 or positive.
+"""The exact sign of a polynomial on the integers of a remainder class: runs where it is negative, 0
+or positive.
 
-A polynomial changes its sign at most once while it only rises or only falls. Where it rises and falls is the sign of
-its differences, a polynomial of one degree less. No root is ever approximated.
+A polynomial changes its sign at most once while it only rises or only falls. Where it rises and
+falls is the sign of its differences, a polynomial of one degree less. No root is ever approximated.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ SignRun = tuple[int | None, int]  # up to which value, inclusive, and the sign t
 
 
 def sign_runs(poly: Poly, modulus: int, rest: int, lo: int | None, hi: int | None) -> list[SignRun]:
-    """The sign of a polynomial on runs of the integers from ``lo`` to ``hi`` that are ``rest`` modulo ``modulus``."""
+    """The sign of a polynomial on runs of the integers from ``lo`` to ``hi`` that are ``rest``
+    modulo ``modulus``.
+    """
     below = lcm(*(c.denominator for c in poly)) if poly else 1
     scaled = [int(c * below) for c in poly]
     inner: list[int] = []  # the same in k, for rest + modulus * k
@@ -34,7 +37,9 @@ def sign_runs(poly: Poly, modulus: int, rest: int, lo: int | None, hi: int | Non
     while inner and not inner[-1]:
         inner.pop()
     runs = _integer_signs(inner, first, last)
-    return [(hi if end is None or end == last else rest + modulus * end, sign) for end, sign in runs]
+    return [
+        (hi if end is None or end == last else rest + modulus * end, sign) for end, sign in runs
+    ]
 
 
 def _value(poly: Sequence[int], k: int) -> int:
@@ -45,7 +50,9 @@ def _value(poly: Sequence[int], k: int) -> int:
 
 
 def _integer_signs(poly: Sequence[int], lo: int | None, hi: int | None) -> list[SignRun]:
-    """The sign on runs from ``lo`` to ``hi``, exactly: between two values it changes where the differences do not."""
+    """The sign on runs from ``lo`` to ``hi``, exactly: between two values it changes where the
+    differences do not.
+    """
     if len(poly) < 2:
         c = poly[0] if poly else 0
         return [(hi, (c > 0) - (c < 0))]
@@ -72,7 +79,9 @@ def _difference(poly: Sequence[int]) -> list[int]:
 
 
 def _monotone(poly: Sequence[int], lo: int | None, hi: int | None, rising: bool) -> list[SignRun]:
-    """Return the runs of :func:`_integer_signs` for a polynomial whose values only rise or only fall."""
+    """Return the runs of :func:`_integer_signs` for a polynomial whose values only rise or only
+    fall.
+    """
     sign = 1 if rising else -1
     zero = _first(lambda k: sign * _value(poly, k) >= 0, lo, hi)
     beyond = _first(lambda k: sign * _value(poly, k) > 0, lo, hi)
@@ -89,7 +98,9 @@ def _monotone(poly: Sequence[int], lo: int | None, hi: int | None, rising: bool)
 
 
 def _first(holds: Callable[[int], bool], lo: int | None, hi: int | None) -> int | None:
-    """The first integer from ``lo`` to ``hi`` from which on something holds; it does at an end that is open above."""
+    """The first integer from ``lo`` to ``hi`` from which on something holds; it does at an end that
+    is open above.
+    """
     if hi is not None and not holds(hi):
         return None
     step = 1

@@ -1,9 +1,11 @@
-"""Functions and conditions of one integer, exactly: on each run of each remainder class a polynomial, or a truth.
+"""Functions and conditions of one integer, exactly: on each run of each remainder class a
+polynomial, or a truth.
 
-Every term in one symbol is such a function: sums and products of polynomials are polynomials; a quotient or remainder
-by a number becomes a polynomial in each class of a finer modulus; a quotient by a polynomial is one beyond finitely
-many values; and a comparison holds or fails on the runs of integers between the roots. So the values at which a
-condition holds form runs in remainder classes, whatever the condition is, up to a limit on how many.
+Every term in one symbol is such a function: sums and products of polynomials are polynomials; a
+quotient or remainder by a number becomes a polynomial in each class of a finer modulus; a quotient
+by a polynomial is one beyond finitely many values; and a comparison holds or fails on the runs of
+integers between the roots. So the values at which a condition holds form runs in remainder classes,
+whatever the condition is, up to a limit on how many.
 """
 
 from __future__ import annotations
@@ -17,7 +19,15 @@ import attrs
 
 from guards.budget import current
 from guards.domains.interval_arithmetic import Pair
-from guards.domains.polynomial import Poly, period, polynomial, product, quotient, value_at, weighted_sum
+from guards.domains.polynomial import (
+    Poly,
+    period,
+    polynomial,
+    product,
+    quotient,
+    value_at,
+    weighted_sum,
+)
 from guards.domains.polynomial_signs import sign_runs
 from guards.terms import fold
 from guards.terms.term import Op, Term
@@ -25,11 +35,14 @@ from guards.terms.term import Op, Term
 MOST = 20_000  # runs of all classes together
 _LISTED = 2_000  # values tried one by one where a quotient by a polynomial has not settled yet
 
-Run = tuple[int | None, Any]  # up to which value, inclusive, and what is there: a Poly, a bool, or None (not defined)
+# up to which value, inclusive, and what is there: a Poly, a bool, or None (not defined)
+Run = tuple[int | None, Any]
 
 
 class TooMany(Exception):
-    """A function that has more pieces than one wants to look at, or than the question has left to look at."""
+    """A function that has more pieces than one wants to look at, or than the question has left to
+    look at.
+    """
 
 
 @attrs.frozen
@@ -39,8 +52,8 @@ class Pieces:
     Attributes:
         domain: the values looked at.
         modulus: how many remainder classes there are.
-        classes: for each class the runs of its values, from the low end of the domain on; none for a class that is of
-            no interest.
+        classes: for each class the runs of its values, from the low end of the domain on; none for
+            a class that is of no interest.
         most: how many runs a function made of this one may have.
     """
 
@@ -51,11 +64,18 @@ class Pieces:
 
     def at(self, value: int) -> Any:
         """Return the piece at a value of the domain."""
-        return next(what for last, what in self.classes[value % self.modulus] if last is None or value <= last)
+        return next(
+            what
+            for last, what in self.classes[value % self.modulus]
+            if last is None or value <= last
+        )
 
 
-def pieces_of(term: Term, symbol: Term, domain: Pair, known: tuple[int, int] = (1, 0), most: int = MOST) -> Pieces:
-    """The pieces of a term in ``symbol`` alone, for values of the domain that are ``known[1]`` modulo ``known[0]``.
+def pieces_of(
+    term: Term, symbol: Term, domain: Pair, known: tuple[int, int] = (1, 0), most: int = MOST
+) -> Pieces:
+    """The pieces of a term in ``symbol`` alone, for values of the domain that are ``known[1]``
+    modulo ``known[0]``.
 
     Raises:
         TooMany: there are more than ``most`` in all classes together.
@@ -96,7 +116,10 @@ def _node(part: Term, operands: list[Pieces], start: Pieces) -> Pieces:
         return _divided(operands[0], operands[1])
     if op is Op.MOD:
         whole = _divided(operands[0], operands[1])
-        return _merged([operands[0], operands[1], whole], lambda a, b, q: weighted_sum(0, (1, -1), (a, product(b, q))))
+        return _merged(
+            [operands[0], operands[1], whole],
+            lambda a, b, q: weighted_sum(0, (1, -1), (a, product(b, q))),
+        )
     if op is Op.MIN or op is Op.MAX:
         result = operands[0]
         for other in operands[1:]:
@@ -109,16 +132,21 @@ def _node(part: Term, operands: list[Pieces], start: Pieces) -> Pieces:
     return _compared(operands[0], op)
 
 
-# -- functions --------------------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------
 
 
 def _constant(like: Pieces, what: Any) -> Pieces:
     return Pieces(
-        like.domain, like.modulus, tuple(((like.domain[1], what),) if runs else () for runs in like.classes), like.most
+        like.domain,
+        like.modulus,
+        tuple(((like.domain[1], what),) if runs else () for runs in like.classes),
+        like.most,
     )
 
 
-def _aligned(functions: Sequence[Pieces], modulus: int) -> Iterator[list[tuple[int | None, int | None, list[Any]]]]:
+def _aligned(
+    functions: Sequence[Pieces], modulus: int
+) -> Iterator[list[tuple[int | None, int | None, list[Any]]]]:
     """For each class of a common modulus: the runs of all functions, cut where one of them is."""
     low = functions[0].domain[0]
     for rest in range(modulus):
@@ -128,18 +156,31 @@ def _aligned(functions: Sequence[Pieces], modulus: int) -> Iterator[list[tuple[i
             at = [0] * len(rows)
             start = low
             while True:
-                ends = [last for row, index in zip(rows, at, strict=True) if (last := row[index][0]) is not None]
+                ends = [
+                    last
+                    for row, index in zip(rows, at, strict=True)
+                    if (last := row[index][0]) is not None
+                ]
                 end = min(ends, default=None)
-                cut.append((start, end, [row[index][1] for row, index in zip(rows, at, strict=True)]))
-                at = [index + (end is not None and row[index][0] == end) for row, index in zip(rows, at, strict=True)]
-                if end is None or any(index == len(row) for row, index in zip(rows, at, strict=True)):
+                cut.append(
+                    (start, end, [row[index][1] for row, index in zip(rows, at, strict=True)])
+                )
+                at = [
+                    index + (end is not None and row[index][0] == end)
+                    for row, index in zip(rows, at, strict=True)
+                ]
+                if end is None or any(
+                    index == len(row) for row, index in zip(rows, at, strict=True)
+                ):
                     break
                 start = end + 1
         yield cut
 
 
 def _made(functions: Sequence[Pieces], modulus: int, each: Callable[..., list[Run]]) -> Pieces:
-    """The function whose runs ``each(what, ..., rest, lo, hi)`` gives for every run on which all are one piece."""
+    """The function whose runs ``each(what, ..., rest, lo, hi)`` gives for every run on which all
+    are one piece.
+    """
     domain, most = functions[0].domain, functions[0].most
     classes = []
     count = 0
@@ -183,7 +224,9 @@ def _compared(function: Pieces, op: Op) -> Pieces:
     def each(poly: Poly | None, rest: int, lo: int | None, hi: int | None) -> list[Run]:
         if poly is None:
             return [(hi, None)]
-        return [(last, sign in holds) for last, sign in sign_runs(poly, function.modulus, rest, lo, hi)]
+        return [
+            (last, sign in holds) for last, sign in sign_runs(poly, function.modulus, rest, lo, hi)
+        ]
 
     return _made([function], function.modulus, each)
 
@@ -191,7 +234,9 @@ def _compared(function: Pieces, op: Op) -> Pieces:
 def _picked(a: Pieces, b: Pieces, greatest: bool) -> Pieces:
     modulus = lcm(a.modulus, b.modulus)
 
-    def each(p: Poly | None, q: Poly | None, rest: int, lo: int | None, hi: int | None) -> list[Run]:
+    def each(
+        p: Poly | None, q: Poly | None, rest: int, lo: int | None, hi: int | None
+    ) -> list[Run]:
         difference = weighted_sum(0, (1, -1), (p, q))
         if difference is None:
             return [(hi, None)]
@@ -215,7 +260,9 @@ def _divided(a: Pieces, b: Pieces) -> Pieces:
             if finer > a.most:
                 raise TooMany
 
-    def each(p: Poly | None, q: Poly | None, rest: int, lo: int | None, hi: int | None) -> list[Run]:
+    def each(
+        p: Poly | None, q: Poly | None, rest: int, lo: int | None, hi: int | None
+    ) -> list[Run]:
         if p is None or not q:
             return [(hi, None)]
         if len(q) > 1:
@@ -229,7 +276,9 @@ def _divided(a: Pieces, b: Pieces) -> Pieces:
     return _made([a, b], finer, each)
 
 
-def _by_polynomial(p: Poly, q: Poly, modulus: int, rest: int, lo: int | None, hi: int | None) -> list[Run]:
+def _by_polynomial(
+    p: Poly, q: Poly, modulus: int, rest: int, lo: int | None, hi: int | None
+) -> list[Run]:
     """``p // q`` in one class in which the polynomial part of the quotient has one fraction."""
     whole = quotient(p, q)
     fraction = value_at(whole, rest) % 1
@@ -246,10 +295,20 @@ def _by_polynomial(p: Poly, q: Poly, modulus: int, rest: int, lo: int | None, hi
 
 
 def _settled(
-    p: Poly, q: Poly, sign: int, floor: Poly, modulus: int, rest: int, lo: int | None, hi: int | None
+    p: Poly,
+    q: Poly,
+    sign: int,
+    floor: Poly,
+    modulus: int,
+    rest: int,
+    lo: int | None,
+    hi: int | None,
 ) -> list[Run]:
-    """The quotient where the divisor has one sign: ``floor`` or one less in the long run, value by value elsewhere."""
-    left = weighted_sum(0, (sign, -sign), (p, product(floor, q)))  # p - floor*q, as if the divisor were positive
+    """The quotient where the divisor has one sign: ``floor`` or one less in the long run, value by
+    value elsewhere.
+    """
+    # p - floor*q, as if the divisor were positive
+    left = weighted_sum(0, (sign, -sign), (p, product(floor, q)))
     assert left is not None
     runs: list[Run] = []
     start = lo
@@ -266,11 +325,15 @@ def _settled(
     return runs
 
 
-def _one_by_one(p: Poly, q: Poly, modulus: int, rest: int, lo: int | None, hi: int | None) -> list[Run]:
+def _one_by_one(
+    p: Poly, q: Poly, modulus: int, rest: int, lo: int | None, hi: int | None
+) -> list[Run]:
     if lo is None or hi is None or hi - lo > _LISTED * modulus:
         raise TooMany
     values = range(lo + (rest - lo) % modulus, hi + 1, modulus)
-    runs: list[Run] = [(value, polynomial(value_at(p, value) // value_at(q, value))) for value in values]
+    runs: list[Run] = [
+        (value, polynomial(value_at(p, value) // value_at(q, value))) for value in values
+    ]
     if runs:
         runs[-1] = (hi, runs[-1][1])
     return runs

@@ -1,7 +1,8 @@
 """A set of integers, known as runs in remainder classes, as a condition that a person can read.
 
-The runs of all classes are cut at as few places as possible; between two cuts the set repeats, and is told as
-remainders (``s % 8 == 0``); single values that fall out of line are told apart (``s != 4``).
+The runs of all classes are cut at as few places as possible; between two cuts the set repeats, and
+is told as remainders (``s % 8 == 0``); single values that fall out of line are told apart
+(``s != 4``).
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def _atoms(condition: Term) -> int:
 
 
 def _but_for_a_few(segments: Sequence[_Segment], modulus: int, symbol: Term) -> list[Term]:
-    """The pattern of one segment throughout, and the values that fall out of line, where they are few."""
+    """The pattern of one segment throughout, and the values that fall out of line, where they are
+    few.
+    """
     found = []
     for pattern in {segment.pattern: None for segment in (segments[0], segments[-1])}:
         odd: list[tuple[int, bool]] = []
@@ -92,12 +95,18 @@ def _but_for_a_few(segments: Sequence[_Segment], modulus: int, symbol: Term) -> 
                 values = _values(segment, modulus)
                 if values is None:
                     break
-                odd += [(value, what) for value, what in values if what is not (value % pattern[0] in pattern[1])]
+                odd += [
+                    (value, what)
+                    for value, what in values
+                    if what is not (value % pattern[0] in pattern[1])
+                ]
         else:
             if pattern[1] and len(odd) <= 2 * _HOLES:
                 without = [boolean.ne(symbol, value) for value, what in odd if not what]
                 added = [boolean.eq(symbol, value) for value, what in odd if what]
-                found.append(boolean.or_(boolean.and_(_remainders(pattern, symbol), *without), *added))
+                found.append(
+                    boolean.or_(boolean.and_(_remainders(pattern, symbol), *without), *added)
+                )
     return found
 
 
@@ -106,11 +115,14 @@ def _joined(segments: Sequence[_Segment], truths: Pieces, symbol: Term) -> Term:
     parts: dict[Pattern, list[Term]] = {}
     for block in blocks:
         parts.setdefault(block.pattern, []).append(_told(block, truths, symbol))
-    told = [boolean.and_(_remainders(pattern, symbol), boolean.or_(*spans)) for pattern, spans in parts.items()]
+    told = [
+        boolean.and_(_remainders(pattern, symbol), boolean.or_(*spans))
+        for pattern, spans in parts.items()
+    ]
     return boolean.or_(*told, *(boolean.eq(symbol, value) for value in single))
 
 
-# -- cutting ----------------------------------------------------------------------------------------------------------
+# -- cutting ---------------------------------------------------------------------------------------
 
 
 def _members(truths: Pieces, rest: int) -> list[tuple[int | None, int | None, bool]]:
@@ -144,8 +156,11 @@ def _segments(truths: Pieces) -> list[_Segment]:
         inside = {}
         for rest, row in enumerate(runs):
             for first, last, what in row:
-                if (last is None or lo is None or last >= lo) and (first is None or hi is None or first <= hi):
-                    # some member of the run lies between the cuts, unless the class has none there at all
+                if (last is None or lo is None or last >= lo) and (
+                    first is None or hi is None or first <= hi
+                ):
+                    # some member of the run lies between the cuts, unless the class has none there
+                    # at all
                     if lo is None or hi is None or lo + (rest - lo) % truths.modulus <= hi:
                         inside[rest] = what
                     break
@@ -155,7 +170,9 @@ def _segments(truths: Pieces) -> list[_Segment]:
 
 
 def _one_by_one(segment: _Segment, modulus: int) -> list[_Segment]:
-    """A segment as runs of values that are in and of those that are not, where it is too short to repeat itself."""
+    """A segment as runs of values that are in and of those that are not, where it is too short to
+    repeat itself.
+    """
     lo, hi, number = segment.lo, segment.hi, segment.pattern[0]
     if lo is None or hi is None or number == 1 or hi - lo >= 2 * number:
         return [segment]
@@ -176,7 +193,9 @@ def _one_by_one(segment: _Segment, modulus: int) -> list[_Segment]:
 
 
 def _cuts(runs: Sequence[Sequence[tuple[int | None, int | None, bool]]]) -> list[int]:
-    """Return as few cuts as possible, so that every change of every class has a cut between its two members."""
+    """Return as few cuts as possible, so that every change of every class has a cut between its two
+    members.
+    """
     changes = []
     for row in runs:
         for (_, before, _), (after, _, what) in pairwise(row):
@@ -195,7 +214,9 @@ def _cuts(runs: Sequence[Sequence[tuple[int | None, int | None, bool]]]) -> list
 
 
 def _place(group: Sequence[tuple[int, int, bool]]) -> int:
-    """Just behind the last value that was in, where all go out; otherwise at the first that changes."""
+    """Just behind the last value that was in, where all go out; otherwise at the first that
+    changes.
+    """
     return group[0][0] if any(what for _, _, what in group) else max(left for _, left, _ in group)
 
 
@@ -212,7 +233,7 @@ def _pattern(inside: Mapping[int, bool], modulus: int) -> Pattern:
     raise AssertionError("the modulus itself tells them")
 
 
-# -- gathering --------------------------------------------------------------------------------------------------------
+# -- gathering -------------------------------------------------------------------------------------
 
 
 def _blocks(segments: Sequence[_Segment], modulus: int) -> tuple[list[_Block], list[int]]:
@@ -265,7 +286,9 @@ def _few(segment: _Segment, modulus: int) -> list[int] | None:
 
 
 def _ahead(segments: Sequence[_Segment], index: int, modulus: int) -> Pattern | None:
-    """The pattern that goes on for long behind a few values that follow it too, with fewer out of line between."""
+    """The pattern that goes on for long behind a few values that follow it too, with fewer out of
+    line between.
+    """
     named = _few(segments[index - 1], modulus) or []
     for other in segments[index : index + 2]:
         if _few(other, modulus) is None and _fits(segments[index - 1], other.pattern, modulus):
@@ -283,7 +306,9 @@ def _fits(segment: _Segment, pattern: Pattern, modulus: int) -> bool:
 def _reached(
     segments: Sequence[_Segment], index: int, pattern: Pattern, modulus: int
 ) -> tuple[int, list[int], list[int]] | None:
-    """The next segment that goes on with the pattern, beyond at most one in which a few values fall out of line."""
+    """The next segment that goes on with the pattern, beyond at most one in which a few values fall
+    out of line.
+    """
     if index < len(segments) and _fits(segments[index], pattern, modulus):
         return index + 1, [], []
     if index + 1 >= len(segments) or not _fits(segments[index + 1], pattern, modulus):
@@ -291,17 +316,25 @@ def _reached(
     values = _values(segments[index], modulus)
     if values is None:
         return None
-    odd = [(value, what) for value, what in values if what is not (value % pattern[0] in pattern[1])]
+    odd = [
+        (value, what) for value, what in values if what is not (value % pattern[0] in pattern[1])
+    ]
     if len(odd) > _HOLES:
         return None
-    return index + 2, [value for value, what in odd if not what], [value for value, what in odd if what]
+    return (
+        index + 2,
+        [value for value, what in odd if not what],
+        [value for value, what in odd if what],
+    )
 
 
-# -- telling ----------------------------------------------------------------------------------------------------------
+# -- telling ---------------------------------------------------------------------------------------
 
 
 def _told(block: _Block, truths: Pieces, symbol: Term) -> Term:
-    """The bounds of a block and what it leaves out, without bounds that the domain or the pattern make needless."""
+    """The bounds of a block and what it leaves out, without bounds that the domain or the pattern
+    make needless.
+    """
     lo, hi = _tight(block, truths)
     parts = [boolean.ne(symbol, value) for value in block.without]
     if lo is not None and lo == hi:
@@ -314,7 +347,9 @@ def _told(block: _Block, truths: Pieces, symbol: Term) -> Term:
 
 
 def _tight(block: _Block, truths: Pieces) -> Pair:
-    """The first and the last value of a block; None where nothing of its pattern lies beyond within the domain."""
+    """The first and the last value of a block; None where nothing of its pattern lies beyond within
+    the domain.
+    """
     number, rests = block.pattern
     low, high = truths.domain
     lo, hi = block.lo, block.hi
@@ -326,12 +361,19 @@ def _tight(block: _Block, truths: Pieces) -> Pair:
     if lo is not None:
         while not within(lo):
             lo += 1
-        before = range(lo - 1, max(lo - truths.modulus - 1, lo - truths.modulus - 1 if low is None else low - 1), -1)
+        before = range(
+            lo - 1,
+            max(lo - truths.modulus - 1, lo - truths.modulus - 1 if low is None else low - 1),
+            -1,
+        )
         lo = lo if any(within(value) for value in before) else None
     if hi is not None:
         while not within(hi):
             hi -= 1
-        beyond = range(hi + 1, min(hi + truths.modulus + 1, hi + truths.modulus + 1 if high is None else high + 1))
+        beyond = range(
+            hi + 1,
+            min(hi + truths.modulus + 1, hi + truths.modulus + 1 if high is None else high + 1),
+        )
         hi = hi if any(within(value) for value in beyond) else None
     return lo, hi
 
@@ -362,9 +404,13 @@ def _by_runs(number: int, rests: frozenset[int], symbol: Term) -> list[Term]:
         return [boolean.ne(rest, out[0])]
     if len(inside) > 1 and not (0 in rests and number - 1 not in rests):
         runs = _runs(out)
-        if len(runs) == 1 and runs[0][0] > 0 and runs[0][1] < number - 1:  # what is in goes round the end
+        # what is in goes round the end
+        if len(runs) == 1 and runs[0][0] > 0 and runs[0][1] < number - 1:
             low, high = runs[0]
-            return [_between(rest, 0, low - 1, number), _between(rest, high + 1, number - 1, number)]
+            return [
+                _between(rest, 0, low - 1, number),
+                _between(rest, high + 1, number - 1, number),
+            ]
     return [_between(rest, low, high, number) for low, high in _runs(inside)]
 
 

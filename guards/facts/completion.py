@@ -1,4 +1,6 @@
-"""Completing a model: from values of the symbols that a component's rewrites leave to values of all its symbols."""
+"""Completing a model: from values of the symbols that a component's rewrites leave to values of all
+its symbols.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ def with_defaults(component: Component, values: Values) -> Values:
 
 
 def completed(component: Component, values: Values) -> Values | None:
-    """Values for the symbols that were rewritten away too; None when they violate what the component knows.
+    """Values for the symbols that were rewritten away too; None when they violate what the
+    component knows.
 
     None also where a symbol that is needed has no value.
 

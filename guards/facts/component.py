@@ -1,8 +1,9 @@
 """The facts about one set of connected symbols, in the form that the deciders need.
 
-A :class:`Component` is immutable once made. It turns conditions into ranges, bounds of linear forms and rewrites: an
-equation that can be solved for a symbol, and a divisibility fact, which becomes a rewrite to a multiple of a new
-symbol (``s0 % 8 == 0`` lets ``s0`` be written ``8*k``), so that what follows from it is seen by plain arithmetic.
+A :class:`Component` is immutable once made. It turns conditions into ranges, bounds of linear forms
+and rewrites: an equation that can be solved for a symbol, and a divisibility fact, which becomes a
+rewrite to a multiple of a new symbol (``s0 % 8 == 0`` lets ``s0`` be written ``8*k``), so that what
+follows from it is seen by plain arithmetic.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ class Component:
         declared: the range with which each symbol came.
         symbols: the symbols it speaks about (without the new ones of divisibility facts).
         ranges: the best known range of symbols and other atoms.
-        rows: bounds of linear forms: ``{items: (lo, hi)}``, items being those of a sum without constant, in normal form
-            (divided by their greatest common divisor, the first coefficient positive).
-        rewrites: atoms that are always replaced, and by what (never by something that can be rewritten again).
+        rows: bounds of linear forms: ``{items: (lo, hi)}``, items being those of a sum without
+            constant, in normal form (divided by their greatest common divisor, the first
+            coefficient positive).
+        rewrites: atoms that are always replaced, and by what (never by something that can be
+            rewritten again).
         equals: the rewrites among the symbols that came from outside, for showing.
-        fresh: for each new symbol ``k`` made by a rewrite ``atom -> factor*k + value``: factor, atom and value.
+        fresh: for each new symbol ``k`` made by a rewrite ``atom -> factor*k + value``: factor,
+            atom and value.
         conditions: all that was assumed, as it was given.
         residue: rewritten conditions that are neither ranges nor rows (``!=``, ``or``).
         contradictory: whether nothing can satisfy it, as far as cheap means saw.
@@ -134,7 +138,7 @@ class Component:
         facts.extend(self.residue)
         return facts
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def canonical(self, term: Term) -> Term:
         """``term`` with all rewrites applied."""
@@ -223,7 +227,9 @@ class Component:
             form, factor = normal_form(items)
             known = self.rows.get(form)
             if known is not None:
-                known = interval_arithmetic.add(interval_arithmetic.scaled(known, factor), (constant, constant))
+                known = interval_arithmetic.add(
+                    interval_arithmetic.scaled(known, factor), (constant, constant)
+                )
                 return meet((lo, hi), known)
         return lo, hi
 
@@ -260,7 +266,9 @@ class Component:
         if op is Op.ADD:
             total: Class = (0, args[0])
             for monomial, coefficient in args[1]:
-                total = congruence.add(total, congruence.scaled(self.congruence(monomial), coefficient))
+                total = congruence.add(
+                    total, congruence.scaled(self.congruence(monomial), coefficient)
+                )
             return total
         if op is Op.MUL:
             total = (0, 1)
@@ -282,10 +290,12 @@ class Component:
                 return 0, lo
         return congruence.ANY
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------------------
 
     def look(self, condition: Term) -> bool | None:
-        """Decide a condition by ranges, remainders and assumptions, without any search; None if they leave it open."""
+        """Decide a condition by ranges, remainders and assumptions, without any search; None if
+        they leave it open.
+        """
         op = condition.op
         if op is Op.LE:
             lo, hi = self.bounds(condition.args[0])
@@ -319,7 +329,10 @@ class Component:
             return False
         if lo == 0 and hi == 0:
             return True
-        if self.residue and (condition if condition.op is Op.NE else boolean.not_(condition)) in self.residue:
+        if (
+            self.residue
+            and (condition if condition.op is Op.NE else boolean.not_(condition)) in self.residue
+        ):
             return False
         if not term.kinds:
             return None  # no remainder of symbols alone is known
@@ -335,7 +348,11 @@ def divisors(condition: Term) -> tuple[Term, ...]:
 
     None for a connective, and none under an ``ite``: there a division may be left out.
     """
-    if not condition.kinds & SYMBOLIC_DIVISION or not Op.EQ <= condition.op <= Op.LE or condition.depth > DEEP:
+    if (
+        not condition.kinds & SYMBOLIC_DIVISION
+        or not Op.EQ <= condition.op <= Op.LE
+        or condition.depth > DEEP
+    ):
         return ()
     found = _divisors.get(condition)
     if found is None:

@@ -1,7 +1,8 @@
 """Conditions as total predicates: what divides by zero at some point does not hold there.
 
-A term with a symbolic divisor speaks only about values at which the divisor is not 0. A set of guards is asked about
-any values, so each of its conditions is read together with the condition that it is defined.
+A term with a symbolic divisor speaks only about values at which the divisor is not 0. A set of
+guards is asked about any values, so each of its conditions is read together with the condition that
+it is defined.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def divides(term: Term) -> bool:
 def satisfied(condition: Term, values: Mapping[str, int]) -> bool:
     """Return whether a condition is defined and true at ``values``.
 
-    A relation in which something is divided by zero does not hold; ``and`` and ``or`` have their usual meaning on top.
+    A relation in which something is divided by zero does not hold; ``and`` and ``or`` have their
+    usual meaning on top.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import eq, or_
@@ -76,10 +78,12 @@ def total(condition: Term, facts: Facts | None = None) -> Term:
 
 
 def guarded(condition: Term, facts: Facts | None = None) -> Term:
-    """The condition, and that it is defined, as a term that is defined everywhere: what to negate, and to ask.
+    """The condition, and that it is defined, as a term that is defined everywhere: what to negate,
+    and to ask.
 
-    To divide by zero is read as to divide by one, beside the condition that this does not happen: so the term may stand
-    below ``or`` and ``not``, whereas a partial one there would silently narrow what the whole speaks about.
+    To divide by zero is read as to divide by one, beside the condition that this does not happen:
+    so the term may stand below ``or`` and ``not``, whereas a partial one there would silently
+    narrow what the whole speaks about.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import eq
@@ -113,10 +117,11 @@ def conjuncts(term: Term) -> tuple[Term, ...]:
 
 
 def chooses_by_partial(term: Term) -> bool:
-    """Return whether some choice inside a relation depends on an ``and`` or ``or`` that may divide by zero.
+    """Return whether some choice inside a relation depends on an ``and`` or ``or`` that may divide
+    by zero.
 
-    Python evaluates the parts of such a condition in their written order and may raise where another part decides.
-    Code for the term must be written for :func:`guarded` of the term instead.
+    Python evaluates the parts of such a condition in their written order and may raise where
+    another part decides. Code for the term must be written for :func:`guarded` of the term instead.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import eq, ite, lt, or_
@@ -127,8 +132,14 @@ def chooses_by_partial(term: Term) -> bool:
     """
     if not partial(term):
         return False
-    conditions = [part.args[0] for part in postorder(term) if part.op is Op.ITE and partial(part.args[0])]
-    return any(part.op in (Op.AND, Op.OR) and partial(part) for asked in conditions for part in postorder(asked))
+    conditions = [
+        part.args[0] for part in postorder(term) if part.op is Op.ITE and partial(part.args[0])
+    ]
+    return any(
+        part.op in (Op.AND, Op.OR) and partial(part)
+        for asked in conditions
+        for part in postorder(asked)
+    )
 
 
 class _Divisors:
@@ -145,7 +156,9 @@ class _Divisors:
     def replace(self, term: Term, operands: list[Term]) -> Term:
         if term.op in (Op.FLOORDIV, Op.MOD) and self.may_be_zero(term.args[1]):
             divisor = boolean.ite(boolean.eq(operands[1], 0), 1, operands[1])
-            return (division.floordiv if term.op is Op.FLOORDIV else division.mod)(operands[0], divisor)
+            return (division.floordiv if term.op is Op.FLOORDIV else division.mod)(
+                operands[0], divisor
+            )
         return rebuild(term, operands)
 
     def defined(self, term: Term) -> Term:
@@ -157,7 +170,9 @@ class _Divisors:
         if term.op is Op.ITE:
             asked, then, otherwise = operands
             condition = safe[term.args[0]]
-            return boolean.and_(asked, boolean.or_(boolean.not_(condition), then), boolean.or_(condition, otherwise))
+            return boolean.and_(
+                asked, boolean.or_(boolean.not_(condition), then), boolean.or_(condition, otherwise)
+            )
         if term.op in (Op.FLOORDIV, Op.MOD) and self.may_be_zero(term.args[1]):
             return boolean.and_(*operands, boolean.ne(safe[term.args[1]], 0))
         everything = boolean.and_(*operands)
@@ -168,6 +183,7 @@ class _Divisors:
         deciding = [
             boolean.and_(operand, safe[part] if term.op is Op.OR else boolean.not_(safe[part]))
             for part, operand in zip(term.args, operands, strict=True)
-            if operand is boolean.TRUE or partial_parts > 1  # else the part is defined only where everything is
+            if operand is boolean.TRUE
+            or partial_parts > 1  # else the part is defined only where everything is
         ]
         return boolean.or_(everything, *deciding)

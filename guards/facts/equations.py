@@ -1,7 +1,8 @@
-"""Equations solved for an atom, by a new symbol where no coefficient is 1 and where a remainder is known.
+"""Equations solved for an atom, by a new symbol where no coefficient is 1 and where a remainder is
+known.
 
-*Source*: W. Pugh, "The Omega test: a fast and practical integer programming algorithm for dependence analysis", 1991,
-for equations without unit coefficients.
+*Source*: W. Pugh, "The Omega test: a fast and practical integer programming algorithm for
+dependence analysis", 1991, for equations without unit coefficients.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from guards.facts.learning import Learning
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Monomials, Op, Term
 
-_SOLVABLE = (Op.SYMBOL, Op.FLOORDIV, Op.MIN, Op.MAX, Op.ITE)  # atoms that an equation may rewrite, best first
+# atoms that an equation may rewrite, best first
+_SOLVABLE = (Op.SYMBOL, Op.FLOORDIV, Op.MIN, Op.MAX, Op.ITE)
 
 
 def solved(learning: Learning, term: Term) -> tuple[Term, Term] | None:
@@ -28,7 +30,9 @@ def solved(learning: Learning, term: Term) -> tuple[Term, Term] | None:
         for atom, coefficient in reversed(items):
             if atom.op is not op or coefficient not in (1, -1):
                 continue
-            rest = arithmetic.linear(constant * -coefficient, {m: c * -coefficient for m, c in items if m is not atom})
+            rest = arithmetic.linear(
+                constant * -coefficient, {m: c * -coefficient for m, c in items if m is not atom}
+            )
             if not contains(rest, atom):
                 if op is not Op.SYMBOL:
                     learning.pending += _meaning(learning, atom, rest)
@@ -45,7 +49,8 @@ def _parametrised(learning: Learning, constant: int, items: Monomials) -> tuple[
         return None
     sign = 1 if coefficient > 0 else -1
     least = abs(coefficient)
-    # t = atom + sum(q * m) + q0 turns the equation into least*t + sum(r * m) + r0 == 0 with smaller r
+    # t = atom + sum(q * m) + q0 turns the equation into least*t + sum(r * m) + r0 == 0 with smaller
+    # r
     parts = {m: (sign * c) // least for m, c in items if m is not atom}
     whole = arithmetic.linear((sign * constant) // least, parts)
     fresh = new_symbol(f"{least}:{atom.name}")
@@ -53,7 +58,9 @@ def _parametrised(learning: Learning, constant: int, items: Monomials) -> tuple[
     learning.component.ranges[fresh] = (lo, hi)
     learning.component.fresh[fresh] = arithmetic.ONE, atom, arithmetic.scale(whole, -1)
     rest = {m: (sign * c) % least for m, c in items if m is not atom}
-    learning.pending.append(boolean.is_zero(arithmetic.linear((sign * constant) % least, {fresh: least, **rest})))
+    learning.pending.append(
+        boolean.is_zero(arithmetic.linear((sign * constant) % least, {fresh: least, **rest}))
+    )
     return atom, arithmetic.sub(fresh, whole)
 
 
@@ -70,11 +77,16 @@ def _meaning(learning: Learning, atom: Term, value: Term) -> list[Term]:
         yes = boolean.and_(args[0], boolean.eq(value, args[1]))
         return [boolean.or_(yes, boolean.and_(boolean.not_(args[0]), boolean.eq(value, args[2])))]
     below = boolean.le if atom.op is Op.MIN else boolean.ge
-    return [boolean.or_(*[boolean.eq(value, part) for part in args]), *[below(value, part) for part in args]]
+    return [
+        boolean.or_(*[boolean.eq(value, part) for part in args]),
+        *[below(value, part) for part in args],
+    ]
 
 
 def _divided(learning: Learning, remainder: Term, offset: int) -> tuple[Term, Term] | None:
-    """Solve ``a % b + offset == 0`` for a symbol in ``a`` by a new symbol, in effect for ``a // b``."""
+    """Solve ``a % b + offset == 0`` for a symbol in ``a`` by a new symbol, in effect for
+    ``a // b``.
+    """
     component = learning.component
     dividend, divisor = remainder.args
     lo, hi = component.bounds(remainder)
@@ -95,7 +107,9 @@ def _divided(learning: Learning, remainder: Term, offset: int) -> tuple[Term, Te
         if atom in rest.symbols:
             continue
         quotient = new_symbol(f"{divisor}\u00b7{atom.name}")
-        component.ranges[quotient] = interval_arithmetic.floordiv(component.bounds(dividend), component.bounds(divisor))
+        component.ranges[quotient] = interval_arithmetic.floordiv(
+            component.bounds(dividend), component.bounds(divisor)
+        )
         if positive:
             learning.pending += [boolean.lt(-offset, divisor), boolean.ge(-offset, 0)]
         else:
@@ -108,26 +122,35 @@ def _divided(learning: Learning, remainder: Term, offset: int) -> tuple[Term, Te
             arithmetic.sub(value, arithmetic.mul(arithmetic.scale(divisor, coefficient), quotient)),
         )
         if coefficient < 0:
-            component.fresh[quotient] = arithmetic.scale(divisor, -1), *component.fresh[quotient][1:]
+            component.fresh[quotient] = (
+                arithmetic.scale(divisor, -1),
+                *component.fresh[quotient][1:],
+            )
         return atom, value
     return None
 
 
-def _divided_by_number(learning: Learning, dividend: Term, number: int, rest: int) -> tuple[Term, Term] | None:
+def _divided_by_number(
+    learning: Learning, dividend: Term, number: int, rest: int
+) -> tuple[Term, Term] | None:
     """Solve ``dividend % number == rest`` for a symbol whose coefficient has an inverse."""
     constant, items = arithmetic.split(dividend)
     best = None
     for atom, coefficient in items:
         if atom.op is Op.SYMBOL and gcd(coefficient, number) == 1:
             others = {m: c for m, c in items if m is not atom}
-            if not any(atom in m.symbols for m in others) and (best is None or abs(coefficient) <= abs(best[1])):
+            if not any(atom in m.symbols for m in others) and (
+                best is None or abs(coefficient) <= abs(best[1])
+            ):
                 best = atom, coefficient, others
     if best is None:
         return None
     atom, coefficient, others = best
     inverse = coefficient if coefficient in (1, -1) else pow(coefficient, -1, number)
     # coefficient*atom + others + constant == rest (mod number)
-    value = arithmetic.linear((rest - constant) * inverse, {m: -c * inverse for m, c in others.items()})
+    value = arithmetic.linear(
+        (rest - constant) * inverse, {m: -c * inverse for m, c in others.items()}
+    )
     if not others:
         value = arithmetic.const((rest - constant) * inverse % number)
     quotient = new_symbol(f"{number}\u00b7{atom.name}")

@@ -1,7 +1,9 @@
-"""The facts about symbols: frozen :class:`Facts`, one :class:`Component` for each set of connected symbols.
+"""The facts about symbols: frozen :class:`Facts`, one :class:`Component` for each set of connected
+symbols.
 
-Two symbols are connected when a condition mentions both. Decisions are cached on the component they depend on, so an
-assumption about ``s0`` leaves the cached decisions about an unconnected ``s7`` in place.
+Two symbols are connected when a condition mentions both. Decisions are cached on the component they
+depend on, so an assumption about ``s0`` leaves the cached decisions about an unconnected ``s7`` in
+place.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ def _require_range(symbol: Any, pair: Pair) -> None:
 
 
 class Facts:
-    """The facts about symbols: a range for each declared symbol and a conjunction of conditions. Immutable.
+    """The facts about symbols: a range for each declared symbol and a conjunction of conditions.
+    Immutable.
 
     A symbol that was not declared is a size: any integer >= 0.
 
@@ -93,13 +96,17 @@ class Facts:
         self._ranges: dict[Term, Pair] = {}  # of symbols that no condition mentions
         self._components: dict[Term, Component] = {}  # of the others
         self._conditions: dict[Term, None] = {}
-        self._answers: dict[Term, int] = {}  # bits of `guards.decide`: an answer, or what was sought in vain
+        self._answers: dict[
+            Term, int
+        ] = {}  # bits of `guards.decide`: an answer, or what was sought in vain
         self._hash: int | None = None
         self.contradictory = False
 
     @classmethod
     def make(cls, ranges: Mapping[Term, Pair], conditions: Iterable[Term] = ()) -> Facts:
-        """Facts from ranges and conditions at once; all symbols count as connected if there is any condition."""
+        """Facts from ranges and conditions at once; all symbols count as connected if there is any
+        condition.
+        """
         made = cls()
         for symbol, pair in ranges.items():
             _require_range(symbol, pair)
@@ -176,7 +183,9 @@ class Facts:
             if found:
                 loose = [symbol for symbol in term.symbols if symbol not in components]
                 if loose:
-                    found.update(_plain_component([(symbol, self._range(symbol))]) for symbol in loose)
+                    found.update(
+                        _plain_component([(symbol, self._range(symbol))]) for symbol in loose
+                    )
                 return found.pop() if len(found) == 1 else join(found)
         ranges = self._ranges
         return _plain_component([(symbol, ranges.get(symbol, SIZES)) for symbol in term.symbols])
@@ -198,7 +207,10 @@ class Facts:
     def ranges(self) -> dict[Term, Interval]:
         """The best known range of each symbol."""
         loose = {symbol: Interval(*pair) for symbol, pair in self._ranges.items()}
-        return loose | {symbol: Interval(*component.bounds(symbol)) for symbol, component in self._components.items()}
+        return loose | {
+            symbol: Interval(*component.bounds(symbol))
+            for symbol, component in self._components.items()
+        }
 
     def declared(self, symbol: Term) -> Interval:
         """The range with which the symbol was declared."""
@@ -207,7 +219,9 @@ class Facts:
     def _declared(self) -> dict[Term, Pair]:
         return {
             **self._ranges,
-            **{symbol: component.declared[symbol] for symbol, component in self._components.items()},
+            **{
+                symbol: component.declared[symbol] for symbol, component in self._components.items()
+            },
         }
 
     def interval(self, term: Term) -> Interval:

@@ -16,7 +16,9 @@ Apply = Callable[[Component, Term, Rewrite], "Term | None"]
 
 @attrs.frozen
 class Rule:
-    """One law: for terms with the operator ``head``, ``law`` (an equation) holds under ``where``."""
+    """One law: for terms with the operator ``head``, ``law`` (an equation) holds under
+    ``where``.
+    """
 
     name: str
     head: Op

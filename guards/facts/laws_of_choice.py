@@ -1,4 +1,6 @@
-"""Laws of ``min``, ``max`` and ``ite``: operands that never win, choices that are known or are an extreme."""
+"""Laws of ``min``, ``max`` and ``ite``: operands that never win, choices that are known or are an
+extreme.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from guards.terms.arithmetic import ONE
 from guards.terms.term import Op, Term
 
 PAIRS = 600
-"""Pairs of operands of one ``min`` or ``max`` that are compared with each other; more operands go by their ranges."""
+"""Pairs of operands of one ``min`` or ``max`` that are compared with each other; more operands go
+by their ranges.
+"""
 
 
 def dominated(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
@@ -26,7 +30,9 @@ def dominated(component: Component, term: Term, rewrite: Rewrite) -> Term | None
             tried += 1
             if tried > PAIRS:
                 break
-            gap = component.bounds(arithmetic.sub(one, other) if least else arithmetic.sub(other, one))[0]
+            gap = component.bounds(
+                arithmetic.sub(one, other) if least else arithmetic.sub(other, one)
+            )[0]
             if gap is not None and gap >= 0:  # `one` never beats `other`
                 parts = [part for part in parts if part is not one]
                 break
@@ -36,7 +42,9 @@ def dominated(component: Component, term: Term, rewrite: Rewrite) -> Term | None
 
 
 def _not_beaten_by_ranges(component: Component, parts: list[Term], least: bool) -> list[Term]:
-    """Return the operands without those whose ranges lie wholly beyond the range of another operand."""
+    """Return the operands without those whose ranges lie wholly beyond the range of another
+    operand.
+    """
     best: Term | None = None
     limit = 0
     for part in parts:
@@ -82,7 +90,11 @@ def selection(component: Component, term: Term, rewrite: Rewrite) -> Term | None
     if test is gap or test is arithmetic.add(gap, ONE):
         return extremes.minimum(then, otherwise)
     opposite = arithmetic.scale(gap, -1)
-    return extremes.maximum(then, otherwise) if test is opposite or test is arithmetic.add(opposite, ONE) else None
+    return (
+        extremes.maximum(then, otherwise)
+        if test is opposite or test is arithmetic.add(opposite, ONE)
+        else None
+    )
 
 
 def at_border(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
@@ -100,4 +112,8 @@ def at_border(component: Component, term: Term, rewrite: Rewrite) -> Term | None
     symbol, sign = items[0]
     value = {symbol: arithmetic.const(((0 if lo == 0 else 1) - constant) * sign)}
     one = replaced(then, value)
-    return (otherwise if lo == 0 else then) if one is not None and one is replaced(otherwise, value) else None
+    return (
+        (otherwise if lo == 0 else then)
+        if one is not None and one is replaced(otherwise, value)
+        else None
+    )

@@ -1,4 +1,6 @@
-"""Laws of ``//`` and ``%``: multiples of the divisor, nested divisions, and what the ranges leave of a quotient."""
+"""Laws of ``//`` and ``%``: multiples of the divisor, nested divisions, and what the ranges leave
+of a quotient.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,13 @@ _DIVISIONS = 8  # steps of one polynomial division
 
 
 def _leading(divisor: Term) -> tuple[Term, int]:
-    """The monomial of the divisor with the most factors (the last in order among these), and its coefficient."""
-    return max(arithmetic.split(divisor)[1], key=lambda item: (len(arithmetic.factors(item[0])), item[0].order))
+    """The monomial of the divisor with the most factors (the last in order among these), and its
+    coefficient.
+    """
+    return max(
+        arithmetic.split(divisor)[1],
+        key=lambda item: (len(arithmetic.factors(item[0])), item[0].order),
+    )
 
 
 def over(monomial: Term, atoms: tuple[Term, ...]) -> Term | None:
@@ -37,7 +44,8 @@ def beside(monomial: Term, atom: Term) -> Term:
 
 
 def divide(dividend: Term, divisor: Term) -> tuple[Term, Term]:
-    """``(q, r)`` with ``dividend == divisor * q + r``: polynomial division, as far as it makes ``r`` shorter.
+    """``(q, r)`` with ``dividend == divisor * q + r``: polynomial division, as far as it makes
+    ``r`` shorter.
 
     >>> from guards.terms.arithmetic import symbol
     >>> x, y = symbol("x"), symbol("y")
@@ -74,7 +82,11 @@ def monomials_of(term: Term) -> int:
 def quotient_of_multiple(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
     """Move multiples of the divisor out of the dividend, in front of the quotient."""
     quotient, rest = divide(*term.args)
-    return None if quotient is ZERO else arithmetic.add(quotient, division.floordiv(rest, term.args[1]))
+    return (
+        None
+        if quotient is ZERO
+        else arithmetic.add(quotient, division.floordiv(rest, term.args[1]))
+    )
 
 
 def remainder_of_multiple(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
@@ -88,7 +100,11 @@ def known_quotient(component: Component, dividend: Term, divisor: Term) -> int |
     if divisor.op is Op.CONST:
         number = divisor.args[0]
         lo, hi = component.bounds(dividend)
-        return lo // number if lo is not None and hi is not None and lo // number == hi // number else None
+        return (
+            lo // number
+            if lo is not None and hi is not None and lo // number == hi // number
+            else None
+        )
     least, _ = component.bounds(divisor)
     if least is None or least <= 0:
         return None
@@ -121,7 +137,11 @@ def quotient_in_range(component: Component, term: Term, rewrite: Rewrite) -> Ter
 def remainder_in_range(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
     """The remainder of a value that lies within one period of the divisor."""
     value = known_quotient(component, *term.args)
-    return None if value is None else arithmetic.sub(term.args[0], arithmetic.scale(term.args[1], value))
+    return (
+        None
+        if value is None
+        else arithmetic.sub(term.args[0], arithmetic.scale(term.args[1], value))
+    )
 
 
 def nested_quotient(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
@@ -130,7 +150,11 @@ def nested_quotient(component: Component, term: Term, rewrite: Rewrite) -> Term 
     if inner.op is not Op.FLOORDIV:
         return None
     lo, _ = component.bounds(outer)
-    return division.floordiv(inner.args[0], arithmetic.mul(inner.args[1], outer)) if lo is not None and lo > 0 else None
+    return (
+        division.floordiv(inner.args[0], arithmetic.mul(inner.args[1], outer))
+        if lo is not None and lo > 0
+        else None
+    )
 
 
 def _shared(divisor: Term, by: Term) -> Term | None:
@@ -157,7 +181,11 @@ def quotient_of_remainder(component: Component, term: Term, rewrite: Rewrite) ->
     if rest is None:
         return None
     lo, _ = component.bounds(rest)
-    return division.mod(division.floordiv(inner.args[0], by), rest) if lo is not None and lo > 0 else None
+    return (
+        division.mod(division.floordiv(inner.args[0], by), rest)
+        if lo is not None and lo > 0
+        else None
+    )
 
 
 def remainder_of_remainder(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
@@ -182,8 +210,12 @@ def inner_remainder(component: Component, term: Term, rewrite: Rewrite) -> Term 
     return None
 
 
-def _coarse(component: Component, dividend: Term, divisor: Term) -> tuple[Term, Term, Term, Term] | None:
-    """``(g, a, m, r)`` with ``dividend == g*a + r``, ``divisor == g*m`` and ``0 <= r < g``, not all of them trivial."""
+def _coarse(
+    component: Component, dividend: Term, divisor: Term
+) -> tuple[Term, Term, Term, Term] | None:
+    """``(g, a, m, r)`` with ``dividend == g*a + r``, ``divisor == g*m`` and ``0 <= r < g``, not all
+    of them trivial.
+    """
     constant, items = arithmetic.split(dividend)
     if divisor.op is Op.CONST:
         number = divisor.args[0]
@@ -193,7 +225,9 @@ def _coarse(component: Component, dividend: Term, divisor: Term) -> tuple[Term, 
             fine = arithmetic.linear(constant % g, {m: c for m, c in items if c % g})
             lo, hi = component.bounds(fine)
             if lo is not None and hi is not None and lo >= 0 and hi < g and fine.op is not Op.CONST:
-                coarse = arithmetic.linear(constant // g, {m: c // g for m, c in items if c % g == 0})
+                coarse = arithmetic.linear(
+                    constant // g, {m: c // g for m, c in items if c % g == 0}
+                )
                 return arithmetic.const(g), coarse, arithmetic.const(number // g), fine
         return None
     parts = arithmetic.split(divisor)[1]
@@ -213,7 +247,9 @@ def _coarse(component: Component, dividend: Term, divisor: Term) -> tuple[Term, 
         low, _ = component.bounds(fine)
         above, _ = component.bounds(arithmetic.sub(atom, fine))
         if low is not None and low >= 0 and above is not None and above > 0:
-            coarse = arithmetic.total(arithmetic.scale(inner, c) for inner, _, c in split if inner is not None)
+            coarse = arithmetic.total(
+                arithmetic.scale(inner, c) for inner, _, c in split if inner is not None
+            )
             rest = division.floordiv(divisor, atom)
             return None if fine is ZERO else (atom, coarse, rest, fine)
     return None
@@ -229,7 +265,9 @@ def coarse_remainder(component: Component, term: Term, rewrite: Rewrite) -> Term
     """A part that is too fine to count towards the quotient comes out of the remainder."""
     found = _coarse(component, *term.args)
     return (
-        None if found is None else arithmetic.add(arithmetic.mul(found[0], division.mod(found[1], found[2])), found[3])
+        None
+        if found is None
+        else arithmetic.add(arithmetic.mul(found[0], division.mod(found[1], found[2])), found[3])
     )
 
 
@@ -241,7 +279,11 @@ def constant_remainder(component: Component, term: Term, rewrite: Rewrite) -> Te
     constant, items = arithmetic.split(dividend)
     symbols = dividend.symbols
     number: int = divisor.args[0]
-    if len(symbols) > 3 or number ** len(symbols) > _RESIDUES or all(m.op is not Op.MUL for m, _ in items):
+    if (
+        len(symbols) > 3
+        or number ** len(symbols) > _RESIDUES
+        or all(m.op is not Op.MUL for m, _ in items)
+    ):
         return None
     place = {symbol: position for position, symbol in enumerate(symbols)}
     parts: list[tuple[list[int], int]] = []

@@ -1,4 +1,6 @@
-"""Laws of ``==``, ``!=`` and ``<=``: quotients multiplied out, common factors, remainders compared."""
+"""Laws of ``==``, ``!=`` and ``<=``: quotients multiplied out, common factors, remainders
+compared.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def common_factor(component: Component, term: Term, rewrite: Rewrite) -> Term | 
 
 
 def two_remainders(argument: Term) -> Term | None:
-    """A term that a divisor must leave no remainder of for ``argument``, two remainders and a constant, to be 0.
+    """A term that a divisor must leave no remainder of for ``argument``, two remainders and a
+    constant, to be 0.
 
     >>> from guards import parse
     >>> two_remainders(parse("x % 8 - 2*(y % 4) + 1"))
@@ -70,10 +73,16 @@ def two_remainders(argument: Term) -> Term | None:
     (a, p), (b, q) = one.args, other.args  # c*(a % p) - d*(b % q) + constant == 0
     if p is q and c == d and not constant:
         return division.mod(arithmetic.sub(a, b), p)
-    if p.op is not Op.CONST or q.op is not Op.CONST or c * p.args[0] != d * q.args[0] or not -d < constant < c:
+    if (
+        p.op is not Op.CONST
+        or q.op is not Op.CONST
+        or c * p.args[0] != d * q.args[0]
+        or not -d < constant < c
+    ):
         return None
     return division.mod(
-        arithmetic.add(arithmetic.sub(arithmetic.scale(a, c), arithmetic.scale(b, d)), constant), c * p.args[0]
+        arithmetic.add(arithmetic.sub(arithmetic.scale(a, c), arithmetic.scale(b, d)), constant),
+        c * p.args[0],
     )
 
 
@@ -86,7 +95,9 @@ def equal_remainders(component: Component, term: Term, rewrite: Rewrite) -> Term
 
 
 def without_remainders(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
-    """The relation decided, where writing ``a % b`` as ``a - b*(a // b)`` leaves no more than a number."""
+    """The relation decided, where writing ``a % b`` as ``a - b*(a // b)`` leaves no more than a
+    number.
+    """
     argument = term.args[0]
     if not argument.kinds & SYMBOLIC_DIVISION:
         return None
@@ -98,7 +109,9 @@ def without_remainders(component: Component, term: Term, rewrite: Rewrite) -> Te
         for atom in arithmetic.factors(monomial):
             if atom.op is Op.MOD and atom.args[1].op is not Op.CONST:
                 a, b = atom.args
-                atom = arithmetic.sub(a, arithmetic.mul(b, rewrite(component, division.floordiv(a, b))))
+                atom = arithmetic.sub(
+                    a, arithmetic.mul(b, rewrite(component, division.floordiv(a, b)))
+                )
                 changed = True
             part = arithmetic.mul(part, atom)
         parts.append(part)

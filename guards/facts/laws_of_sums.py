@@ -1,4 +1,6 @@
-"""Laws of sums: a quotient and what belongs to it put together, choices by one condition made once."""
+"""Laws of sums: a quotient and what belongs to it put together, choices by one condition made
+once.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,23 @@ def fold_remainder(component: Component, term: Term, rewrite: Rewrite) -> Term |
             dividend, divisor = quotient.args
             if divisor.op is Op.CONST:
                 number = divisor.args[0]
-                rest = None if c % number else arithmetic.scale(beside(monomial, quotient), -c // number)
+                rest = (
+                    None
+                    if c % number
+                    else arithmetic.scale(beside(monomial, quotient), -c // number)
+                )
             else:
-                rest = None if divisor.op is Op.ADD else over(monomial, (quotient, *arithmetic.factors(divisor)))
+                rest = (
+                    None
+                    if divisor.op is Op.ADD
+                    else over(monomial, (quotient, *arithmetic.factors(divisor)))
+                )
                 rest = None if rest is None else arithmetic.scale(rest, -c)
             if rest is None:
                 continue
-            made = arithmetic.sub(term, arithmetic.add(arithmetic.scale(monomial, c), arithmetic.mul(rest, dividend)))
+            made = arithmetic.sub(
+                term, arithmetic.add(arithmetic.scale(monomial, c), arithmetic.mul(rest, dividend))
+            )
             if monomials_of(made) + 1 < len(items):
                 return arithmetic.add(made, arithmetic.mul(rest, division.mod(dividend, divisor)))
     return None
@@ -44,7 +56,9 @@ def unfold_remainder(component: Component, term: Term, rewrite: Rewrite) -> Term
                 continue
             dividend, divisor = remainder.args
             others = arithmetic.scale(beside(monomial, remainder), c)
-            whole = arithmetic.sub(dividend, arithmetic.mul(divisor, division.floordiv(dividend, divisor)))
+            whole = arithmetic.sub(
+                dividend, arithmetic.mul(divisor, division.floordiv(dividend, divisor))
+            )
             made = arithmetic.sub(term, arithmetic.mul(others, arithmetic.sub(remainder, whole)))
             if monomials_of(made) < len(items):
                 return made
@@ -61,7 +75,9 @@ def shifted_quotients(component: Component, term: Term, rewrite: Rewrite) -> Ter
             key = monomial.args[1].args[0], inner, c > 0
             groups.setdefault(key, []).append((monomial, c, shift))
     for (number, inner, positive), members in groups.items():
-        if len(members) != number or {shift % number for _, _, shift in members} != set(range(number)):
+        if len(members) != number or {shift % number for _, _, shift in members} != set(
+            range(number)
+        ):
             continue
         c = min(abs(c) for _, c, _ in members) * (1 if positive else -1)
         # sum of (a + r) // n over r = 0 ... n - 1 is a; shifts beyond n - 1 add whole numbers
@@ -70,7 +86,8 @@ def shifted_quotients(component: Component, term: Term, rewrite: Rewrite) -> Ter
         for monomial, _, _ in members:
             rest[monomial] -= c
         return arithmetic.add(
-            arithmetic.linear(constant + c * extra, rest), arithmetic.scale(arithmetic.linear(0, dict(inner)), c)
+            arithmetic.linear(constant + c * extra, rest),
+            arithmetic.scale(arithmetic.linear(0, dict(inner)), c),
         )
     return None
 
@@ -78,7 +95,13 @@ def shifted_quotients(component: Component, term: Term, rewrite: Rewrite) -> Ter
 def one_choice(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
     """Choices by the same condition are made once, for the whole sum."""
     constant, items = term.args
-    chosen = [(m, c, atom) for m, c in items if m.kinds for atom in arithmetic.factors(m) if atom.op is Op.ITE]
+    chosen = [
+        (m, c, atom)
+        for m, c in items
+        if m.kinds
+        for atom in arithmetic.factors(m)
+        if atom.op is Op.ITE
+    ]
     for _, _, first in chosen:
         condition = first.args[0]
         same = {m: (c, atom) for m, c, atom in chosen if atom.args[0] is condition}
@@ -87,7 +110,8 @@ def one_choice(component: Component, term: Term, rewrite: Rewrite) -> Term | Non
         rest = arithmetic.linear(constant, {m: c for m, c in items if m not in same})
         branches = [
             arithmetic.total(
-                arithmetic.mul(arithmetic.scale(beside(m, a), c), a.args[side]) for m, (c, a) in same.items()
+                arithmetic.mul(arithmetic.scale(beside(m, a), c), a.args[side])
+                for m, (c, a) in same.items()
             )
             for side in (1, 2)
         ]

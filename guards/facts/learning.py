@@ -1,4 +1,6 @@
-"""A component that is being made, and what it has yet to take in: the state that learning works on."""
+"""A component that is being made, and what it has yet to take in: the state that learning works
+on.
+"""
 
 from __future__ import annotations
 

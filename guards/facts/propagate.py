@@ -1,7 +1,8 @@
-"""Learning of a condition by a component: as a range, a bound of a linear form, a rewrite, or unchanged.
+"""Learning of a condition by a component: as a range, a bound of a linear form, a rewrite, or
+unchanged.
 
-Everything here works on a component that is still being made. Once :func:`assume` has returned a component, it never
-changes.
+Everything here works on a component that is still being made. Once :func:`assume` has returned a
+component, it never changes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _ROUNDS = 4  # how often ranges are propagated through all rows after new condit
 def assume(component: Component, conditions: Iterable[Term]) -> Component:
     """``component`` and more conditions (whose symbols it must have)."""
     made = component.copy()
-    made.memo.points = component.memo.points  # those that satisfy the new conditions too are found first
+    # those that satisfy the new conditions too are found first
+    made.memo.points = component.memo.points
     return learn(made, conditions)
 
 
@@ -184,7 +186,8 @@ def _add_equation(learning: Learning, term: Term) -> None:
 
 
 def _propagate(learning: Learning) -> bool:
-    """Derive ranges of atoms from rows, and what ``!=`` and ``or`` imply then; return whether anything is new.
+    """Derive ranges of atoms from rows, and what ``!=`` and ``or`` imply then; return whether
+    anything is new.
 
     Looks only at rows that are new and at what mentions a symbol whose range changed.
     """
@@ -197,12 +200,22 @@ def _propagate(learning: Learning) -> bool:
             if component.contradictory:
                 return True
     for monomial, pair in list(component.ranges.items()):
-        if monomial.op is Op.MUL and not moved.isdisjoint(monomial.symbols) and component.ranges.get(monomial) == pair:
+        if (
+            monomial.op is Op.MUL
+            and not moved.isdisjoint(monomial.symbols)
+            and component.ranges.get(monomial) == pair
+        ):
             narrow_inside(learning, monomial, pair)
-        elif monomial.op is Op.MOD and pair[0] is not None and pair[0] == pair[1] and monomial in component.ranges:
+        elif (
+            monomial.op is Op.MOD
+            and pair[0] is not None
+            and pair[0] == pair[1]
+            and monomial in component.ranges
+        ):
             if monomial.args[1].op is Op.CONST or moved.isdisjoint(monomial.args[1].symbols):
                 continue
-            found = solved(learning, arithmetic.sub(monomial, pair[0]))  # the sign of the divisor may be known now
+            # the sign of the divisor may be known now
+            found = solved(learning, arithmetic.sub(monomial, pair[0]))
             if found is not None:
                 del component.ranges[monomial]
                 replace_everywhere(learning, *found)

@@ -1,4 +1,6 @@
-"""Ranges: how a bound of a sum becomes a row, a row narrows its atoms, and an atom what it is made of."""
+"""Ranges: how a bound of a sum becomes a row, a row narrows its atoms, and an atom what it is made
+of.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def narrow_inside(learning: Learning, monomial: Term, pair: Pair) -> None:
     args = monomial.args
     if op is Op.FLOORDIV and args[1].op is Op.CONST:
         d = args[1].args[0]
-        learning.between(args[0], None if lo is None else lo * d, None if hi is None else hi * d + d - 1)
+        learning.between(
+            args[0], None if lo is None else lo * d, None if hi is None else hi * d + d - 1
+        )
     elif op is Op.MIN and lo is not None:
         for part in args:
             learning.between(part, lo, None)
@@ -106,13 +110,18 @@ def _narrow_factors(learning: Learning, monomial: Term, lo: int | None, hi: int 
 def propagate_row(learning: Learning, form: Monomials) -> None:
     """Derive the ranges of the monomials of one row."""
     component = learning.component
-    pair = component.rows.get(form, interval_arithmetic.EVERYTHING)  # it may have been rewritten meanwhile
+    # it may have been rewritten meanwhile
+    pair = component.rows.get(form, interval_arithmetic.EVERYTHING)
     for index, (monomial, coefficient) in enumerate(form):
         rest = component._bound_sum(0, form[:index] + form[index + 1 :])
         lo = None if pair[0] is None or rest[1] is None else pair[0] - rest[1]
         hi = None if pair[1] is None or rest[0] is None else pair[1] - rest[0]
         if coefficient < 0:
-            lo, hi, coefficient = None if hi is None else -hi, None if lo is None else -lo, -coefficient
+            lo, hi, coefficient = (
+                None if hi is None else -hi,
+                None if lo is None else -lo,
+                -coefficient,
+            )
         lo = None if lo is None or abs(lo) > _WIDEST else -(-lo // coefficient)
         hi = None if hi is None or abs(hi) > _WIDEST else hi // coefficient
         if lo is None and hi is None:

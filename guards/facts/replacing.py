@@ -19,7 +19,9 @@ def replace_everywhere(learning: Learning, atom: Term, replacement: Term) -> Non
     for left, right in known_rewrites.items():
         new = replaced(right, one)
         new = right if new is None else new
-        if left.op is not Op.SYMBOL and (contains(left, atom) or (new is not right and left.op is new.op)):
+        if left.op is not Op.SYMBOL and (
+            contains(left, atom) or (new is not right and left.op is new.op)
+        ):
             learning.pending.append(boolean.eq(left, new))  # it may say more now
         else:
             component.rewrites[left] = new

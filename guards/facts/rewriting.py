@@ -9,11 +9,15 @@ from guards.terms import fold
 from guards.terms.term import DEEP, NONLINEAR, Op, Term, children, postorder
 
 _STEPS = 8  # rewrites of one node before it is left as it is
-_BY_HEAD: dict[Op, tuple[Rule, ...]] = {op: tuple(rule for rule in RULES if rule.head is op) for op in Op}
+_BY_HEAD: dict[Op, tuple[Rule, ...]] = {
+    op: tuple(rule for rule in RULES if rule.head is op) for op in Op
+}
 
 
 def rewritten(component: Component, term: Term) -> Term:
-    """``term`` in a form that is equal wherever the component holds, and simpler where a rule fits."""
+    """``term`` in a form that is equal wherever the component holds, and simpler where a rule
+    fits.
+    """
     if not term.kinds & NONLINEAR:
         return term
     known = component.memo.simplified
@@ -26,7 +30,9 @@ def rewritten(component: Component, term: Term) -> Term:
             return known[term]
         if not term.kinds & NONLINEAR:
             return term
-        found = known[term] = _node(component, term, [rewritten(component, child) for child in children(term)])
+        found = known[term] = _node(
+            component, term, [rewritten(component, child) for child in children(term)]
+        )
     return found
 
 

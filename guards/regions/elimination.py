@@ -1,16 +1,19 @@
-"""Fourier–Motzkin elimination over the integers: what conditions say about the other symbols where some value of one
-satisfies all of them.
+"""Fourier–Motzkin elimination over the integers: what conditions say about the other symbols where
+some value of one satisfies all of them.
 
-An equation gives the value away, and leaves that a division has no remainder.  Of inequalities (Fourier 1826, Motzkin
-1936) remains that each lower bound ``l <= a*s`` meets each upper bound ``b*s <= u``.  Over the rationals that is
-``b*l <= a*u``, which Pugh calls the real shadow (The Omega Test, Supercomputing 1991); over the integers it is exact
-only where ``a`` or ``b`` is 1 (Williams, J. Combinatorial Theory A 21, 1976).  The Omega test goes on with dark and
-grey shadows; here terms have quotients, so that ``ceil(l / a) <= floor(u / b)``, which is exact, is simply said.
+An equation gives the value away, and leaves that a division has no remainder.  Of inequalities
+(Fourier 1826, Motzkin
+1936) remains that each lower bound ``l <= a*s`` meets each upper bound ``b*s <= u``.  Over the
+      rationals that is
+``b*l <= a*u``, which Pugh calls the real shadow (The Omega Test, Supercomputing 1991); over the
+integers it is exact only where ``a`` or ``b`` is 1 (Williams, J. Combinatorial Theory A 21, 1976).
+The Omega test goes on with dark and grey shadows; here terms have quotients, so that
+``ceil(l / a) <= floor(u / b)``, which is exact, is simply said.
 
-What is not of that kind, such a quotient too, is looked at by cases, each a conjunction of its own: the parts of an
-``or``, the operands of a ``min``, ``max`` or ``ite``, the remainders by the numbers that divide (as in Cooper, Machine
-Intelligence 7, 1972), the values of a small range.  Where that takes too many cases, conditions are given up and the
-answer says so.
+What is not of that kind, such a quotient too, is looked at by cases, each a conjunction of its own:
+the parts of an ``or``, the operands of a ``min``, ``max`` or ``ite``, the remainders by the numbers
+that divide (as in Cooper, Machine Intelligence 7, 1972), the values of a small range.  Where that
+takes too many cases, conditions are given up and the answer says so.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ Rows = tuple[Term, ...]
 
 
 def eliminate(rows: Iterable[Term], kept: Set[Term]) -> tuple[Term, bool]:
-    """A condition on the symbols ``kept`` alone, and whether it says all that the rows say about those.
+    """A condition on the symbols ``kept`` alone, and whether it says all that the rows say about
+    those.
 
     Where it does not, it holds at more values than it should, never at fewer.
 
@@ -111,11 +115,13 @@ def _best(case: Rows, others: Set[Term], fresh: Iterator[int]) -> list[Rows] | N
     return best
 
 
-# -- one symbol -------------------------------------------------------------------------------------------------------
+# -- one symbol ------------------------------------------------------------------------------------
 
 
 def _without(case: Rows, s: Term) -> list[Rows] | None:
-    """The case without ``s``, said with the same truth; None where that takes more than arithmetic."""
+    """The case without ``s``, said with the same truth; None where that takes more than
+    arithmetic.
+    """
     about = [row for row in case if s in row.symbols]
     rest = tuple(row for row in case if s not in row.symbols)
     linear = [(_coefficient(row, s), row) for row in about]
@@ -154,7 +160,9 @@ def _at(row: Term, s: Term, c: int, others: Term) -> Term:
     """A condition at the ``s`` with ``c*s + others == 0``, which divides."""
     factor = _coefficient(row, s)
     if factor is None:
-        return _put(row, {s: division.floordiv(arithmetic.scale(others, -1 if c > 0 else 1), abs(c))})
+        return _put(
+            row, {s: division.floordiv(arithmetic.scale(others, -1 if c > 0 else 1), abs(c))}
+        )
     rest = arithmetic.sub(row.args[0], arithmetic.scale(s, factor))
     # |c| * (factor*s + rest) compared with 0
     scaled = arithmetic.scale(others, -factor if c > 0 else factor) + arithmetic.scale(rest, abs(c))
@@ -162,7 +170,8 @@ def _at(row: Term, s: Term, c: int, others: Term) -> Term:
 
 
 def _meets(low: tuple[int, Term], high: tuple[int, Term]) -> Term:
-    """Return the condition that an integer lies between both bounds: the real shadow, where that is exact.
+    """Return the condition that an integer lies between both bounds: the real shadow, where that is
+    exact.
 
     A bound is a pair that stands for ``term / coefficient``.
     """
@@ -170,15 +179,18 @@ def _meets(low: tuple[int, Term], high: tuple[int, Term]) -> Term:
     if a == 1 or b == 1:
         return boolean.le(arithmetic.scale(least, b), arithmetic.scale(most, a))
     return boolean.le(
-        arithmetic.scale(division.floordiv(arithmetic.scale(least, -1), a), -1), division.floordiv(most, b)
+        arithmetic.scale(division.floordiv(arithmetic.scale(least, -1), a), -1),
+        division.floordiv(most, b),
     )
 
 
-# -- cases ------------------------------------------------------------------------------------------------------------
+# -- cases -----------------------------------------------------------------------------------------
 
 
 def _split(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | None:
-    """Cases that together say the same, in each of which ``s`` stands more simply; None where none are known."""
+    """Cases that together say the same, in each of which ``s`` stands more simply; None where none
+    are known.
+    """
     for index, row in enumerate(case):
         if s not in row.symbols:
             continue
@@ -189,7 +201,10 @@ def _split(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | None:
             return [(*rest, boolean.le(row.args[0], -1)), (*rest, boolean.ge(row.args[0], 1))]
         for part in postorder(row):
             if part.op in (Op.MIN, Op.MAX, Op.ITE) and s in part.symbols:
-                return [(asked, *(_put(other, {part: taken}) for other in case)) for asked, taken in cases(part)]
+                return [
+                    (asked, *(_put(other, {part: taken}) for other in case))
+                    for asked, taken in cases(part)
+                ]
     return _by_remainder(case, s, fresh) or _by_value(case, s)
 
 
@@ -198,7 +213,11 @@ def _by_remainder(case: Rows, s: Term, fresh: Iterator[int]) -> list[Rows] | Non
     number = 1
     for row in case:
         for part in postorder(row):
-            if part.op in (Op.FLOORDIV, Op.MOD) and s in part.args[0].symbols and part.args[1].op is Op.CONST:
+            if (
+                part.op in (Op.FLOORDIV, Op.MOD)
+                and s in part.args[0].symbols
+                and part.args[1].op is Op.CONST
+            ):
                 coefficient = dict(arithmetic.split(part.args[0])[1]).get(s)
                 if coefficient is not None:
                     number = lcm(number, abs(part.args[1].value))

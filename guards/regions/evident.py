@@ -1,8 +1,9 @@
 """Implications that are plain to see: no decider takes part, neither ours nor Z3.
 
-What this says is read off the conditions as they stand: one of them is there, or it compares one symbol with a constant
-that the others keep it on the right side of.  It is for what most traces drop (``s1 != 0`` beside ``s1 >= 2``), where
-the first question to a solver would cost more than the rest of the work.
+What this says is read off the conditions as they stand: one of them is there, or it compares one
+symbol with a constant that the others keep it on the right side of.  It is for what most traces
+drop (``s1 != 0`` beside ``s1 >= 2``), where the first question to a solver would cost more than the
+rest of the work.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ class Evident:
     >>> from guards.terms.boolean import eq, ge, ne, or_
     >>> s0, s1 = symbol("s0"), symbol("s1")
     >>> seen = Evident([ge(s0, 2), eq(s0, s1)], {})
-    >>> seen.implies(ne(s0, 0)), seen.implies(or_(ge(s0, 9), ge(s1, 1))), seen.implies(ge(s0 * s1, 4))
+    >>> (
+    ...     seen.implies(ne(s0, 0)),
+    ...     seen.implies(or_(ge(s0, 9), ge(s1, 1))),
+    ...     seen.implies(ge(s0 * s1, 4)),
+    ... )
     (True, True, False)
     """
 
@@ -43,8 +48,12 @@ class Evident:
             self._note(substitute(part, self._same))
 
     def implies(self, condition: Term) -> bool:
-        """Return whether the conjunction plainly implies ``condition``; False where a proof would need a search."""
-        return self._holds(condition) or (bool(self._same) and self._holds(substitute(condition, self._same)))
+        """Return whether the conjunction plainly implies ``condition``; False where a proof would
+        need a search.
+        """
+        return self._holds(condition) or (
+            bool(self._same) and self._holds(substitute(condition, self._same))
+        )
 
     def _note(self, part: Term) -> None:
         self._parts.add(part)
@@ -91,7 +100,9 @@ def _conjuncts(condition: Term) -> Iterator[Term]:
 
 
 def _of_one(condition: Term) -> tuple[Term, Pair] | None:
-    """The symbol that an equation or an inequality bounds, and its range; None where it says anything else."""
+    """The symbol that an equation or an inequality bounds, and its range; None where it says
+    anything else.
+    """
     found = bounded_by(condition)
     if found is None:
         return None

@@ -1,6 +1,8 @@
-"""Bringing a symbol to one side of a relation: out of a product, a quotient, a remainder, a ``min`` or ``max``.
+"""Bringing a symbol to one side of a relation: out of a product, a quotient, a remainder, a ``min``
+or ``max``.
 
-Where a step needs something to be true (the sign of a divisor), it asks the solver that called it for a case.
+Where a step needs something to be true (the sign of a divisor), it asks the solver that called it
+for a case.
 """
 
 from __future__ import annotations
@@ -35,11 +37,14 @@ class Solver(Protocol):
 
 
 def factor_of(symbol: Term, inside: list[tuple[Term, int]]) -> Term | None:
-    """Return the coefficient of a symbol, a term, in monomials that are all linear in the symbol; None otherwise."""
+    """Return the coefficient of a symbol, a term, in monomials that are all linear in the symbol;
+    None otherwise.
+    """
     factor = arithmetic.ZERO
     for m, c in inside:
         atoms = list(arithmetic.factors(m))
-        if not drop(atoms, symbol) or any(symbol in a.symbols for a in atoms):  # a symbol is among its own
+        # a symbol is among its own
+        if not drop(atoms, symbol) or any(symbol in a.symbols for a in atoms):
             return None
         factor = arithmetic.add(factor, arithmetic.scale(arithmetic.monomial(atoms), c))
     return factor
@@ -48,21 +53,32 @@ def factor_of(symbol: Term, inside: list[tuple[Term, int]]) -> Term | None:
 def divided_out(solver: Solver, op: Op, factor: Term, rest: Term) -> Term:
     """``factor*symbol + rest`` compared with 0, by the sign of the factor."""
     parts = [
-        solver.where(boolean.ge(factor, 1), lambda _: _bound(solver, op, factor, arithmetic.scale(rest, -1), False)),
         solver.where(
-            boolean.le(factor, -1), lambda _: _bound(solver, op, arithmetic.scale(factor, -1), rest, op is Op.LE)
+            boolean.ge(factor, 1),
+            lambda _: _bound(solver, op, factor, arithmetic.scale(rest, -1), False),
+        ),
+        solver.where(
+            boolean.le(factor, -1),
+            lambda _: _bound(solver, op, arithmetic.scale(factor, -1), rest, op is Op.LE),
         ),
     ]
     if ask(solver.facts, boolean.ne(factor, 0), effort=Effort.CHEAP, only=True) is not True:
-        left = replaced(compared(op, rest), {factor: arithmetic.ZERO} if factor.op is Op.SYMBOL else {})
+        left = replaced(
+            compared(op, rest), {factor: arithmetic.ZERO} if factor.op is Op.SYMBOL else {}
+        )
         parts.append(solver.where(boolean.eq(factor, 0), lambda _: left))
     return boolean.or_(*parts)
 
 
 def _bound(solver: Solver, op: Op, factor: Term, value: Term, lower: bool) -> Term:
-    """``factor*symbol`` compared with ``value`` (``lower``: it is at least that), for a positive factor."""
+    """``factor*symbol`` compared with ``value`` (``lower``: it is at least that), for a positive
+    factor.
+    """
     if lower:
-        return boolean.ge(solver.symbol, arithmetic.scale(division.floordiv(arithmetic.scale(value, -1), factor), -1))
+        return boolean.ge(
+            solver.symbol,
+            arithmetic.scale(division.floordiv(arithmetic.scale(value, -1), factor), -1),
+        )
     quotient = division.floordiv(value, factor)
     if op is Op.LE:
         return boolean.le(solver.symbol, quotient)
@@ -77,7 +93,9 @@ def isolated(solver: Solver, op: Op, atom: Term, c: int, rest: Term) -> Term:
     if op is Op.LE:
         if c > 0:
             return _at_most(solver, atom, division.floordiv(arithmetic.scale(rest, -1), c))
-        return _at_least(solver, atom, arithmetic.scale(division.floordiv(arithmetic.scale(rest, -1), -c), -1))
+        return _at_least(
+            solver, atom, arithmetic.scale(division.floordiv(arithmetic.scale(rest, -1), -c), -1)
+        )
     value = division.floordiv(arithmetic.scale(rest, -1 if c > 0 else 1), abs(c))
     left = division.mod(rest, abs(c))
     if op is Op.EQ:
@@ -112,9 +130,15 @@ def _at_least(solver: Solver, atom: Term, limit: Term) -> Term:
 
 
 def _quotient(
-    solver: Solver, quotient: Term, limit: Term, above: Callable[..., Term], below: Callable[..., Term]
+    solver: Solver,
+    quotient: Term,
+    limit: Term,
+    above: Callable[..., Term],
+    below: Callable[..., Term],
 ) -> Term:
-    """The dividend compared with ``divisor * limit``: one way for a positive divisor, the other for a negative."""
+    """The dividend compared with ``divisor * limit``: one way for a positive divisor, the other for
+    a negative.
+    """
     dividend, divisor = quotient.args
     bound = arithmetic.mul(divisor, limit)
     return boolean.or_(
@@ -130,7 +154,9 @@ def _equal(solver: Solver, atom: Term, value: Term) -> Term:
 
 
 def _modulus(solver: Solver, atom: Term) -> Term | None:
-    """The divisor of a remainder whose dividend is a multiple of the symbol and something without it."""
+    """The divisor of a remainder whose dividend is a multiple of the symbol and something without
+    it.
+    """
     dividend, divisor = atom.args
     _, items = arithmetic.split(dividend)
     inside = [(m, c) for m, c in items if solver.symbol in m.symbols]
@@ -165,11 +191,16 @@ def _remainder(solver: Solver, op: Op, atom: Term, value: Term, *, least: bool =
     def negative(inner: Solver) -> Term:
         return _within(inner, op, alone - wanted, boolean.ge(0, value), boolean.gt(value, divisor))
 
-    return boolean.or_(solver.where(boolean.ge(divisor, 1), positive), solver.where(boolean.le(divisor, -1), negative))
+    return boolean.or_(
+        solver.where(boolean.ge(divisor, 1), positive),
+        solver.where(boolean.le(divisor, -1), negative),
+    )
 
 
 def _within(solver: Solver, op: Op, zero: Term, *limits: Term) -> Term:
-    """``zero`` compared with 0, for an equation that only holds within limits; they are told if not known."""
+    """``zero`` compared with 0, for an equation that only holds within limits; they are told if not
+    known.
+    """
     told = [c for c in limits if ask(solver.facts, c, effort=Effort.CHEAP, only=True) is not True]
     if op is Op.EQ:
         return boolean.and_(*told, compared(op, zero))

@@ -1,13 +1,15 @@
 """Minimising of a conjunction: conditions that the others imply are dropped.
 
-The result is irredundant as far as that could be proven; it need not be the shortest set with the same meaning. A
-condition is dropped only for a proof, in these steps:
+The result is irredundant as far as that could be proven; it need not be the shortest set with the
+same meaning. A condition is dropped only for a proof, in these steps:
 
 - Of ranges of the same form the tightest is kept.
-- The cheap rungs of :mod:`guards.asking.ladder` look through all conditions, then the whole ladder looks at the rest.
-  Where many conditions are left, one Z3 solver that holds all of them is asked in place of the ladder.
-- Z3 alone, given nothing but the ranges and the conditions, confirms each condition that was dropped, unless
-  :mod:`guards.regions.evident` sees it at once. A condition that is not confirmed stays in the set.
+- The cheap rungs of :mod:`guards.asking.ladder` look through all conditions, then the whole ladder
+  looks at the rest. Where many conditions are left, one Z3 solver that holds all of them is asked
+  in place of the ladder.
+- Z3 alone, given nothing but the ranges and the conditions, confirms each condition that was
+  dropped, unless :mod:`guards.regions.evident` sees it at once. A condition that is not confirmed
+  stays in the set.
 """
 
 from __future__ import annotations
@@ -24,29 +26,50 @@ from guards.facts.definedness import guarded, partial
 from guards.facts.facts import Facts
 from guards.regions.evident import Evident
 from guards.regions.necessity import shown
-from guards.regions.satisfiability import Ranges, components, empty_range, facts_of, range_conditions, solve_alone
+from guards.regions.satisfiability import (
+    Ranges,
+    components,
+    empty_range,
+    facts_of,
+    range_conditions,
+    solve_alone,
+)
 from guards.terms import boolean
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Monomials, Op, Term, among
 
-_MOST = 300  # conditions that depend on each other: of more, only those go that bound a form less tightly than another
+# conditions that depend on each other: of more, only those go that bound a form less tightly than
+# another
+_MOST = 300
 _MANY = 24  # conditions left after the cheap rungs, from which on they are asked together
 
 
 def _weight(term: Term) -> tuple[int, ...]:
-    """Return a sort key: how hard a condition is to read and to check. Conditions that should stay sort first."""
+    """Return a sort key: how hard a condition is to read and to check. Conditions that should stay
+    sort first.
+    """
     kind = {Op.EQ: 0, Op.LE: 1, Op.NE: 2, Op.AND: 3, Op.OR: 4}.get(term.op, 5)
-    return (len(term.symbols) > 1 and kind != 0, term.depth > 2, kind, term.depth, len(term.symbols))
+    return (
+        len(term.symbols) > 1 and kind != 0,
+        term.depth > 2,
+        kind,
+        term.depth,
+        len(term.symbols),
+    )
 
 
 @whole_question()
 def needed(
-    conditions: Sequence[Term], ranges: Ranges, effort: Effort = Effort.FULL, given: Sequence[Term] = ()
+    conditions: Sequence[Term],
+    ranges: Ranges,
+    effort: Effort = Effort.FULL,
+    given: Sequence[Term] = (),
 ) -> list[int]:
-    """The indices, in order, of conditions that together with the ranges imply all of them, none implied by the others.
+    """The indices, in order, of conditions that together with the ranges imply all of them, none
+    implied by the others.
 
-    What is ``given`` holds beside the ranges.  Where an implication is not decided, both conditions stay; a conjunction
-    that nothing satisfies is returned whole.
+    What is ``given`` holds beside the ranges.  Where an implication is not decided, both conditions
+    stay; a conjunction that nothing satisfies is returned whole.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import ge, gt
@@ -94,7 +117,8 @@ def needed(
 
 
 def _tightest(conditions: Sequence[Term]) -> list[int]:
-    """The indices of all conditions but those that bound a form less tightly than another one does: no proof needed.
+    """The indices of all conditions but those that bound a form less tightly than another one does:
+    no proof needed.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import eq, le
@@ -102,7 +126,9 @@ def _tightest(conditions: Sequence[Term]) -> list[int]:
     >>> _tightest([le(s0 + s1, 9), le(s0 + s1, 7), le(s0, 7), eq(s0, 3), le(s0 + s1, 7)])
     [1, 3]
     """
-    best: dict[tuple[Monomials, int], tuple[int, int]] = {}  # of what bounds a form from above (1), from below (-1)
+    best: dict[
+        tuple[Monomials, int], tuple[int, int]
+    ] = {}  # of what bounds a form from above (1), from below (-1)
     others: list[int] = []
     fixed: dict[Monomials, int] = {}
     for index, condition in enumerate(conditions):
@@ -133,11 +159,15 @@ def _together(
     given: Sequence[Term],
     ranges: Ranges,
 ) -> list[int]:
-    """Return ``kept`` without the conditions that the others imply, and the ``dropped`` that are not implied.
+    """Return ``kept`` without the conditions that the others imply, and the ``dropped`` that are
+    not implied.
 
     Indices in ``sure`` are known to be needed and are not asked about.
     """
-    always = [*given, *(c for name, limits in ranges.items() for c in range_conditions(name, limits))]
+    always = [
+        *given,
+        *(c for name, limits in ranges.items() for c in range_conditions(name, limits)),
+    ]
     asked = Together(always, [conditions[index] for index in kept])
     left = list(range(len(kept)))
     for index in [position for position, each in enumerate(kept) if each not in sure]:
@@ -155,7 +185,9 @@ def _unconfirmed(conditions: Sequence[Term], kept: Sequence[int], ranges: Ranges
     chosen = set(kept)
     for group in components(conditions):
         stays = [conditions[index] for index in group if index in chosen]
-        dropped = [index for index in group if index not in chosen and conditions[index] is not TRUE]
+        dropped = [
+            index for index in group if index not in chosen and conditions[index] is not TRUE
+        ]
         if dropped:
             seen = Evident(stays, ranges)
             dropped = [index for index in dropped if not seen.implies(conditions[index])]
@@ -163,14 +195,22 @@ def _unconfirmed(conditions: Sequence[Term], kept: Sequence[int], ranges: Ranges
     return found
 
 
-def _open(stays: Sequence[Term], dropped: list[int], conditions: Sequence[Term], ranges: Ranges) -> list[int]:
-    """Return the indices of ``dropped`` that are not confirmed: many are asked about at once, then halves."""
+def _open(
+    stays: Sequence[Term], dropped: list[int], conditions: Sequence[Term], ranges: Ranges
+) -> list[int]:
+    """Return the indices of ``dropped`` that are not confirmed: many are asked about at once, then
+    halves.
+    """
     if not dropped or _confirmed(stays, [conditions[index] for index in dropped], ranges):
         return []
     if len(dropped) == 1:
         return dropped
     middle = len(dropped) // 2
-    return [i for half in (dropped[:middle], dropped[middle:]) for i in _open(stays, half, conditions, ranges)]
+    return [
+        i
+        for half in (dropped[:middle], dropped[middle:])
+        for i in _open(stays, half, conditions, ranges)
+    ]
 
 
 def _confirmed(kept: Sequence[Term], dropped: Sequence[Term], ranges: Ranges) -> bool:
@@ -181,8 +221,12 @@ def _confirmed(kept: Sequence[Term], dropped: Sequence[Term], ranges: Ranges) ->
     return isinstance(solve_alone(facts_of(own), counterexample), Proved)
 
 
-def _without_implied(facts: Facts, indices: list[int], conditions: Sequence[Term], effort: Effort) -> list[int]:
-    """``indices`` without those whose condition the others and ``facts`` imply, tried in this order."""
+def _without_implied(
+    facts: Facts, indices: list[int], conditions: Sequence[Term], effort: Effort
+) -> list[int]:
+    """``indices`` without those whose condition the others and ``facts`` imply, tried in this
+    order.
+    """
     if not indices:
         return []
     if len(indices) == 1:

@@ -1,8 +1,9 @@
-"""The point of a region nearest to a given one: the fewest values changed, then the smallest sum of changes.
+"""The point of a region nearest to a given one: the fewest values changed, then the smallest sum of
+changes.
 
-Sets of symbols are moved in order of their size.  One symbol alone is moved step by step; of several the distance is
-halved by asking for a point within it, until nothing nearer is possible.  Both have limits: a point found beyond them
-may not be the nearest, and ``certain`` is False then.
+Sets of symbols are moved in order of their size.  One symbol alone is moved step by step; of
+several the distance is halved by asking for a point within it, until nothing nearer is possible.
+Both have limits: a point found beyond them may not be the nearest, and ``certain`` is False then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from guards.budget import spent, whole_question
 from guards.domains.interval import Interval
 from guards.domains.interval_arithmetic import SIZES
 from guards.facts.definedness import guarded, satisfied
-from guards.regions.satisfiability import Ranges, Values, components, facts_of, holds, range_conditions, search
+from guards.regions.satisfiability import (
+    Ranges,
+    Values,
+    components,
+    facts_of,
+    holds,
+    range_conditions,
+    search,
+)
 from guards.terms import arithmetic, boolean, extremes
 from guards.terms.fold import substitute
 from guards.terms.term import Term, among
@@ -42,8 +51,11 @@ class Nearest:
 
 
 @whole_question()
-def nearest(conditions: Sequence[Term], ranges: Ranges, values: Mapping[str, int]) -> Nearest | None:
-    """The nearest point of the region to ``values``, which names every symbol; None when none was found.
+def nearest(
+    conditions: Sequence[Term], ranges: Ranges, values: Mapping[str, int]
+) -> Nearest | None:
+    """The nearest point of the region to ``values``, which names every symbol; None when none was
+    found.
 
     Changing fewer values counts first, then the sum of the changes.
 
@@ -114,8 +126,15 @@ def _distance(there: Mapping[str, int], here: Mapping[str, int]) -> int:
 def _moving(
     rows: Sequence[Term], values: Mapping[str, int], free: Sequence[Term], bound: int | None
 ) -> tuple[Values | None, bool]:
-    """The nearest point that moves ``free`` alone, by less than ``bound``; and whether that is the whole truth."""
-    fixed = {s: arithmetic.const(values[s.name]) for row in rows for s in row.symbols if not among(s, free)}
+    """The nearest point that moves ``free`` alone, by less than ``bound``; and whether that is the
+    whole truth.
+    """
+    fixed = {
+        s: arithmetic.const(values[s.name])
+        for row in rows
+        for s in row.symbols
+        if not among(s, free)
+    }
     left = [substitute(row, fixed) for row in rows]
     if among(boolean.FALSE, left):
         return None, True
@@ -131,7 +150,9 @@ def _moving(
     return _by_solver(left, free, here, bound)
 
 
-def _along_line(rows: Sequence[Term], s: Term, start: int, bound: int | None, within: Interval) -> Values | None:
+def _along_line(
+    rows: Sequence[Term], s: Term, start: int, bound: int | None, within: Interval
+) -> Values | None:
     """The nearest value of one symbol, looked for step by step where the rows may hold at all."""
     low, high = within.lo, within.hi
     first = max(1, 0 if low is None else low - start, 0 if high is None else start - high)
@@ -145,7 +166,9 @@ def _along_line(rows: Sequence[Term], s: Term, start: int, bound: int | None, wi
 def _by_solver(
     rows: Sequence[Term], free: Sequence[Term], here: Values, bound: int | None
 ) -> tuple[Values | None, bool]:
-    """Find the nearest point as :func:`_moving` does, by Z3: the distance is halved until it cannot be less."""
+    """Find the nearest point as :func:`_moving` does, by Z3: the distance is halved until it cannot
+    be less.
+    """
     ranges = dict.fromkeys(here, (None, None))
     distance = arithmetic.total(extremes.maximum(s - here[s.name], here[s.name] - s) for s in free)
     least = 1 if len(free) == 1 else len(free)  # each of them moves

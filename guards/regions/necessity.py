@@ -1,8 +1,10 @@
-"""Conditions that are needed, shown by points: all the others hold there, and the condition does not.
+"""Conditions that are needed, shown by points: all the others hold there, and the condition does
+not.
 
-A point costs a few evaluations where a proof that there is none, or a solver that finds one, costs milliseconds.  From
-a point at which everything holds one symbol of a condition is moved until the condition fails; equations that the move
-breaks are mended by moving their other symbols along.  A point is checked exactly before it counts.
+A point costs a few evaluations where a proof that there is none, or a solver that finds one, costs
+milliseconds.  From a point at which everything holds one symbol of a condition is moved until the
+condition fails; equations that the move breaks are mended by moving their other symbols along.  A
+point is checked exactly before it counts.
 """
 
 from __future__ import annotations
@@ -22,9 +24,14 @@ _MENDED = 128  # symbols that one move may take along
 
 
 def shown(
-    facts: Facts, indices: Sequence[int], conditions: Sequence[Term], given: Sequence[Term], ranges: Mapping[str, Pair]
+    facts: Facts,
+    indices: Sequence[int],
+    conditions: Sequence[Term],
+    given: Sequence[Term],
+    ranges: Mapping[str, Pair],
 ) -> set[int]:
-    """Return the indices whose condition is shown not to follow from the others, ``given`` and the ranges.
+    """Return the indices whose condition is shown not to follow from the others, ``given`` and the
+    ranges.
 
     ``facts`` knows all of them.
 
@@ -96,8 +103,12 @@ def _value(condition: Term, values: Values) -> bool | None:
         return None
 
 
-def _excludes(condition: Term, move: Move, about: Mapping[str, Sequence[Term]], ranges: Mapping[str, Pair]) -> bool:
-    """Return whether a move, with the moves that it entails, makes ``condition`` fail and keeps all others true."""
+def _excludes(
+    condition: Term, move: Move, about: Mapping[str, Sequence[Term]], ranges: Mapping[str, Pair]
+) -> bool:
+    """Return whether a move, with the moves that it entails, makes ``condition`` fail and keeps all
+    others true.
+    """
     values, name = move
     moved = {name}
     waiting = [name]
@@ -117,7 +128,9 @@ def _excludes(condition: Term, move: Move, about: Mapping[str, Sequence[Term]], 
             waiting.append(along[0])
     # What was mended first may be broken again.
     others = {other for each in moved for other in about[each] if other is not condition}
-    return _value(condition, values) is False and all(_value(other, values) is True for other in others)
+    return _value(condition, values) is False and all(
+        _value(other, values) is True for other in others
+    )
 
 
 def _mended(equation: Term, values: Values, moved: set[str]) -> tuple[str, int] | None:

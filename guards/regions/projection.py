@@ -30,7 +30,8 @@ from guards.terms.term import Op, Term, among
 
 _LISTED = 64  # a range of at most so many values is tried value by value
 _FAR = 2**40  # a range that reaches this far is taken for unbounded
-_NEARINGS = 44  # searches for the two ends together; an end that is not found by then stays further out
+# searches for the two ends together; an end that is not found by then stays further out
+_NEARINGS = 44
 
 
 @attrs.frozen
@@ -83,7 +84,11 @@ def project(conditions: Sequence[Term], ranges: Ranges, name: str) -> Shadow:
     if not eliminated and left is not FALSE:
         left, eliminated = _tighten(own, left, target)
     told = _told(left, target, ranges.get(name, SIZES))
-    return Shadow(tuple(told), exact and eliminated) if len(told) != 1 or told[0] is not FALSE else NOTHING
+    return (
+        Shadow(tuple(told), exact and eliminated)
+        if len(told) != 1 or told[0] is not FALSE
+        else NOTHING
+    )
 
 
 def _free(conditions: Sequence[Term]) -> Ranges:
@@ -92,13 +97,18 @@ def _free(conditions: Sequence[Term]) -> Ranges:
 
 
 def _told(condition: Term, target: Term, limits: Pair) -> list[Term]:
-    """A condition on the symbol alone, as short as is known, bounds first; what every value meets is left out."""
+    """A condition on the symbol alone, as short as is known, bounds first; what every value meets
+    is left out.
+    """
     try:
         short = told(pieces_of(condition, target, universe(limits)), target)
     except TooMany:
         short = condition
     parts = list(short.args) if short.op is Op.AND else [] if short is TRUE else [short]
-    return sorted(parts, key=lambda part: (part.op is not Op.LE, part.op is Op.LE and _upper(part), part.order))
+    return sorted(
+        parts,
+        key=lambda part: (part.op is not Op.LE, part.op is Op.LE and _upper(part), part.order),
+    )
 
 
 def _upper(part: Term) -> bool:
@@ -106,7 +116,7 @@ def _upper(part: Term) -> bool:
     return found is not None and found[1][1] is not None
 
 
-# -- by asking --------------------------------------------------------------------------------------------------------
+# -- by asking -------------------------------------------------------------------------------------
 
 
 def _tighten(rows: list[Term], left: Term, target: Term) -> tuple[Term, bool]:
@@ -130,11 +140,17 @@ def _tighten(rows: list[Term], left: Term, target: Term) -> tuple[Term, bool]:
     nearings = iter(range(_NEARINGS))
 
     def near(condition: Term) -> Search:
-        return ask(condition) if next(nearings, None) is not None else Search(None, None, "enough searches")
+        return (
+            ask(condition)
+            if next(nearings, None) is not None
+            else Search(None, None, "enough searches")
+        )
 
     if low is not None:
         low = _end(low, inside, -1, lambda end: near(boolean.le(target, end)), target)
-    high = _end(_FAR if high is None else high, inside, 1, lambda end: near(boolean.ge(target, end)), target)
+    high = _end(
+        _FAR if high is None else high, inside, 1, lambda end: near(boolean.ge(target, end)), target
+    )
     pair = (low, None if high >= _FAR else high)
     bounds = [*range_conditions(target.name, pair)]
     if pair[0] is None or pair[1] is None or pair[1] - pair[0] >= _LISTED:
@@ -149,7 +165,9 @@ def _tighten(rows: list[Term], left: Term, target: Term) -> tuple[Term, bool]:
 
 
 def _end(outer: int, inner: int, sign: int, ask: Callable[[int], Search], target: Term) -> int:
-    """The outermost value of the shadow between ``inner``, which is in it, and ``outer``; further out where unknown."""
+    """The outermost value of the shadow between ``inner``, which is in it, and ``outer``; further
+    out where unknown.
+    """
     while outer != inner:
         middle = outer if abs(outer - inner) == 1 else inner + (outer - inner) // 2
         found = ask(middle)

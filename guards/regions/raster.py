@@ -32,7 +32,8 @@ class Grid:
         second: the symbol along the columns.
         columns: the values of the first symbol.
         rows: the values of the second symbol.
-        cells: one tuple for each row: whether the region has a point there, None where that was not found out.
+        cells: one tuple for each row: whether the region has a point there, None where that was not
+            found out.
     """
 
     first: str
@@ -47,7 +48,9 @@ class Grid:
         width = max((len(str(value)) for value in self.rows), default=0)
         named = [f"{value:>{width}} {line}" for value, line in zip(self.rows, lines, strict=True)]
         spread = f"{self.columns[0]}..{self.columns[-1]}" if self.columns else "nothing"
-        return "\n".join([*reversed(named), f"{self.second} upwards, {self.first} from left to right: {spread}"])
+        return "\n".join(
+            [*reversed(named), f"{self.second} upwards, {self.first} from left to right: {spread}"]
+        )
 
 
 @whole_question()
@@ -60,7 +63,8 @@ def grid(
     rows: Sequence[int] | None = None,
     at: Mapping[str, int] | None = None,
 ) -> Grid:
-    """The region along two symbols; ``at`` fixes others, and a cell is in where the rest of them can have some values.
+    """The region along two symbols; ``at`` fixes others, and a cell is in where the rest of them
+    can have some values.
 
     Raises:
         GuardsError: the two symbols are the same, or there are too many cells.
@@ -77,20 +81,35 @@ def grid(
     """
     if first == second:
         raise GuardsError(f"a grid needs two symbols, not {first} twice")
-    named = {s.name: SIZES for condition in conditions for s in condition.symbols} | {first: SIZES, second: SIZES}
+    named = {s.name: SIZES for condition in conditions for s in condition.symbols} | {
+        first: SIZES,
+        second: SIZES,
+    }
     ranges = {**named, **ranges}
     if empty_range(ranges):
-        return Grid(first, second, tuple(columns or ()), tuple(rows or ()), _all(False, columns or (), rows or ()))
+        return Grid(
+            first,
+            second,
+            tuple(columns or ()),
+            tuple(rows or ()),
+            _all(False, columns or (), rows or ()),
+        )
     facts = facts_of(ranges)
     asked = [guarded(condition, facts) for condition in conditions]
     asked += [c for name, limits in ranges.items() for c in range_conditions(name, limits)]
-    fixed = {symbol(name): arithmetic.const(value) for name, value in (at or {}).items() if name not in (first, second)}
+    fixed = {
+        symbol(name): arithmetic.const(value)
+        for name, value in (at or {}).items()
+        if name not in (first, second)
+    }
     asked = [substitute(condition, fixed) for condition in asked]
     known = facts_of(dict.fromkeys(ranges, (None, None)), asked)
     xs = tuple(_shown(*_ends(known, first)) if columns is None else columns)
     ys = tuple(_shown(*_ends(known, second)) if rows is None else rows)
     if len(xs) * len(ys) > _MOST:
-        raise GuardsError(f"{len(xs)} times {len(ys)} cells are too many; give the columns and rows to be shown")
+        raise GuardsError(
+            f"{len(xs)} times {len(ys)} cells are too many; give the columns and rows to be shown"
+        )
     if among(FALSE, asked) or known.contradictory:
         return Grid(first, second, xs, ys, _all(False, xs, ys))
     left, exact = eliminate(asked, {symbol(first), symbol(second)})
@@ -121,4 +140,6 @@ def _cell(left: Term, exact: bool, asked: Sequence[Term], values: Mapping[str, i
         return True
     here = {symbol(name): arithmetic.const(value) for name, value in values.items()}
     rest = [substitute(condition, here) for condition in asked]
-    return search(rest, {s.name: (None, None) for condition in rest for s in condition.symbols}).satisfiable
+    return search(
+        rest, {s.name: (None, None) for condition in rest for s in condition.symbols}
+    ).satisfiable

@@ -1,8 +1,9 @@
-"""Points of a region, spread over it: for tests and pictures, not for statistics (they are not uniform).
+"""Points of a region, spread over it: for tests and pictures, not for statistics (they are not
+uniform).
 
-Points are found by walks that choose one symbol after the other from what the choices before leave: an end of its range
-or something between, and where conditions on that symbol alone say more, an end or a member of a run of its values.
-What walks do not find a solver is asked for.
+Points are found by walks that choose one symbol after the other from what the choices before leave:
+an end of its range or something between, and where conditions on that symbol alone say more, an end
+or a member of a run of its values. What walks do not find a solver is asked for.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _REACH = (2, 6, 12, 20)  # how far, as powers of two, an unbounded range is expl
 
 @attrs.frozen
 class _Run:
-    """Values ``first, first + step, ..., last``; None for no end (then ``first`` or ``last`` says which values)."""
+    """Values ``first, first + step, ..., last``; None for no end (then ``first`` or ``last`` says
+    which values).
+    """
 
     first: int | None
     last: int | None
@@ -46,7 +49,9 @@ class _Run:
 
 
 def _runs(conditions: Sequence[Term], ranges: Ranges) -> dict[str, list[_Run]]:
-    """For each symbol on which some conditions speak alone the runs of values at which these hold."""
+    """For each symbol on which some conditions speak alone the runs of values at which these
+    hold.
+    """
     found: dict[str, list[_Run]] = {}
     for name, limits in ranges.items():
         s = symbol(name)
@@ -69,12 +74,14 @@ def _runs(conditions: Sequence[Term], ranges: Ranges) -> dict[str, list[_Run]]:
 
 
 _WORK = 60_000
-"""Values times conditions that the walks of one sample may take: a few seconds where they are many."""
+"""Values times conditions that the walks of one sample may take: a few seconds where they are many.
+"""
 
 
 @whole_question()
 def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0) -> list[Values]:
-    """Up to ``count`` different points of the region, far from each other; fewer only where no more were found.
+    """Up to ``count`` different points of the region, far from each other; fewer only where no more
+    were found.
 
     The same arguments give the same points.
 
@@ -87,7 +94,8 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
     """
     if count <= 0 or empty_range(ranges) or among(FALSE, conditions):
         return []
-    named = {name: SIZES for each in conditions for name in sorted(s.name for s in each.symbols)}  # sets have no order
+    # sets have no order
+    named = {name: SIZES for each in conditions for name in sorted(s.name for s in each.symbols)}
     ranges = {**named, **ranges}
     if not ranges:
         return [{}]
@@ -99,7 +107,8 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
     runs = _runs(conditions, ranges)
     pool: dict[tuple[int, ...], Values] = {}
     ends: set[tuple[int, ...]] = set()
-    work = len(ranges) * (1 + len(conditions))  # of one walk: each value is taken in by all conditions
+    # of one walk: each value is taken in by all conditions
+    work = len(ranges) * (1 + len(conditions))
     for _ in range(min(_POOL * _TRIES * count, _WORK // work)):
         walked = _walk(facts, list(ranges), rng, runs)
         if walked is not None and holds(conditions, ranges, walked[0]):
@@ -117,7 +126,9 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
 def _walk(
     facts: Facts, names: list[str], rng: random.Random, runs: dict[str, list[_Run]]
 ) -> tuple[Values, bool] | None:
-    """Values chosen one symbol after the other, and whether one of them is at an end; None in a dead end."""
+    """Values chosen one symbol after the other, and whether one of them is at an end; None in a
+    dead end.
+    """
     values: Values = {}
     at_an_end = False
     rng.shuffle(names)
@@ -136,8 +147,12 @@ def _walk(
     return values, at_an_end
 
 
-def _pick(facts: Facts, s: Term, rng: random.Random, runs: list[_Run] | None) -> tuple[int, bool] | None:
-    """A value that the facts may allow, and whether it is the first or the last of its range or of its run."""
+def _pick(
+    facts: Facts, s: Term, rng: random.Random, runs: list[_Run] | None
+) -> tuple[int, bool] | None:
+    """A value that the facts may allow, and whether it is the first or the last of its range or of
+    its run.
+    """
     component = facts.component(s)
     inner = component.canonical(s)
     low, high = facts.interval(inner).lo, facts.interval(inner).hi
@@ -159,7 +174,9 @@ def _pick(facts: Facts, s: Term, rng: random.Random, runs: list[_Run] | None) ->
         return None
     number = (values[-1] - values[0]) // values.step + 1  # len(values) ends at 2**63
     value = rng.choice((values[0], values[-1], *(values[rng.randrange(number)] for _ in range(3))))
-    at_an_end = (value == values[0] and ends[0] is not None) or (value == values[-1] and ends[1] is not None)
+    at_an_end = (value == values[0] and ends[0] is not None) or (
+        value == values[-1] and ends[1] is not None
+    )
     return value, at_an_end
 
 
@@ -170,15 +187,24 @@ def _fill(
     count: int,
     rng: random.Random,
 ) -> None:
-    """Further points, each found by a solver outside of those in the pool, in a random direction where there is one."""
+    """Further points, each found by a solver outside of those in the pool, in a random direction
+    where there is one.
+    """
     names = list(ranges)
     while len(pool) < count:
-        other = [boolean.or_(*(boolean.ne(symbol(name), point[name]) for name in names)) for point in pool.values()]
+        other = [
+            boolean.or_(*(boolean.ne(symbol(name), point[name]) for name in names))
+            for point in pool.values()
+        ]
         found = None
         if pool:
             name = rng.choice(names)
             middle = rng.choice(list(pool.values()))[name]
-            beyond = boolean.gt(symbol(name), middle) if rng.random() < 0.7 else boolean.lt(symbol(name), middle)
+            beyond = (
+                boolean.gt(symbol(name), middle)
+                if rng.random() < 0.7
+                else boolean.lt(symbol(name), middle)
+            )
             found = search([*conditions, *other, beyond], ranges).model
         if found is None:
             found = search([*conditions, *other], ranges).model
@@ -187,8 +213,11 @@ def _fill(
         pool[tuple(found[name] for name in names)] = {name: found[name] for name in names}
 
 
-def _spread(pool: dict[tuple[int, ...], Values], ends: set[tuple[int, ...]], count: int) -> list[Values]:
-    """Points of the pool, each as far as possible from those chosen before; distance counts in powers of two.
+def _spread(
+    pool: dict[tuple[int, ...], Values], ends: set[tuple[int, ...]], count: int
+) -> list[Values]:
+    """Points of the pool, each as far as possible from those chosen before; distance counts in
+    powers of two.
 
     A point at an end of the region counts as if it were twice as far.
     """
@@ -196,7 +225,10 @@ def _spread(pool: dict[tuple[int, ...], Values], ends: set[tuple[int, ...]], cou
     chosen: list[tuple[int, ...]] = []
     distance = dict.fromkeys(scaled, float("inf"))
     while scaled and len(chosen) < count and len(chosen) < len(pool):
-        best = max(distance, key=lambda key: (distance[key] + (key in ends), tuple(-value for value in key)))
+        best = max(
+            distance,
+            key=lambda key: (distance[key] + (key in ends), tuple(-value for value in key)),
+        )
         chosen.append(best)
         at = scaled[best]
         del distance[best]

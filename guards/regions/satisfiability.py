@@ -1,8 +1,10 @@
-"""Conjunctions of conditions as regions: is there a point, which, and what is responsible when there is none.
+"""Conjunctions of conditions as regions: is there a point, which, and what is responsible when
+there is none.
 
-Everything here is asked of conditions and ranges by name; a symbol without a range is a size.  Conditions are read as
-total: where one is undefined, it does not hold.  Points are found by cheap means first and by Z3 after that; every
-point is checked before it is returned, and that there is none is said only with a proof.
+Everything here is asked of conditions and ranges by name; a symbol without a range is a size.
+Conditions are read as total: where one is undefined, it does not hold.  Points are found by cheap
+means first and by Z3 after that; every point is checked before it is returned, and that there is
+none is said only with a proof.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class Search:
     """The result of a search for a point.
 
     Attributes:
-        satisfiable: True with a point, False with a proof that there is none, None when neither was found.
+        satisfiable: True with a point, False with a proof that there is none, None when neither was
+            found.
         model: the point.
         reason: why nothing was found out.
     """
@@ -56,7 +59,8 @@ def empty_range(ranges: Ranges) -> bool:
 
 
 def universe(limits: Pair) -> Pair:
-    """The values that a symbol of some range may have at all: sizes, where the range allows nothing below 0.
+    """The values that a symbol of some range may have at all: sizes, where the range allows nothing
+    below 0.
 
     >>> universe((2, 8)), universe((-1, 8))
     ((0, None), (None, None))
@@ -67,7 +71,10 @@ def universe(limits: Pair) -> Pair:
 def range_conditions(name: str, limits: Pair) -> tuple[Term, ...]:
     """The conditions that a range puts on a symbol.
 
-    >>> [str(t) for t in range_conditions("s0", (2, 8))], [str(t) for t in range_conditions("s0", (5, 5))]
+    >>> (
+    ...     [str(t) for t in range_conditions("s0", (2, 8))],
+    ...     [str(t) for t in range_conditions("s0", (5, 5))],
+    ... )
     (['s0 >= 2', 's0 <= 8'], ['s0 == 5'])
     """
     low, high = limits
@@ -155,7 +162,11 @@ def search(conditions: Sequence[Term], ranges: Ranges) -> Search:
             model.update(found.model)
     if undecided:
         return Search(None, None, undecided)
-    return Search(True, model) if holds(conditions, ranges, model) else Search(None, None, "the point found is wrong")
+    return (
+        Search(True, model)
+        if holds(conditions, ranges, model)
+        else Search(None, None, "the point found is wrong")
+    )
 
 
 def holds(conditions: Iterable[Term], ranges: Ranges, values: Mapping[str, int]) -> bool:
@@ -201,7 +212,9 @@ def _search_component(conditions: Sequence[Term], ranges: Ranges) -> Search:
     if isinstance(found, Proved):
         return NOWHERE
     if isinstance(found, Refuted):
-        return Search(True, {name: found.model.get(name, _default(limits)) for name, limits in own.items()})
+        return Search(
+            True, {name: found.model.get(name, _default(limits)) for name, limits in own.items()}
+        )
     return Search(None, None, found.reason)
 
 
@@ -219,22 +232,30 @@ def solve_alone(bare: Facts, whole: Term) -> Outcome:
 
 
 @whole_question()
-def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term, facts: Facts | None = None) -> Search:
-    """A point of the region at which ``condition`` fails; ``satisfiable`` is False when the region implies it.
+def implied(
+    conditions: Sequence[Term], ranges: Ranges, condition: Term, facts: Facts | None = None
+) -> Search:
+    """A point of the region at which ``condition`` fails; ``satisfiable`` is False when the region
+    implies it.
 
-    ``facts`` are :func:`facts_of` the region, for callers that ask about many conditions; the ranges then name all
-    symbols of the condition.
+    ``facts`` are :func:`facts_of` the region, for callers that ask about many conditions; the
+    ranges then name all symbols of the condition.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import ge, gt
     >>> s0, s1 = symbol("s0"), symbol("s1")
-    >>> implied([ge(s0, 3)], {}, gt(s0 + s1, 2)).satisfiable, implied([ge(s0, 2)], {}, gt(s0 + s1, 2)).model
+    >>> (
+    ...     implied([ge(s0, 3)], {}, gt(s0 + s1, 2)).satisfiable,
+    ...     implied([ge(s0, 2)], {}, gt(s0 + s1, 2)).model,
+    ... )
     (False, {'s0': 2, 's1': 0})
     """
     if empty_range(ranges):
         return NOWHERE
     if facts is None:
-        ranges = {s.name: SIZES for s in sorted(condition.symbols, key=lambda s: s.order)} | dict(ranges)
+        ranges = {s.name: SIZES for s in sorted(condition.symbols, key=lambda s: s.order)} | dict(
+            ranges
+        )
         facts = facts_of(ranges, conditions)
     if facts.contradictory:
         return NOWHERE
@@ -246,7 +267,8 @@ def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term, facts: 
 
 @whole_question()
 def core(conditions: Sequence[Term], ranges: Ranges) -> list[int] | None:
-    """The indices of conditions that nothing satisfies together, though something satisfies any fewer of them.
+    """The indices of conditions that nothing satisfies together, though something satisfies any
+    fewer of them.
 
     None when it is not proven that nothing satisfies all of them.
 
@@ -257,20 +279,32 @@ def core(conditions: Sequence[Term], ranges: Ranges) -> list[int] | None:
     [1, 2, 3]
     """
     about(len(conditions))
-    candidates = [group for group in components(conditions) if _unsatisfiable(conditions, group, ranges)]
+    candidates = [
+        group for group in components(conditions) if _unsatisfiable(conditions, group, ranges)
+    ]
     if not candidates:
         return [] if empty_range(ranges) else None
-    return min((_shrunk(conditions, group, ranges) for group in candidates), key=lambda found: (len(found), found))
+    return min(
+        (_shrunk(conditions, group, ranges) for group in candidates),
+        key=lambda found: (len(found), found),
+    )
 
 
 def _unsatisfiable(conditions: Sequence[Term], indices: Iterable[int], ranges: Ranges) -> bool:
     chosen = [conditions[index] for index in indices]
     named = {s.name for condition in chosen for s in condition.symbols}
-    return search(chosen, {name: limits for name, limits in ranges.items() if name in named}).satisfiable is False
+    return (
+        search(
+            chosen, {name: limits for name, limits in ranges.items() if name in named}
+        ).satisfiable
+        is False
+    )
 
 
 def _shrunk(conditions: Sequence[Term], indices: list[int], ranges: Ranges) -> list[int]:
-    """A least part of unsatisfiable ``indices`` that still is; large parts are left out before single ones."""
+    """A least part of unsatisfiable ``indices`` that still is; large parts are left out before
+    single ones.
+    """
     kept = list(indices)
     size = len(kept) // 2
     while size:

@@ -1,7 +1,8 @@
 """Solving a condition for one symbol: the set of its values as ranges, remainders and exclusions.
 
-What speaks of the symbol alone is solved exactly, as the pieces of a function of one integer.  In a relation with other
-symbols the symbol is brought to one side; where the sign of what divides is not known, by cases.
+What speaks of the symbol alone is solved exactly, as the pieces of a function of one integer.  In a
+relation with other symbols the symbol is brought to one side; where the sign of what divides is not
+known, by cases.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ _ANSWERS = 8  # different solutions for different remainders
 
 @whole_question()
 def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) -> Term:
-    """The values of ``symbol`` for which a condition holds, as a condition in which the symbol stands alone.
+    """The values of ``symbol`` for which a condition holds, as a condition in which the symbol
+    stands alone.
 
-    Where the symbol stands, it is compared itself (``s <= t // 2``, ``s != 3``), or its remainder is (``s % 8 == 5``),
-    with what does not contain it.  The answer holds at the same values as the condition does, wherever the facts hold
-    (a symbol of which they say nothing is a size: 0 or more).  Both are read as guards: where a comparison divides by
-    0, it does not hold.
+    Where the symbol stands, it is compared itself (``s <= t // 2``, ``s != 3``), or its remainder
+    is (``s % 8 == 5``), with what does not contain it.  The answer holds at the same values as the
+    condition does, wherever the facts hold (a symbol of which they say nothing is a size: 0 or
+    more).  Both are read as guards: where a comparison divides by 0, it does not hold.
 
     Raises:
         CannotSolve: no such form is known.
@@ -45,7 +47,13 @@ def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) 
 
     >>> print(solve("2*s + 3 <= t", "s"))
     s + 2 <= (t + 1)//2
-    >>> print(solve("(3*s + 1) % 8 == 0", "s"), "|", solve("s // 4 == 2", "s"), "|", solve("s*s < 50", "s"))
+    >>> print(
+    ...     solve("(3*s + 1) % 8 == 0", "s"),
+    ...     "|",
+    ...     solve("s // 4 == 2", "s"),
+    ...     "|",
+    ...     solve("s*s < 50", "s"),
+    ... )
     s % 8 == 5 | s >= 8 and s <= 11 | s <= 7
     >>> print(solve("(s + 3) // 4 * 4 == s + 3", "s"), "|", solve("min(s, 8) % 3 == 0", "s"))
     s % 4 == 1 | s == 0 or s == 6 or s == 3
@@ -99,7 +107,10 @@ class _Solver:
         needed = total(relation, self.facts)
         known = self.facts.assume(guarded(found, self.facts))
         for part in needed.args if needed.op is Op.AND else ():
-            if part is not relation and ask(known, part, effort=Effort.CHEAP, only=True) is not True:
+            if (
+                part is not relation
+                and ask(known, part, effort=Effort.CHEAP, only=True) is not True
+            ):
                 found = boolean.and_(found, self.solve(part))
         return found
 
@@ -114,7 +125,9 @@ class _Solver:
         return CannotSolve(f"no closed form for {self.symbol} is known")
 
     def where(self, condition: Term, solved: Callable[[Solver], Term]) -> Term:
-        """A case: the condition, and what is solved where it holds; neither where the facts exclude the condition."""
+        """A case: the condition, and what is solved where it holds; neither where the facts exclude
+        the condition.
+        """
         if self.depth >= _DEPTH:
             raise self.fail()
         facts = self.facts.assume(condition)
@@ -125,7 +138,7 @@ class _Solver:
         known = ask(self.facts, condition, effort=Effort.CHEAP, only=True) is True
         return boolean.and_(TRUE if known else here.solve(condition), solved(inner))
 
-    # -- conditions ---------------------------------------------------------------------------------------------------
+    # -- conditions --------------------------------------------------------------------------------
 
     def solve(self, relation: Term) -> Term:
         """The solution of a condition, where it is defined."""
@@ -144,7 +157,9 @@ class _Solver:
         try:
             return self._pieces(relation)
         except TooMany:
-            bounds = [part for part in relation.args if relation.op is Op.AND and self._is_bound(part)]
+            bounds = [
+                part for part in relation.args if relation.op is Op.AND and self._is_bound(part)
+            ]
             others = [part for part in relation.args if not among(part, bounds)]
             if not bounds or not others:
                 raise self.fail() from None
@@ -178,13 +193,14 @@ class _Solver:
                 pass
         return self._by_cases(relation)
 
-    # -- cases --------------------------------------------------------------------------------------------------------
+    # -- cases -------------------------------------------------------------------------------------
 
     def _by_cases(self, relation: Term) -> Term:
-        """Split by the operand that a ``min``, ``max`` or ``ite`` takes, or by the remainder of the symbol.
+        """Split by the operand that a ``min``, ``max`` or ``ite`` takes, or by the remainder of the
+        symbol.
 
-        A case's condition may divide by 0 where the whole is defined, inside an ``ite`` that takes the other way: the
-        cases cover that too.
+        A case's condition may divide by 0 where the whole is defined, inside an ``ite`` that takes
+        the other way: the cases cover that too.
         """
         for part in postorder(relation.args[0]):
             if self.symbol not in part.symbols:
@@ -201,7 +217,9 @@ class _Solver:
                     choices = [(smaller, other), (boolean.not_(smaller), first)]
             else:
                 continue
-            return boolean.or_(*(self._case(relation, part, asked, taken) for asked, taken in choices))
+            return boolean.or_(
+                *(self._case(relation, part, asked, taken) for asked, taken in choices)
+            )
         return self._by_remainder(relation)
 
     def _case(self, relation: Term, part: Term, asked: Term, taken: Term) -> Term:
@@ -209,13 +227,18 @@ class _Solver:
         return self.where(asked, lambda inner: inner.solve(left))
 
     def _by_remainder(self, relation: Term) -> Term:
-        """With the symbol written ``n*k + r`` for each ``r``, quotients and remainders by numbers go away."""
+        """With the symbol written ``n*k + r`` for each ``r``, quotients and remainders by numbers
+        go away.
+        """
         divisors = [
             abs(part.args[1].value)
             for part in postorder(relation.args[0])
-            if part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is Op.CONST and self.symbol in part.symbols
+            if part.op in (Op.FLOORDIV, Op.MOD)
+            and part.args[1].op is Op.CONST
+            and self.symbol in part.symbols
         ]
-        for number in dict.fromkeys((lcm(*divisors), prod(divisors))):  # nested ones repeat more slowly
+        # nested ones repeat more slowly
+        for number in dict.fromkeys((lcm(*divisors), prod(divisors))):
             if 1 < number <= _RESIDUES:
                 try:
                     return self._by_classes(relation, number)
@@ -233,20 +256,28 @@ class _Solver:
             raise self.fail()
         parts = []
         for solved, rests in found.items():
-            classes = boolean.or_(*(boolean.eq(division.mod(self.symbol, number), rest) for rest in rests))
+            classes = boolean.or_(
+                *(boolean.eq(division.mod(self.symbol, number), rest) for rest in rests)
+            )
             parts.append(boolean.and_(solved, self._exactly(classes)))
         return boolean.or_(*parts)
 
     def _in_class(self, left: Term, number: int, rest: int) -> Term:
-        """``left`` speaks of ``k``, under the name of the symbol; solved for the symbol, ``number*k + rest``."""
+        """``left`` speaks of ``k``, under the name of the symbol; solved for the symbol,
+        ``number*k + rest``.
+        """
         if self.symbol not in left.symbols:
             return left
         constant, items = arithmetic.split(left.args[0]) if Op.EQ <= left.op <= Op.LE else (0, ())
         factor = factor_of(self.symbol, [(m, c) for m, c in items if self.symbol in m.symbols])
         if factor is None or factor.op is not Op.CONST or not factor.value:
             raise self.fail()
-        others = arithmetic.linear(constant, {m: c for m, c in items if self.symbol not in m.symbols})
-        scaled = arithmetic.add(arithmetic.scale(self.symbol - rest, factor.value), arithmetic.scale(others, number))
+        others = arithmetic.linear(
+            constant, {m: c for m, c in items if self.symbol not in m.symbols}
+        )
+        scaled = arithmetic.add(
+            arithmetic.scale(self.symbol - rest, factor.value), arithmetic.scale(others, number)
+        )
         return self._relation(compared(left.op, scaled))
 
     def _by_values(self, relation: Term) -> Term:
@@ -257,7 +288,10 @@ class _Solver:
             if values is None or self.depth >= _DEPTH:
                 continue
             inner = _Solver(self.facts, self.symbol, self.depth + 1)
-            cases = [(boolean.eq(s, value), replaced(relation, {s: arithmetic.const(value)})) for value in values]
+            cases = [
+                (boolean.eq(s, value), replaced(relation, {s: arithmetic.const(value)}))
+                for value in values
+            ]
             return boolean.or_(*(boolean.and_(asked, inner.solve(left)) for asked, left in cases))
         raise self.fail()
 

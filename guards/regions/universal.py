@@ -1,11 +1,13 @@
-"""Universal quantification: the condition on some symbols under which another one holds for all values of the rest.
+"""Universal quantification: the condition on some symbols under which another one holds for all
+values of the rest.
 
-``c`` holds for every allowed value of ``u`` where no allowed value of ``u`` falsifies it.  So the facts about ``u`` and
-the negation of ``c`` are taken together, ``u`` is eliminated, and what is left is negated.  Elimination may leave too
-weak a condition, never too strong a one; its negation is then too strong, and still sound.
+``c`` holds for every allowed value of ``u`` where no allowed value of ``u`` falsifies it.  So the
+facts about ``u`` and the negation of ``c`` are taken together, ``u`` is eliminated, and what is
+left is negated.  Elimination may leave too weak a condition, never too strong a one; its negation
+is then too strong, and still sound.
 
-A product with an eliminated factor is no linear term.  Where the sign of the other factors is known, the bounds of the
-eliminated factor bound the product.
+A product with an eliminated factor is no linear term.  Where the sign of the other factors is
+known, the bounds of the eliminated factor bound the product.
 """
 
 from __future__ import annotations
@@ -33,15 +35,21 @@ _LARGEST = 200  # parts of an answer; a larger one is too slow for a guard, whic
 
 @whole_question()
 def for_all(condition: Term, facts: Facts, at: Mapping[str, int]) -> Term | None:
-    """Return a condition on the symbols of ``at`` under which ``condition`` holds for all that the facts allow.
+    """Return a condition on the symbols of ``at`` under which ``condition`` holds for all that the
+    facts allow.
 
-    The answer speaks of symbols named in ``at`` alone and holds at their values there.  None: no answer was found.
+    The answer speaks of symbols named in ``at`` alone and holds at their values there.  None: no
+    answer was found.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import gt, le
     >>> s, u = symbol("s"), symbol("u")
     >>> facts = Facts().with_symbol(s).with_symbol(u, 0).assume(le(u, s))
-    >>> for_all(gt(u + s, 0), facts, {"s": 5}), for_all(le(u, 4), facts, {"s": 5}), for_all(le(u, 4), facts, {"s": 3})
+    >>> (
+    ...     for_all(gt(u + s, 0), facts, {"s": 5}),
+    ...     for_all(le(u, 4), facts, {"s": 5}),
+    ...     for_all(le(u, 4), facts, {"s": 3}),
+    ... )
     (<s >= 1>, None, <s <= 4>)
     """
     wanted = guarded(condition, facts)
@@ -67,7 +75,9 @@ def _holds_there(condition: Term, facts: Facts, kept: Set[Term], at: Mapping[str
 
 
 def _about(condition: Term, facts: Facts, kept: Set[Term]) -> list[Term]:
-    """The facts about the symbols to eliminate, and about further symbols that those facts connect them with."""
+    """The facts about the symbols to eliminate, and about further symbols that those facts connect
+    them with.
+    """
     conditions = facts.component(condition).conditions
     pending = sorted(condition.symbols - kept, key=lambda s: s.order)
     found: dict[Term, None] = {}
@@ -114,7 +124,9 @@ class _Bounds:
     rows: Sequence[Term]
 
     def relaxed(self, row: Term) -> Iterator[Term]:
-        """Yield consequences of a condition, each without the products that have an eliminated factor."""
+        """Yield consequences of a condition, each without the products that have an eliminated
+        factor.
+        """
         if row.op is Op.AND:
             for part in row.args:
                 yield from self.relaxed(part)
@@ -123,7 +135,9 @@ class _Bounds:
             if not among(TRUE, parts):
                 yield boolean.or_(*parts)
         elif row.op is Op.NE:
-            yield from self.relaxed(boolean.or_(boolean.le(row.args[0], -1), boolean.ge(row.args[0], 1)))
+            yield from self.relaxed(
+                boolean.or_(boolean.le(row.args[0], -1), boolean.ge(row.args[0], 1))
+            )
         elif row.op is Op.LE or row.op is Op.EQ:
             yield from self._below(row.args[0])
             if row.op is Op.EQ:
@@ -136,7 +150,12 @@ class _Bounds:
         rest: dict[Term, int] = {}
         for monomial, coefficient in items:
             if monomial.op is Op.MUL and not monomial.symbols <= self.kept:
-                options.append([arithmetic.scale(each, coefficient) for each in self._least(monomial, coefficient)])
+                options.append(
+                    [
+                        arithmetic.scale(each, coefficient)
+                        for each in self._least(monomial, coefficient)
+                    ]
+                )
             else:
                 rest[monomial] = coefficient
         plain = arithmetic.linear(constant, rest)
@@ -144,13 +163,20 @@ class _Bounds:
             yield boolean.le(arithmetic.total((plain, *chosen)), 0)
 
     def _least(self, monomial: Term, coefficient: int) -> Iterator[Term]:
-        """Yield bounds of a product: lower ones where the coefficient is positive, upper ones where it is negative."""
+        """Yield bounds of a product: lower ones where the coefficient is positive, upper ones where
+        it is negative.
+        """
         open_ = [factor for factor in monomial.args if not factor.symbols <= self.kept]
         others = arithmetic.prod(factor for factor in monomial.args if factor.symbols <= self.kept)
         if len(open_) != 1:
             return
         for sign in (1, -1):
-            if ask(self.facts, boolean.ge(arithmetic.scale(others, sign), 0), effort=Effort.CHEAP, only=True):
+            if ask(
+                self.facts,
+                boolean.ge(arithmetic.scale(others, sign), 0),
+                effort=Effort.CHEAP,
+                only=True,
+            ):
                 for limit in self._limits(open_[0], lower=(coefficient * sign > 0)):
                     yield arithmetic.mul(limit, others)
                 return
@@ -165,7 +191,9 @@ class _Bounds:
             if row.op is not Op.LE and row.op is not Op.EQ:
                 continue
             coefficient, rest = _solved(row.args[0], factor)
-            if rest.symbols <= self.kept and (coefficient == (-1 if lower else 1) or (coefficient and row.op is Op.EQ)):
+            if rest.symbols <= self.kept and (
+                coefficient == (-1 if lower else 1) or (coefficient and row.op is Op.EQ)
+            ):
                 yield arithmetic.scale(rest, -coefficient)
 
 

@@ -1,7 +1,8 @@
 """Guard sets as Python code: the check and the explanation, written from the same conditions.
 
-A debugger steps into the generated source and a traceback shows it (:mod:`guards.terms.generated`). Values arrive as
-one sequence; the names of symbols never reach the source (a slot is ``v0``, ``v1``, ...).
+A debugger steps into the generated source and a traceback shows it (:mod:`guards.terms.generated`).
+Values arrive as one sequence; the names of symbols never reach the source (a slot is ``v0``,
+``v1``, ...).
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def _defined(test: Callable[[], bool]) -> bool:
 
 
 def condition_source(term: Term, names: Mapping[str, str]) -> str:
-    """A condition as a Python expression; an undefined relation may raise ZeroDivisionError, but not inside ``or``.
+    """A condition as a Python expression; an undefined relation may raise ZeroDivisionError, but
+    not inside ``or``.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import eq, or_
@@ -49,7 +51,8 @@ def condition_source(term: Term, names: Mapping[str, str]) -> str:
         return "(" + " and ".join(condition_source(part, names) for part in term.args) + ")"
     if term.op is Op.OR and partial(term):
         parts = [
-            f"_defined(lambda: {condition_source(p, names)})" if partial(p) else python(p, names) for p in term.args
+            f"_defined(lambda: {condition_source(p, names)})" if partial(p) else python(p, names)
+            for p in term.args
         ]
         return "(" + " or ".join(parts) + ")"
     if chooses_by_partial(term):
@@ -58,11 +61,12 @@ def condition_source(term: Term, names: Mapping[str, str]) -> str:
 
 
 class Writer:
-    """Writes conditions; what is nested too deeply for Python's parser, or too large, is computed in steps before.
+    """Writes conditions; what is nested too deeply for Python's parser, or too large, is computed
+    in steps before.
 
     Attributes:
-        steps: the statements to run before what was written is evaluated; any of them may divide by 0 if a condition
-            that was written does.
+        steps: the statements to run before what was written is evaluated; any of them may divide by
+            0 if a condition that was written does.
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
@@ -78,10 +82,16 @@ class Writer:
         if self._line.small(term):
             return condition_source(term, self.names)
         if term.op is Op.AND and partial(term):
-            return "(" + " and ".join(self.condition(part, reached=reached) for part in term.args) + ")"
+            return (
+                "("
+                + " and ".join(self.condition(part, reached=reached) for part in term.args)
+                + ")"
+            )
         if term.op is Op.OR and partial(term):
             parts = [
-                f"_defined(lambda: {self.condition(part, reached=False)})" if partial(part) else self.condition(part)
+                f"_defined(lambda: {self.condition(part, reached=False)})"
+                if partial(part)
+                else self.condition(part)
                 for part in term.args
             ]
             return f"({' or '.join(parts)})"
@@ -97,7 +107,8 @@ class Check:
         guard_set: what is checked.
         slots: the symbols, in the order of the values.
         source: the generated source of both functions.
-        check: ``check(values) -> bool``: whether all conditions hold.  A plain function: the hot path.
+        check: ``check(values) -> bool``: whether all conditions hold.  A plain function: the hot
+            path.
     """
 
     guard_set: GuardSet
@@ -106,7 +117,9 @@ class Check:
     check: Callable[[Sequence[int]], bool] = attrs.field(repr=False)
     _failing: Callable[[Sequence[int]], tuple[int, ...]] = attrs.field(repr=False)
 
-    def explain(self, values: Sequence[int], names: Mapping[str, str] | None = None) -> tuple[Violation, ...]:
+    def explain(
+        self, values: Sequence[int], names: Mapping[str, str] | None = None
+    ) -> tuple[Violation, ...]:
         """The conditions that fail at ``values``: empty exactly when ``check(values)`` is true."""
         conditions = self.guard_set.conditions
         known = dict(zip(self.slots, values, strict=True))
@@ -116,7 +129,8 @@ class Check:
 def compile_check(guard_set: GuardSet, slots: Sequence[str]) -> Check:
     """Generate the check and the explanation of a guard set.
 
-    ``slots`` names the symbols in the order in which their values arrive; it may name more than the set speaks about.
+    ``slots`` names the symbols in the order in which their values arrive; it may name more than the
+    set speaks about.
 
     >>> check = compile_check(GuardSet.read("s0 + s1 > 2", ranges={"s0": (0, 64)}), ["s0", "s1"])
     >>> check.check((2, 1)), check.check((1, 1)), check.check((65, 1))
@@ -143,7 +157,9 @@ def slot_names(slots: Sequence[str]) -> dict[str, str]:
         GuardsError: a slot is named twice.
     """
     if isinstance(slots, str) or not isinstance(slots, Sequence):
-        raise ArgumentError(f"slots are the names of symbols in the order of their values, not {described(slots)}")
+        raise ArgumentError(
+            f"slots are the names of symbols in the order of their values, not {described(slots)}"
+        )
     names = {name: f"v{index}" for index, name in enumerate(slots)}
     for name in names:
         if not isinstance(name, str):
@@ -162,7 +178,8 @@ def require_slots(guard_set: GuardSet, slots: Iterable[str]) -> None:
     missing = sorted(set(guard_set.symbols) - set(slots))
     if missing:
         raise GuardsError(
-            f"no slot gives the value of {', '.join(missing)}; the slots are: {', '.join(slots) or 'none'}"
+            f"no slot gives the value of {', '.join(missing)}; the slots are: "
+            f"{', '.join(slots) or 'none'}"
         )
 
 
@@ -172,32 +189,55 @@ def _source(conditions: Sequence[Guard], slots: Sequence[str], names: Mapping[st
     written = [writer.condition(guard.term) for guard in conditions]
     undefined = [partial(guard.term) for guard in conditions]
     opening = [f"    {line}" for line in _unpacking(slots, names, used)]
-    needed = [line for line, guard in zip(written, conditions, strict=True) if not _implied(guard.term, conditions)]
-    body = [*writer.steps, "return (", *(f"    {'and ' if i else ''}{line}" for i, line in enumerate(needed)), ")"]
+    needed = [
+        line
+        for line, guard in zip(written, conditions, strict=True)
+        if not _implied(guard.term, conditions)
+    ]
+    body = [
+        *writer.steps,
+        "return (",
+        *(f"    {'and ' if i else ''}{line}" for i, line in enumerate(needed)),
+        ")",
+    ]
     if not needed:
         body = ["return True"]
     if any(undefined):
-        body = ["try:", *(f"    {line}" for line in body), "except ZeroDivisionError:", "    return False"]
+        body = [
+            "try:",
+            *(f"    {line}" for line in body),
+            "except ZeroDivisionError:",
+            "    return False",
+        ]
     lines = ["def check(values):", *opening, *(f"    {line}" for line in body), ""]
     lines += ["", "def failing(values):", *opening, "    failed = []"]
     if any(undefined):
         lines += [*(f"    {line}" for line in _explained_apart(conditions, names))]
     else:
         lines += [f"    {step}" for step in writer.steps]
-        lines += [f"    if not ({line}): failed.append({index})" for index, line in enumerate(written)]
+        lines += [
+            f"    if not ({line}): failed.append({index})" for index, line in enumerate(written)
+        ]
     lines += ["    return tuple(failed)", ""]
     return "\n".join(lines)
 
 
 def _explained_apart(conditions: Sequence[Guard], names: Mapping[str, str]) -> list[str]:
-    """The tests of ``failing``, each with steps of its own: one that is undefined must not hide the others."""
+    """The tests of ``failing``, each with steps of its own: one that is undefined must not hide the
+    others.
+    """
     lines = []
     for index, guard in enumerate(conditions):
         writer = Writer(names)
         test = writer.condition(guard.term)
         block = [*writer.steps, f"if not ({test}): failed.append({index})"]
         if partial(guard.term):
-            block = ["try:", *(f"    {b}" for b in block), "except ZeroDivisionError:", f"    failed.append({index})"]
+            block = [
+                "try:",
+                *(f"    {b}" for b in block),
+                "except ZeroDivisionError:",
+                f"    failed.append({index})",
+            ]
         lines += block
     return lines
 
@@ -211,7 +251,9 @@ def _unpacking(slots: Sequence[str], names: Mapping[str, str], used: set[str]) -
 
 
 def _implied(term: Term, conditions: Sequence[Guard]) -> bool:
-    """Return whether ``term``, a bound of a single symbol, is implied by a tighter condition of the check."""
+    """Return whether ``term``, a bound of a single symbol, is implied by a tighter condition of the
+    check.
+    """
     bound = bounded_by(term) if term.op is Op.LE else None
     if bound is None or len(bound[0]) > 1 or bound[0][0][0].op is not Op.SYMBOL:
         return False

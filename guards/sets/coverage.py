@@ -1,7 +1,8 @@
 """A closed world: proof that no call inside declared ranges can miss a set of entries.
 
-The declared region is cut, where a condition of some entry cuts it, into parts that lie in one entry or outside of all.
-A part outside of all with a point in it is a counterexample; when every part is inside some entry, nothing can miss.
+The declared region is cut, where a condition of some entry cuts it, into parts that lie in one
+entry or outside of all. A part outside of all with a point in it is a counterexample; when every
+part is inside some entry, nothing can miss.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Certificate:
     """The verdict on coverage: every call that a contract allows is served, or one is not.
 
     Attributes:
-        covered: True with a proof that none can miss, False with a call that does, None when neither was found.
+        covered: True with a proof that none can miss, False with a call that does, None when
+            neither was found.
         counterexample: values, by symbol, that the contract allows and that no guard set serves.
         parts: how many parts the proof looked at.
         reason: a sentence.
@@ -58,9 +60,11 @@ class Certificate:
 
 @whole_question()
 def certify(contract: GuardSet | Mapping[str, Pair], guard_sets: Any) -> Certificate:
-    """Prove that every point of the contract satisfies one of the guard sets, or find one that satisfies none.
+    """Prove that every point of the contract satisfies one of the guard sets, or find one that
+    satisfies none.
 
-    ``contract`` is a guard set, or just ranges by symbol; a symbol that it does not mention is a size.
+    ``contract`` is a guard set, or just ranges by symbol; a symbol that it does not mention is a
+    size.
 
     >>> entries = [GuardSet.read("s0 <= 8"), GuardSet.read("s0 > 8", "s0 % 8 == 0")]
     >>> print(certify(GuardSet.read("s0 % 8 == 0"), entries))
@@ -68,12 +72,16 @@ def certify(contract: GuardSet | Mapping[str, Pair], guard_sets: Any) -> Certifi
     >>> certify({"s0": (1, 64)}, entries).counterexample
     {'s0': 9}
     """
-    declared = GuardSet(ranges=contract) if isinstance(contract, Mapping) else as_set(contract, "certify")
+    declared = (
+        GuardSet(ranges=contract) if isinstance(contract, Mapping) else as_set(contract, "certify")
+    )
     if isinstance(guard_sets, GuardSet | str) or not isinstance(guard_sets, Iterable):
         raise ArgumentError(f"certify takes several guard sets, not {described(guard_sets)}")
     guard_sets = [as_set(each, "certify", declared.ranges) for each in guard_sets]
     terms = [guard.term for guard in declared.guards]
-    ranges = {name: SIZES for guards in guard_sets for name in guards.ranges} | dict(declared.ranges)
+    ranges = {name: SIZES for guards in guard_sets for name in guards.ranges} | dict(
+        declared.ranges
+    )
     if empty_range(ranges) or among(FALSE, terms):
         return Certificate(True, None, 0, "no call can miss: the contract allows none")
     start = facts_of(ranges, terms)
@@ -85,7 +93,9 @@ def certify(contract: GuardSet | Mapping[str, Pair], guard_sets: Any) -> Certifi
 class _Cover:
     """One proof, as a walk over the parts that are left to look at."""
 
-    def __init__(self, contract: Sequence[Term], ranges: Mapping[str, Pair], entries: Sequence[list[Term]]) -> None:
+    def __init__(
+        self, contract: Sequence[Term], ranges: Mapping[str, Pair], entries: Sequence[list[Term]]
+    ) -> None:
         self.contract = contract
         self.ranges = ranges
         self.entries = entries
@@ -94,7 +104,9 @@ class _Cover:
 
     def run(self, facts: Facts) -> Certificate:
         every = [(index, conditions) for index, conditions in enumerate(self.entries)]
-        pending: list[tuple[Facts, tuple[Term, ...], list[tuple[int, list[Term]]]]] = [(facts, (), every)]
+        pending: list[tuple[Facts, tuple[Term, ...], list[tuple[int, list[Term]]]]] = [
+            (facts, (), every)
+        ]
         while pending:
             facts, cuts, entries = pending.pop()
             if facts.contradictory:
@@ -120,7 +132,9 @@ class _Cover:
             pending.append((facts.assume(cut), (*cuts, cut), left))
         if self.open:
             return self._undecided(self.open)
-        return Certificate(True, None, self.parts, f"no call can miss: proven in {self.parts} parts")
+        return Certificate(
+            True, None, self.parts, f"no call can miss: proven in {self.parts} parts"
+        )
 
     def _missed(self, point: Values) -> Certificate:
         shown = ", ".join(f"{name} = {value}" for name, value in point.items())
@@ -132,15 +146,20 @@ class _Cover:
         rest = {name: _smallest(self.ranges[name])[0] for name in list(self.ranges)[4:]}
         for values in product(*(_smallest(self.ranges[name]) for name in names)):
             point = dict(zip(names, values, strict=True)) | rest
-            if holds(self.contract, {}, point) and not any(holds(each, {}, point) for each in self.entries):
+            if holds(self.contract, {}, point) and not any(
+                holds(each, {}, point) for each in self.entries
+            ):
                 return point
         return None
 
     def _undecided(self, reason: str) -> Certificate:
         return Certificate(None, None, self.parts, f"not known: {reason}")
 
-    def _left(self, facts: Facts, entries: list[tuple[int, list[Term]]]) -> list[tuple[int, list[Term]]] | None:
-        """Return the conditions that each entry still needs in this part; None if one entry always holds.
+    def _left(
+        self, facts: Facts, entries: list[tuple[int, list[Term]]]
+    ) -> list[tuple[int, list[Term]]] | None:
+        """Return the conditions that each entry still needs in this part; None if one entry always
+        holds.
 
         Entries that cannot hold in this part are left out.
         """
@@ -159,7 +178,9 @@ class _Cover:
                 left.append((index, asked))
         return left
 
-    def _cut(self, facts: Facts, left: list[tuple[int, list[Term]]], cuts: Sequence[Term]) -> Term | None:
+    def _cut(
+        self, facts: Facts, left: list[tuple[int, list[Term]]], cuts: Sequence[Term]
+    ) -> Term | None:
         """A condition to cut the part by: in the middle of the bounds of what most entries bound.
 
         None where all that could be told apart is told: a cut may be one that facts cannot take in.
@@ -173,10 +194,16 @@ class _Cover:
                     bounds.setdefault(form, set()).update(limits)
         for form, values in sorted(bounds.items(), key=lambda item: -len(item[1])):
             new = [boolean.le(form, limit) for limit in sorted(values)]
-            new = [cut for cut in new if cut not in made and ask(facts, cut, effort=Effort.CHEAP) is None]
+            new = [
+                cut
+                for cut in new
+                if cut not in made and ask(facts, cut, effort=Effort.CHEAP) is None
+            ]
             if new:
                 return new[len(new) // 2]
-        atoms = (atom for _, conditions in left for condition in conditions for atom in _atoms(condition))
+        atoms = (
+            atom for _, conditions in left for condition in conditions for atom in _atoms(condition)
+        )
         return next((atom for atom in atoms if atom not in made), None)
 
     def _outside(self, cuts: Sequence[Term], left: list[tuple[int, list[Term]]]) -> Values | None:
@@ -208,7 +235,9 @@ def _atoms(condition: Term) -> list[Term]:
 
 
 def _bounds(atom: Term) -> tuple[Term, tuple[int, ...]]:
-    """A form and the values of it after which a relation changes: relations that differ in numbers share the form."""
+    """A form and the values of it after which a relation changes: relations that differ in numbers
+    share the form.
+    """
     found = bounded_by(boolean.not_(atom) if atom.op is Op.NE else atom)
     assert found is not None
     form, (low, high) = found

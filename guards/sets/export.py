@@ -1,4 +1,6 @@
-"""Guard sets written for others to read, and not read back: SMT-LIB 2 for solvers, LaTeX for people."""
+"""Guard sets written for others to read, and not read back: SMT-LIB 2 for solvers, LaTeX for
+people.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A guard: a condition on symbols, together with the place in the user's program that needs it.
 
-A guard whose value is undefined at some point (it divides by zero there) does not hold at that point.
+A guard whose value is undefined at some point (it divides by zero there) does not hold at that
+point.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class Guard:
         >>> guard.holds({"s0": 8, "s1": 2}), guard.holds({"s0": 8, "s1": 0})
         (True, False)
         """
-        return satisfied(self.term, checked_values(values, [symbol.name for symbol in self.term.symbols]))
+        return satisfied(
+            self.term, checked_values(values, [symbol.name for symbol in self.term.symbols])
+        )
 
 
 @attrs.frozen
@@ -93,9 +96,13 @@ def violation(guard: Guard, values: Mapping[str, int], names: Names | None = Non
     >>> violation(Guard(gt(symbol("s0") + symbol("s1"), 2)), {"s0": 1, "s1": 0}).text
     's0 + s1 > 2, but s0 = 1 and s1 = 0'
     """
-    seen = tuple((s.name, values[s.name]) for s in sorted(guard.term.symbols, key=lambda s: s.order))
+    seen = tuple(
+        (s.name, values[s.name]) for s in sorted(guard.term.symbols, key=lambda s: s.order)
+    )
     spelled = [f"{names.get(name, name) if names else name} = {value}" for name, value in seen]
-    return Violation(guard, f"{guard.text(names)}, but {listed(spelled)}" if seen else guard.text(names), seen)
+    return Violation(
+        guard, f"{guard.text(names)}, but {listed(spelled)}" if seen else guard.text(names), seen
+    )
 
 
 def listed(words: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """A set of guards: the condition under which one compiled graph stays valid.
 
-A :class:`GuardSet` is the conjunction of its guards and of the ranges of its symbols.  Every guard is read as total, so
-that every set is a total predicate on integers, with a complement.
+A :class:`GuardSet` is the conjunction of its guards and of the ranges of its symbols.  Every guard
+is read as total, so that every set is a total predicate on integers, with a complement.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from guards.regions.minimising import needed
 from guards.regions.projection import project
 from guards.regions.raster import Grid, grid
 from guards.regions.sampling import sample
-from guards.regions.satisfiability import core, empty_range, facts_of, implied, range_conditions, search, universe
+from guards.regions.satisfiability import (
+    core,
+    empty_range,
+    facts_of,
+    implied,
+    range_conditions,
+    search,
+    universe,
+)
 from guards.sets import html
 from guards.sets.guard import Guard, Names, Violation, violation
 from guards.sets.origin import COMPLEMENT, DECLARED
@@ -42,7 +50,8 @@ def _guard(condition: object) -> Guard:
         return Guard(holding(condition))
     hint = " (compare terms, not their text or type)" if isinstance(condition, bool) else ""
     raise ArgumentError(
-        f"a guard set is made of conditions: texts, terms and guards, not {type(condition).__name__}{hint}"
+        "a guard set is made of conditions: texts, terms and guards, not "
+        f"{type(condition).__name__}{hint}"
     )
 
 
@@ -52,13 +61,15 @@ def _key(ranges: Mapping[str, Pair]) -> frozenset[tuple[str, Pair]]:
 
 @attrs.frozen(slots=True, weakref_slot=True, repr=False, init=False)
 class GuardSet:
-    """The conjunction of guards and of the ranges of their symbols: ``GuardSet("s0 > 2", s1 % 8 == 0, ranges={...})``.
+    """The conjunction of guards and of the ranges of their symbols: ``GuardSet("s0 > 2", s1 % 8 ==
+    0, ranges={...})``.
 
-    A condition is a text in Python's syntax, a condition on terms, or a ``Guard``; several may come in one sequence.
-    ``a & b`` holds where both hold, ``~a`` where ``a`` does not.
+    A condition is a text in Python's syntax, a condition on terms, or a ``Guard``; several may come
+    in one sequence. ``a & b`` holds where both hold, ``~a`` where ``a`` does not.
 
-    ``ranges`` maps the name of a symbol to ``(low, high)``, both inclusive, ``None`` for no bound.  A symbol that the
-    guards mention and that has no range is a size: ``(0, None)``; the attribute ``ranges`` holds it explicitly.
+    ``ranges`` maps the name of a symbol to ``(low, high)``, both inclusive, ``None`` for no bound.
+    A symbol that the guards mention and that has no range is a size: ``(0, None)``; the attribute
+    ``ranges`` holds it explicitly.
 
     >>> guards = GuardSet("s0 + s1 > 2", "s0 % 8 == 0", ranges={"s0": (1, 64)})
     >>> guards.holds({"s0": 8, "s1": 0}), guards.holds({"s0": 4, "s1": 0})
@@ -75,8 +86,12 @@ class GuardSet:
     ranges: Mapping[str, Pair] = attrs.field(eq=_key, hash=True)
     _conditions: tuple[Guard, ...] = attrs.field(eq=False, repr=False)
 
-    def __init__(self, *conditions: Condition | Iterable[Condition], ranges: Mapping[str, Pair] | None = None) -> None:
-        """Raise ParseError where a text cannot be read or is an integer, RangeError for a range that is none."""
+    def __init__(
+        self, *conditions: Condition | Iterable[Condition], ranges: Mapping[str, Pair] | None = None
+    ) -> None:
+        """Raise ParseError where a text cannot be read or is an integer, RangeError for a range
+        that is none.
+        """
         given: Sequence[Any] = conditions
         if len(given) == 2 and isinstance(given[1], Mapping):  # GuardSet(guards, ranges)
             given, ranges = given[:1], given[1]
@@ -87,7 +102,10 @@ class GuardSet:
             several = isinstance(each, Iterable) and not isinstance(each, str)
             guards += map(_guard, each) if several else [_guard(each)]
         if ranges and any(isinstance(each, str) for each in conditions):
-            check_names(ranges, [each for each in conditions if isinstance(each, str)] + [g.term for g in guards])
+            check_names(
+                ranges,
+                [each for each in conditions if isinstance(each, str)] + [g.term for g in guards],
+            )
         object.__setattr__(self, "guards", tuple(guards))
         found = {symbol(name): pair_of(name, pair) for name, pair in checked_ranges(ranges).items()}
         for guard in guards:
@@ -95,7 +113,11 @@ class GuardSet:
                 found.setdefault(s, SIZES)
         ordered = {s.name: found[s] for s in sorted(found, key=lambda s: s.order)}
         object.__setattr__(self, "ranges", MappingProxyType(ordered))
-        declared = [Guard(c, DECLARED) for name, limits in ordered.items() for c in range_conditions(name, limits)]
+        declared = [
+            Guard(c, DECLARED)
+            for name, limits in ordered.items()
+            for c in range_conditions(name, limits)
+        ]
         object.__setattr__(self, "_conditions", (*declared, *self.guards))
 
     @classmethod
@@ -138,7 +160,9 @@ class GuardSet:
 
     def __repr__(self) -> str:
         ranges = {name: limits for name, limits in self.ranges.items() if limits != SIZES}
-        parts = [repr(guard.text()) for guard in self.guards] + ([f"ranges={ranges!r}"] if ranges else [])
+        parts = [repr(guard.text()) for guard in self.guards] + (
+            [f"ranges={ranges!r}"] if ranges else []
+        )
         return f"GuardSet({', '.join(parts)})"
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -148,14 +172,19 @@ class GuardSet:
         """The conditions, one a line, with their origins; trivial ranges of sizes are left out."""
         lines = [(guard.text(names), guard.origin) for guard in self._shown()]
         width = max((len(line) for line, _ in lines), default=0)
-        return "\n".join(f"{line:{width}}  # {origin}" if origin else line for line, origin in lines)
+        return "\n".join(
+            f"{line:{width}}  # {origin}" if origin else line for line, origin in lines
+        )
 
     def _shown(self) -> list[Guard]:
         trivial = {boolean.ge(symbol(name), 0) for name in self.ranges}
         return [guard for guard in self._conditions if guard.term not in trivial]
 
     def _repr_html_(self) -> str:
-        rows = [(guard.text(), *(guard.origin.cells if guard.origin else ("", "", ""))) for guard in self._shown()]
+        rows = [
+            (guard.text(), *(guard.origin.cells if guard.origin else ("", "", "")))
+            for guard in self._shown()
+        ]
         columns = ("guard", "needed at", "line", "asked by")
         return html.table(columns, rows, caption=f"guards ({len(rows)})", code=("guard", "line"))
 
@@ -174,7 +203,9 @@ class GuardSet:
     ) -> tuple[Violation, ...]:
         """The conditions that fail at ``values``, spelled in the names that ``sources`` gives.
 
-        >>> for found in GuardSet.read("s0 == s1", "s1 < 9").violations({"s0": 3, "s1": 9}, {"s0": "n", "s1": "m"}):
+        >>> for found in GuardSet.read("s0 == s1", "s1 < 9").violations(
+        ...     {"s0": 3, "s1": 9}, {"s0": "n", "s1": "m"}
+        ... ):
         ...     print(found)
         n == m, but n = 3 and m = 9
         m <= 8, but m = 9
@@ -184,7 +215,7 @@ class GuardSet:
         failed = [guard for guard in self._conditions if not satisfied(guard.term, values)]
         return tuple(violation(guard, values, names) for guard in failed)
 
-    # -- the set as a region ------------------------------------------------------------------------------------------
+    # -- the set as a region -----------------------------------------------------------------------
 
     def _set_of(self, other: object, method: str) -> GuardSet:
         return as_set(other, f"GuardSet.{method}", self.ranges)
@@ -202,17 +233,22 @@ class GuardSet:
 
     @whole_question()
     def implies(self, other: GuardSet | Condition) -> bool | None:
-        """Return whether every point of this set is one of ``other``; symbols that this set does not know are sizes.
+        """Return whether every point of this set is one of ``other``; symbols that this set does
+        not know are sizes.
 
-        Wherever a method takes another set, a text, a term or a guard will do: it has this set's ranges.
+        Wherever a method takes another set, a text, a term or a guard will do: it has this set's
+        ranges.
 
-        >>> GuardSet.read("s0 > 3").implies(GuardSet.read("s0 + s1 > 2")), GuardSet.read("s0 > 3").implies(
-        ...     GuardSet.read("s0 > 4")
+        >>> (
+        ...     GuardSet.read("s0 > 3").implies(GuardSet.read("s0 + s1 > 2")),
+        ...     GuardSet.read("s0 > 3").implies(GuardSet.read("s0 > 4")),
         ... )
         (True, False)
         """
         other = self._set_of(other, "implies")
-        ranges = {name: SIZES for name in other.ranges if name not in self.ranges} | dict(self.ranges)
+        ranges = {name: SIZES for name in other.ranges if name not in self.ranges} | dict(
+            self.ranges
+        )
         about(len(other.conditions))
         undecided = False
         facts = None if empty_range(ranges) else facts_of(ranges, self._terms())
@@ -247,7 +283,11 @@ class GuardSet:
     def intersect(self, other: GuardSet | Condition) -> GuardSet:
         """The set that holds where both hold.
 
-        >>> print(GuardSet.read("s0 > 1", ranges={"s0": (0, 9)}).intersect(GuardSet.read("s0 < 5", "s1 > s0")))
+        >>> print(
+        ...     GuardSet.read("s0 > 1", ranges={"s0": (0, 9)}).intersect(
+        ...         GuardSet.read("s0 < 5", "s1 > s0")
+        ...     )
+        ... )
         s0 <= 9  # declared range
         s0 >= 2
         s0 <= 4
@@ -255,20 +295,29 @@ class GuardSet:
         """
         other = self._set_of(other, "intersect")
         known = {guard.term for guard in self.guards}
-        ranges = {name: meet(self.ranges.get(name, limits), limits) for name, limits in other.ranges.items()}
+        ranges = {
+            name: meet(self.ranges.get(name, limits), limits)
+            for name, limits in other.ranges.items()
+        }
         added = tuple(guard for guard in other.guards if guard.term not in known)
         return GuardSet(self.guards + added, ranges={**self.ranges, **ranges})
 
     def __and__(self, other: object) -> GuardSet:
-        return self.intersect(other) if isinstance(other, GuardSet | Guard | Term | str) else NotImplemented
+        return (
+            self.intersect(other)
+            if isinstance(other, GuardSet | Guard | Term | str)
+            else NotImplemented
+        )
 
     def __invert__(self) -> GuardSet:
         return self.negate()
 
     def negate(self) -> GuardSet:
-        """The set that holds exactly where this one does not, among values that its symbols may have at all.
+        """The set that holds exactly where this one does not, among values that its symbols may
+        have at all.
 
-        A symbol whose range allows nothing below 0 is a size, and stays one; any other symbol may have any value.
+        A symbol whose range allows nothing below 0 is a size, and stays one; any other symbol may
+        have any value.
 
         >>> print(GuardSet.read("s0 + s1 > 2", ranges={"s0": (0, 8)}).negate())
         s0 >= 9 or s0 + s1 <= 2  # complement
@@ -284,11 +333,16 @@ class GuardSet:
         s0 % 8 != 0  # complement
         """
         other = self._set_of(other, "difference")
-        ranges = {name: SIZES for name in other.ranges if name not in self.ranges} | dict(self.ranges)
-        return GuardSet(self.guards, Guard(_complement(other.conditions, ranges), COMPLEMENT), ranges=ranges)
+        ranges = {name: SIZES for name in other.ranges if name not in self.ranges} | dict(
+            self.ranges
+        )
+        return GuardSet(
+            self.guards, Guard(_complement(other.conditions, ranges), COMPLEMENT), ranges=ranges
+        )
 
     def minimise(self, effort: Effort = Effort.FULL) -> GuardSet:
-        """The set without the guards that the others and the ranges imply; what is not proven to be implied stays.
+        """The set without the guards that the others and the ranges imply; what is not proven to be
+        implied stays.
 
         >>> print(GuardSet.read("s0 + s1 > 2", "s0 > 2", "s0 != 1").minimise())
         s0 >= 3
@@ -318,7 +372,8 @@ class GuardSet:
         rows: Sequence[int] | None = None,
         at: Mapping[str, int] | None = None,
     ) -> Grid:
-        """Return a grid of the points of two symbols at which the set holds: :func:`guards.regions.raster.grid`.
+        """Return a grid of the points of two symbols at which the set holds:
+        :func:`guards.regions.raster.grid`.
 
         >>> print(GuardSet.read("s0 >= s1", ranges={"s0": (0, 4), "s1": (1, 3)}).region("s0", "s1"))
         3 ..##
@@ -329,7 +384,8 @@ class GuardSet:
         return grid(self._terms(), self.ranges, first, second, columns, rows, at)
 
     def sample(self, count: int = 1, seed: int = 0) -> list[dict[str, int]]:
-        """Up to ``count`` different points of the set, spread over it; the same ones for the same ``seed``.
+        """Up to ``count`` different points of the set, spread over it; the same ones for the same
+        ``seed``.
 
         >>> GuardSet.read("s0 % 8 == 0", ranges={"s0": (1, 8)}).sample(2)
         [{'s0': 8}]
@@ -339,7 +395,8 @@ class GuardSet:
         return sample(self._terms(), self.ranges, count, seed)
 
     def core(self) -> GuardSet | None:
-        """Fewest conditions that contradict each other, as a set; None unless the set is proven to hold nowhere.
+        """Fewest conditions that contradict each other, as a set; None unless the set is proven to
+        hold nowhere.
 
         >>> print(GuardSet.read("s0 > s1", "s0 != 7", "s1 > s0").core())
         s0 > s1
@@ -348,11 +405,14 @@ class GuardSet:
         conditions = self.conditions
         free = dict.fromkeys(self.ranges, (None, None))
         found = core([guard.term for guard in conditions], free)
-        return None if found is None else GuardSet((conditions[index] for index in found), ranges=free)
+        return (
+            None if found is None else GuardSet((conditions[index] for index in found), ranges=free)
+        )
 
 
 def as_set(given: object, function: str, ranges: Mapping[str, Pair] | None = None) -> GuardSet:
-    """Return a guard set unchanged; turn a text, a term, a guard or a truth value into a set with the given ranges.
+    """Return a guard set unchanged; turn a text, a term, a guard or a truth value into a set with
+    the given ranges.
 
     Raises:
         ArgumentError: it is none of these.
@@ -361,16 +421,22 @@ def as_set(given: object, function: str, ranges: Mapping[str, Pair] | None = Non
     if isinstance(given, GuardSet):
         return given
     if not isinstance(given, str | Term | Guard | bool):
-        raise ArgumentError(f"{function} takes a guard set, a text, a term or a guard, not {described(given)}")
+        raise ArgumentError(
+            f"{function} takes a guard set, a text, a term or a guard, not {described(given)}"
+        )
     guard = given if isinstance(given, Guard) else Guard(holding(given))
     own = {s.name: ranges[s.name] for s in guard.term.symbols if ranges and s.name in ranges}
     return GuardSet(guard, ranges=own)
 
 
 def _complement(conditions: Sequence[Guard], ranges: Mapping[str, Pair]) -> Term:
-    """Return the condition that one of the guards fails; guards that the ranges imply cannot fail."""
+    """Return the condition that one of the guards fails; guards that the ranges imply cannot
+    fail.
+    """
     sure = {c for name, limits in ranges.items() for c in range_conditions(name, limits)}
-    return boolean.or_(*(boolean.not_(guarded(guard.term)) for guard in conditions if guard.term not in sure))
+    return boolean.or_(
+        *(boolean.not_(guarded(guard.term)) for guard in conditions if guard.term not in sure)
+    )
 
 
 @attrs.frozen

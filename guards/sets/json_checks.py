@@ -1,4 +1,6 @@
-"""Checks on pieces of a JSON document: each function returns the piece, or raises with what is wrong with it."""
+"""Checks on pieces of a JSON document: each function returns the piece, or raises with what is
+wrong with it.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def array(value: Json, what: str) -> list[Json]:
     return checked(value, list, what)
 
 
-def record(value: Json, what: str, required: Set[str], optional: Set[str] = frozenset()) -> dict[str, Json]:
+def record(
+    value: Json, what: str, required: Set[str], optional: Set[str] = frozenset()
+) -> dict[str, Json]:
     """The value, an object with all ``required`` members and no others but ``optional`` ones.
 
     >>> record({"line": 3, "lane": 4}, "an origin", {"file", "line"})
@@ -69,6 +73,8 @@ def record(value: Json, what: str, required: Set[str], optional: Set[str] = froz
     found = checked(value, dict, what)
     missing, unknown = required - found.keys(), found.keys() - required - optional
     if missing or unknown:
-        wrong = [f"lacks {name}" for name in sorted(missing)] + [f"has unknown {name!r}" for name in sorted(unknown)]
+        wrong = [f"lacks {name}" for name in sorted(missing)] + [
+            f"has unknown {name!r}" for name in sorted(unknown)
+        ]
         raise FormatError(f"{what} {', '.join(wrong)}")
     return found

@@ -1,4 +1,5 @@
-"""Terms to and from JSON: as text that a person can read, and as steps where text would not give back the same term.
+"""Terms to and from JSON: as text that a person can read, and as steps where text would not give
+back the same term.
 
 What is read may come from anywhere: it is checked step by step, with limits on all that could grow.
 """
@@ -39,12 +40,16 @@ def term_to_json(term: Term) -> Json:
 
 
 def _parts(term: Term) -> int:
-    """Return the number of parts of a term when it is written out, where shared parts count each time."""
+    """Return the number of parts of a term when it is written out, where shared parts count each
+    time.
+    """
     return fold(term, lambda part, operands: 1 + sum(operands))
 
 
 def _steps(term: Term) -> Json:
-    """Each part of the term as a step that refers to earlier steps by number; the last step is the term."""
+    """Each part of the term as a step that refers to earlier steps by number; the last step is the
+    term.
+    """
     number: dict[Term, int] = {}
     steps: list[Json] = []
     for part in postorder(term):
@@ -65,7 +70,10 @@ def term_from_json(data: Json) -> Term:
     Raises:
         FormatError: it is no term.
 
-    >>> term_from_json("s0 % 8 == 0"), term_from_json([["symbol", "s0"], ["add", -8, [0, 1]], ["le", 1]])
+    >>> (
+    ...     term_from_json("s0 % 8 == 0"),
+    ...     term_from_json([["symbol", "s0"], ["add", -8, [0, 1]], ["le", 1]]),
+    ... )
     (<s0 % 8 == 0>, <s0 <= 8>)
     """
     try:

@@ -31,11 +31,14 @@ class Origin:
 
     @property
     def place(self) -> str:
-        """The user's line in short: ``model.py:12 in forward (`if n > 2:`)``; empty when there is none."""
+        """The user's line in short: ``model.py:12 in forward (`if n > 2:`)``; empty when there is
+        none.
+        """
         if not self.file:
             return ""
         folder, name = os.path.split(self.file)
-        if os.path.basename(folder).startswith("ipykernel_"):  # a notebook cell; its file has a number for a name
+        # a notebook cell; its file has a number for a name
+        if os.path.basename(folder).startswith("ipykernel_"):
             name = "cell"
         where = f"{name or self.file}:{self.line}"
         if self.function:

@@ -1,4 +1,6 @@
-"""The public functions that accept texts, terms, guards and guard sets, with ``ranges`` and ``assume``."""
+"""The public functions that accept texts, terms, guards and guard sets, with ``ranges`` and
+``assume``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,14 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 from guards.asking import simplification
-from guards.asking.arguments import Stated, checked_ranges, described, listed, symbols_of_sets, term_of
+from guards.asking.arguments import (
+    Stated,
+    checked_ranges,
+    described,
+    listed,
+    symbols_of_sets,
+    term_of,
+)
 from guards.asking.assumptions import check_names, facts_from, holding, pair_of
 from guards.domains.interval_arithmetic import Pair, meet
 from guards.errors import ArgumentError
@@ -38,7 +47,11 @@ def _facts(given: Stated, ranges: object, assume: object, facts: Facts | None) -
 
 @overload
 def simplify(
-    given: GuardSet, facts: Facts | None = None, *, ranges: Mapping[str, Pair] | None = None, assume: Any = ()
+    given: GuardSet,
+    facts: Facts | None = None,
+    *,
+    ranges: Mapping[str, Pair] | None = None,
+    assume: Any = (),
 ) -> GuardSet: ...
 
 
@@ -53,12 +66,17 @@ def simplify(
 
 
 def simplify(
-    given: Stated, facts: Facts | None = None, *, ranges: Mapping[str, Pair] | None = None, assume: Any = ()
+    given: Stated,
+    facts: Facts | None = None,
+    *,
+    ranges: Mapping[str, Pair] | None = None,
+    assume: Any = (),
 ) -> Term | GuardSet:
-    """Return a term that is equal wherever the given one is defined and the assumptions hold, and no larger.
+    """Return a term that is equal wherever the given one is defined and the assumptions hold, and
+    no larger.
 
-    A condition may become undefined where it was false: neither holds there. Of a guard set, each guard is simplified
-    under the ranges of the set; the set holds at the same values then.
+    A condition may become undefined where it was false: neither holds there. Of a guard set, each
+    guard is simplified under the ranges of the set; the set holds at the same values then.
 
     Raises:
         ArgumentError: an argument is of a type that is not taken.
@@ -66,7 +84,10 @@ def simplify(
         Contradiction: nothing satisfies the assumptions.
         RangeError: a range is empty, is no pair, or is for a name that is not mentioned.
 
-    >>> simplify("max(1, s0)", ranges={"s0": (1, None)}), simplify("s0 // 8 * 8", assume="s0 % 8 == 0")
+    >>> (
+    ...     simplify("max(1, s0)", ranges={"s0": (1, None)}),
+    ...     simplify("s0 // 8 * 8", assume="s0 % 8 == 0"),
+    ... )
     (<s0>, <s0>)
     >>> simplify(GuardSet("max(s0, 3) > s1", ranges={"s0": (4, 8)}))
     GuardSet('s0 > s1', ranges={'s0': (4, 8)})
@@ -74,7 +95,11 @@ def simplify(
     known = _facts(given, ranges, assume, facts)
     if not isinstance(given, GuardSet):
         return simplification.simplify(term_of(given, "simplify"), known)
-    under = facts_from({**given.ranges, **checked_ranges(ranges)}, listed(assume)) if facts is None else known
+    under = (
+        facts_from({**given.ranges, **checked_ranges(ranges)}, listed(assume))
+        if facts is None
+        else known
+    )
     guards = []
     for guard in given.guards:
         short = simplification.simplify(total(guard.term, under), under)
@@ -85,29 +110,46 @@ def simplify(
 
 @overload
 def bounds(
-    given: GuardSet, *, ranges: Mapping[str, Pair] | None = None, assume: Any = (), facts: Facts | None = None
+    given: GuardSet,
+    *,
+    ranges: Mapping[str, Pair] | None = None,
+    assume: Any = (),
+    facts: Facts | None = None,
 ) -> dict[str, Bounds]: ...
 
 
 @overload
 def bounds(
-    given: str | Term | int, *, ranges: Mapping[str, Pair] | None = None, assume: Any = (), facts: Facts | None = None
+    given: str | Term | int,
+    *,
+    ranges: Mapping[str, Pair] | None = None,
+    assume: Any = (),
+    facts: Facts | None = None,
 ) -> Bounds: ...
 
 
 def bounds(
-    given: Stated, *, ranges: Mapping[str, Pair] | None = None, assume: Any = (), facts: Facts | None = None
+    given: Stated,
+    *,
+    ranges: Mapping[str, Pair] | None = None,
+    assume: Any = (),
+    facts: Facts | None = None,
 ) -> Bounds | dict[str, Bounds]:
-    """Return the least and the greatest value of an integer that could be proven, as terms; None for no bound.
+    """Return the least and the greatest value of an integer that could be proven, as terms; None
+    for no bound.
 
-    A bound is a number where there is one, and otherwise a term in other symbols that an assumption gives. Of a guard
-    set, the bounds of each of its symbols come by name.
+    A bound is a number where there is one, and otherwise a term in other symbols that an assumption
+    gives. Of a guard set, the bounds of each of its symbols come by name.
 
     Raises:
         ArgumentError: an argument is of a type that is not taken, or ``given`` is a condition.
         ParseError: a text cannot be read, or is a condition.
 
-    >>> bounds("s0 - s0 // 8 * 8"), bounds("u0", assume=["u0 <= s0 * s1"]), bounds("a", assume=["a >= b + 8"])
+    >>> (
+    ...     bounds("s0 - s0 // 8 * 8"),
+    ...     bounds("u0", assume=["u0 <= s0 * s1"]),
+    ...     bounds("a", assume=["a >= b + 8"]),
+    ... )
     ((<0>, <7>), (<0>, <s0*s1>), (<8>, None))
     >>> bounds(GuardSet("s0 > 2", "s1 < s0", ranges={"s0": (0, 9)}))
     {'s0': (<3>, <9>), 's1': (<0>, <8>)}
@@ -125,7 +167,9 @@ def bounds(
     return simplification.bounds(term, facts=known)
 
 
-def _facts_of_integer(given: str | Term, ranges: object, assume: object, facts: Facts | None) -> Facts:
+def _facts_of_integer(
+    given: str | Term, ranges: object, assume: object, facts: Facts | None
+) -> Facts:
     if facts is not None:
         return _facts(given, ranges, assume, facts)
     assumed = listed(assume)
@@ -137,7 +181,8 @@ def _facts_of_integer(given: str | Term, ranges: object, assume: object, facts: 
 
 
 def latex(given: Stated, *, ranges: Mapping[str, Pair] | None = None, assume: Any = ()) -> str:
-    r"""Return a formula as LaTeX; of a guard set, and of a condition with ranges or assumptions, one line for each.
+    r"""Return a formula as LaTeX; of a guard set, and of a condition with ranges or assumptions,
+    one line for each.
 
     Very large parts are left out, as ``\ldots``.
 
@@ -210,7 +255,11 @@ def implies(
         ArgumentError: an argument is of a type that is not taken.
         ParseError: a text cannot be read, or is an integer.
 
-    >>> implies("s0 > 3", "s0 + s1 > 2"), implies("s0 > s1", "s0 > 4", assume="s1 >= 4"), implies("s0 > 3", "s0 > 4")
+    >>> (
+    ...     implies("s0 > 3", "s0 + s1 > 2"),
+    ...     implies("s0 > s1", "s0 > 4", assume="s1 >= 4"),
+    ...     implies("s0 > 3", "s0 > 4"),
+    ... )
     (True, True, False)
     """
     return _combined(first, checked_ranges(ranges), listed(assume), "implies").implies(second)
@@ -223,7 +272,8 @@ def holds(
     ranges: Mapping[str, Pair] | None = None,
     assume: Any = (),
 ) -> bool:
-    """Return whether a condition is defined and true at values that are within ``ranges`` and satisfy ``assume``.
+    """Return whether a condition is defined and true at values that are within ``ranges`` and
+    satisfy ``assume``.
 
     Raises:
         ArgumentError: an argument is of a type that is not taken.
@@ -231,11 +281,16 @@ def holds(
 
     >>> holds("s0 % s1 == 0", {"s0": 8, "s1": 2}), holds("s0 % s1 == 0", {"s0": 8, "s1": 0})
     (True, False)
-    >>> holds("s0 > 2", {"s0": 8}, ranges={"s0": (0, 4)}), holds("s0 > 2", {"s0": 8}, assume="s0 % 3 == 0")
+    >>> (
+    ...     holds("s0 > 2", {"s0": 8}, ranges={"s0": (0, 4)}),
+    ...     holds("s0 > 2", {"s0": 8}, assume="s0 % 3 == 0"),
+    ... )
     (False, False)
     """
     named, assumed = checked_ranges(ranges), listed(assume)
-    within = GuardSet(ranges={name: pair_of(name, pair) for name, pair in named.items()}).holds(values)
+    within = GuardSet(ranges={name: pair_of(name, pair) for name, pair in named.items()}).holds(
+        values
+    )
     return all([within, *(_holds(each, values) for each in (condition, *assumed))])
 
 
@@ -253,7 +308,10 @@ def _combined(
         check_names(named, (holding(given), *assumed))
     texts = [each for each in assumed if not isinstance(each, GuardSet)]
     first = as_set(given, function)
-    limits = {name: pair_of(name, named[name]) if name in named else pair for name, pair in first.ranges.items()}
+    limits = {
+        name: pair_of(name, named[name]) if name in named else pair
+        for name, pair in first.ranges.items()
+    }
     if isinstance(given, GuardSet):
         limits = {name: meet(pair, first.ranges[name]) for name, pair in limits.items()}
     rest = {name: pair for name, pair in named.items() if name not in limits}

@@ -1,7 +1,8 @@
 """The source of a symbol's value at run time, in the words of the user's program.
 
-``arg`` is the path of the argument as the user would write it: ``x``, ``kwargs['mask']``, ``batch[0].ids``.  A mapping
-from the name of a symbol to its source turns ``s0`` into ``x.size(0)`` in every sentence that this package writes.
+``arg`` is the path of the argument as the user would write it: ``x``, ``kwargs['mask']``,
+``batch[0].ids``.  A mapping from the name of a symbol to its source turns ``s0`` into ``x.size(0)``
+in every sentence that this package writes.
 """
 
 from __future__ import annotations
@@ -82,4 +83,7 @@ def spelled(sources: Mapping[str, Source | str]) -> dict[str, str]:
     >>> spelled({"s0": Size("x", 0), "s1": "my_own_name"})
     {'s0': 'x.size(0)', 's1': 'my_own_name'}
     """
-    return {name: source if isinstance(source, str) else source.text() for name, source in sources.items()}
+    return {
+        name: source if isinstance(source, str) else source.text()
+        for name, source in sources.items()
+    }

@@ -1,4 +1,6 @@
-"""Integer terms: constants, symbols, sums and products, in the canonical form of a sum of monomials."""
+"""Integer terms: constants, symbols, sums and products, in the canonical form of a sum of
+monomials.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,16 @@ def const(value: int) -> Term:
 
 
 _KEY = r"""(?:-?\d+|'[^'\\]*'|"[^"\\]*")"""
-_PLACE = re.compile(rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[{_KEY}\])*(?:\.(?:size|stride)\(\d+\)|\.storage_offset\(\))?")
+_PLACE = re.compile(
+    rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[{_KEY}\])*(?:\.(?:size|stride)\(\d+\)|\.storage_offset\(\))?"
+)
 
 
 def symbol(name: Any) -> Term:
     """The integer symbol ``name``: the same object for the same name.
 
-    A name is an identifier, or a place that a size is read from, as guards print it: ``x.size(0)``, ``batch['ids'].k``.
+    A name is an identifier, or a place that a size is read from, as guards print it: ``x.size(0)``,
+    ``batch['ids'].k``.
 
     Raises:
         ParseError: ``name`` is neither.
@@ -48,7 +53,9 @@ def symbol(name: Any) -> Term:
     if not isinstance(name, str):
         raise ArgumentError(f"a symbol's name is a text, not {type(name).__name__}")
     if not name.isidentifier() and _PLACE.fullmatch(name) is None:
-        raise ParseError(f"a symbol's name must be an identifier or a place like x.size(0), not {name!r}")
+        raise ParseError(
+            f"a symbol's name must be an identifier or a place like x.size(0), not {name!r}"
+        )
     return intern(Op.SYMBOL, (name,))
 
 
@@ -115,7 +122,11 @@ def plus(a: Term, b: Term, factor: int) -> Term:
         if not items:
             return const(constant + factor * shift)
         constant += factor * shift
-        return items[0][0] if not constant and len(items) == 1 and items[0][1] == 1 else intern(_ADD, (constant, items))
+        return (
+            items[0][0]
+            if not constant and len(items) == 1 and items[0][1] == 1
+            else intern(_ADD, (constant, items))
+        )
     merged = dict(items)
     if op is _ADD:
         shift, others = b.args
@@ -222,7 +233,9 @@ def common_atoms(term: Term) -> list[Term]:
 
 
 def without(term: Term, atoms: list[Term], number: int) -> Term:
-    """``term`` divided exactly by the product of ``atoms`` and ``number``, both known to divide it."""
+    """``term`` divided exactly by the product of ``atoms`` and ``number``, both known to divide
+    it.
+    """
     constant, items = split(term)
     merged: dict[Term, int] = {}
     constant //= number
@@ -249,4 +262,8 @@ def cancel(a: Term, b: Term) -> tuple[Term, Term, list[Term], int]:
 
 def summed(constant: int, items: Monomials) -> Term:
     """A sum from items that are in canonical form already (at least one)."""
-    return items[0][0] if not constant and len(items) == 1 and items[0][1] == 1 else intern(_ADD, (constant, items))
+    return (
+        items[0][0]
+        if not constant and len(items) == 1 and items[0][1] == 1
+        else intern(_ADD, (constant, items))
+    )

@@ -1,6 +1,8 @@
-"""Bitwise operations on integers of any size (two's complement, as in Python) as quotients and remainders.
+"""Bitwise operations on integers of any size (two's complement, as in Python) as quotients and
+remainders.
 
-Each function returns None where there is no such formula: one operand must be a constant with few runs of bits.
+Each function returns None where there is no such formula: one operand must be a constant with few
+runs of bits.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def both(a: Term, b: Term) -> Term | None:
 
 
 def _masked(a: Term, mask: int) -> Term | None:
-    """``a & mask`` for a mask that is not negative: the bits of each run, moved down, cut off, and moved back."""
+    """``a & mask`` for a mask that is not negative: the bits of each run, moved down, cut off, and
+    moved back.
+    """
     parts: list[Term] = []
     low = 0
     while mask >> low:
@@ -47,7 +51,11 @@ def _masked(a: Term, mask: int) -> Term | None:
             high += 1
         if len(parts) == MOST_RUNS:
             return None
-        parts.append(arithmetic.scale(division.mod(division.floordiv(a, 1 << low), 1 << (high - low)), 1 << low))
+        parts.append(
+            arithmetic.scale(
+                division.mod(division.floordiv(a, 1 << low), 1 << (high - low)), 1 << low
+            )
+        )
         low = high
     return arithmetic.total(parts)
 
@@ -61,4 +69,8 @@ def either(a: Term, b: Term) -> Term | None:
 def differing(a: Term, b: Term) -> Term | None:
     """``a ^ b``, which is ``a + b - 2*(a & b)``"""
     shared = both(a, b)
-    return None if shared is None else arithmetic.sub(arithmetic.add(a, b), arithmetic.scale(shared, 2))
+    return (
+        None
+        if shared is None
+        else arithmetic.sub(arithmetic.add(a, b), arithmetic.scale(shared, 2))
+    )

@@ -1,4 +1,5 @@
-"""Conditions: the relations ``== 0``, ``!= 0``, ``<= 0``, their connectives, and the choice that depends on one.
+"""Conditions: the relations ``== 0``, ``!= 0``, ``<= 0``, their connectives, and the choice that
+depends on one.
 
 Negation is pushed inwards and never appears as a term.
 """
@@ -10,7 +11,17 @@ from math import gcd
 
 from guards.errors import ArgumentError
 from guards.terms.arithmetic import ONE, integer, linear, plus, split, sub
-from guards.terms.term import DEEP, BoolLike, IntLike, Op, Term, by_order, intern, postorder, sweep_terms
+from guards.terms.term import (
+    DEEP,
+    BoolLike,
+    IntLike,
+    Op,
+    Term,
+    by_order,
+    intern,
+    postorder,
+    sweep_terms,
+)
 
 # The members used on hot paths, looked up once.
 _AND, _EQ, _LE, _NE, _OR, _TRUE = Op.AND, Op.EQ, Op.LE, Op.NE, Op.OR, Op.TRUE

@@ -1,4 +1,6 @@
-"""Case distinction: the operands that a ``min``, ``max`` or ``ite`` may equal, each with its condition."""
+"""Case distinction: the operands that a ``min``, ``max`` or ``ite`` may equal, each with its
+condition.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,17 @@ from guards.terms import boolean, extremes
 from guards.terms.term import Op, Term
 
 MOST_CASES = 24
-"""The largest number of operands of a ``min`` or ``max`` that are compared with each other; more are halved."""
+"""The largest number of operands of a ``min`` or ``max`` that are compared with each other; more
+are halved.
+"""
 
 
 def cases(part: Term) -> list[tuple[Term, Term]]:
-    """Return the values of a ``min``, ``max`` or ``ite`` with their conditions; [] for any other term.
+    """Return the values of a ``min``, ``max`` or ``ite`` with their conditions; [] for any other
+    term.
 
-    At least one of the conditions holds wherever the term is defined; those of ``min`` and ``max`` overlap where
-    operands are equal.
+    At least one of the conditions holds wherever the term is defined; those of ``min`` and ``max``
+    overlap where operands are equal.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.extremes import maximum

@@ -1,4 +1,6 @@
-"""Constructors behind the comparison methods of terms: relations, connectives, extremes and substitution."""
+"""Constructors behind the comparison methods of terms: relations, connectives, extremes and
+substitution.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,20 @@ from guards.terms.term import IntLike, Op, Term
 
 
 def compare(operator: str, a: Any, b: Any) -> Term:
-    """``a operator b``, for integers; ``==`` and ``!=`` compare two conditions too, ``& | ~`` combine them.
+    """``a operator b``, for integers; ``==`` and ``!=`` compare two conditions too, ``& | ~``
+    combine them.
 
     Raises:
-        TypeError: an operand is neither a term nor an integer, or an integer where a condition is needed.
+        TypeError: an operand is neither a term nor an integer, or an integer where a condition is
+            needed.
     """
     if operator in _CONNECTIVES:
         _need_conditions(operator, a, b)
         return _CONNECTIVES[operator](a, b)
     if type(b) is not Term and not isinstance(b, int):
         raise ArgumentError(
-            f"compare a term with a term or an integer, not with {type(b).__name__}: {a} {operator} {b!r}"
+            f"compare a term with a term or an integer, not with {type(b).__name__}: {a} "
+            f"{operator} {b!r}"
         )
     if operator in ("==", "!=") and _is_condition(a) and _is_condition(b):
         left, right = boolean.boolean(a), boolean.boolean(cast(Any, b))
@@ -54,7 +59,8 @@ def _need_conditions(operator: str, a: Any, b: Any) -> None:
     for each in (a, b):
         if not _is_condition(each):
             raise ArgumentError(
-                f"{operator} combines conditions, and {each!r} is none: compare it first, in parentheses"
+                f"{operator} combines conditions, and {each!r} is none: compare it first, in "
+                "parentheses"
             )
 
 
@@ -66,7 +72,9 @@ def replace(term: Term, values: Mapping[Any, IntLike]) -> Term:
     """
     found: dict[Term, Term] = {}
     if not isinstance(values, Mapping):
-        raise ArgumentError(f"subs takes a mapping of symbols to integers or terms, not {type(values).__name__}")
+        raise ArgumentError(
+            f"subs takes a mapping of symbols to integers or terms, not {type(values).__name__}"
+        )
     for key, value in values.items():
         part = symbol(key) if isinstance(key, str) else key
         if type(part) is not Term:

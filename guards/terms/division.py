@@ -1,4 +1,6 @@
-"""Floor division and remainder as Python has them: whole parts come out, common factors cancel, nested ones merge."""
+"""Floor division and remainder as Python has them: whole parts come out, common factors cancel,
+nested ones merge.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,11 @@ def floordiv(a: IntLike, b: IntLike) -> Term:
 
 
 def _reduced(a: Term, divisor: int) -> tuple[int, Monomials, bool]:
-    """Constant and items of ``a`` without whole multiples of a positive divisor, and whether there were any.
+    """Constant and items of ``a`` without whole multiples of a positive divisor, and whether there
+    were any.
 
-    The constant becomes one of 0 to divisor - 1; coefficients keep their sign, as ``(x - y) // 8`` is easier to read
-    than ``(x + 7*y) // 8 - y``.
+    The constant becomes one of 0 to divisor - 1; coefficients keep their sign, as ``(x - y) // 8``
+    is easier to read than ``(x + 7*y) // 8 - y``.
     """
     constant, items = split(a)
     if 0 <= constant < divisor:
@@ -64,7 +67,9 @@ def _reduced(a: Term, divisor: int) -> tuple[int, Monomials, bool]:
 
 
 def _divided(a: Term, divisor: int) -> Term:
-    """``a // divisor``: whole parts come out, common factors cancel, nested divisions merge, the first sign is plus."""
+    """``a // divisor``: whole parts come out, common factors cancel, nested divisions merge, the
+    first sign is plus.
+    """
     if divisor == 1:
         return a
     if divisor <= 0:
@@ -75,15 +80,23 @@ def _divided(a: Term, divisor: int) -> Term:
     if not items:
         rest = const(constant // divisor)
     elif items[0][1] < 0:  # a // d == -((-a + d - 1) // d)
-        rest = scale(_divided(summed(divisor - 1 - constant, tuple([(m, -c) for m, c in items])), divisor), -1)
+        rest = scale(
+            _divided(summed(divisor - 1 - constant, tuple([(m, -c) for m, c in items])), divisor),
+            -1,
+        )
     else:
         shared = gcd(divisor, *[c for _, c in items])
-        if shared > 1:  # the constant's remainder cannot carry: (g*x + c) // (g*d) == (x + c//g) // d
-            rest = _divided(linear(constant // shared, {m: c // shared for m, c in items}), divisor // shared)
+        # the constant's remainder cannot carry: (g*x + c) // (g*d) == (x + c//g) // d
+        if shared > 1:
+            rest = _divided(
+                linear(constant // shared, {m: c // shared for m, c in items}), divisor // shared
+            )
         else:
             merged = _merged(constant, items, divisor)
             if merged is None:
-                merged = intern(_FLOORDIV, (summed(constant, items) if changed else a, const(divisor)))
+                merged = intern(
+                    _FLOORDIV, (summed(constant, items) if changed else a, const(divisor))
+                )
             rest = merged
     if not changed:
         return rest
@@ -137,7 +150,9 @@ def _remainder(a: Term, divisor: int) -> Term:
     shared = gcd(divisor, *[c for _, c in items])
     if shared > 1:  # (g*x + c) % (g*d) == g*((x + c//g) % d) + c % g
         inner = linear(constant // shared, {m: c // shared for m, c in items})
-        return plus(scale(_remainder(inner, divisor // shared), shared), const(constant % shared), 1)
+        return plus(
+            scale(_remainder(inner, divisor // shared), shared), const(constant % shared), 1
+        )
     if changed:
         a = summed(constant, items)
     if len(items) == 1 and not constant and items[0][1] == 1 and items[0][0].op is _MOD:

@@ -48,27 +48,40 @@ def _extreme(op: Op, terms: Iterable[IntLike]) -> Term:
 
 
 def _shifted(op: Op, operands: dict[Monomials, int]) -> Term:
-    """``min`` or ``max`` of sums (items to constant), what all of them share taken out: terms, factor and sign."""
+    """``min`` or ``max`` of sums (items to constant), what all of them share taken out: terms,
+    factor and sign.
+    """
     common = dict(next(iter(operands)))
     for items in operands:
         found = dict(items)
         common = {m: c for m, c in common.items() if found.get(m) == c}
         if not common:
             break
-    reduced = {tuple([item for item in items if item[0] not in common]): c for items, c in operands.items()}
+    reduced = {
+        tuple([item for item in items if item[0] not in common]): c for items, c in operands.items()
+    }
     weight = sum([c for items in reduced for _, c in items])
     sign = 1
     if weight < 0 or (weight == 0 and op is Op.MIN):  # min(-x, -y) is -max(x, y)
         sign = -1
         op = Op.MAX if op is Op.MIN else Op.MIN
-    first = min((items for items in reduced if items), key=lambda items: [(m.order, sign * c) for m, c in items])
+    first = min(
+        (items for items in reduced if items),
+        key=lambda items: [(m.order, sign * c) for m, c in items],
+    )
     shift = reduced[first]
-    factor = sign * gcd(*[c for items in reduced for _, c in items], *[c - shift for c in reduced.values()])
+    factor = sign * gcd(
+        *[c for items in reduced for _, c in items], *[c - shift for c in reduced.values()]
+    )
     if factor == 1 and not common and not shift:
         chosen = [linear(c, dict(items)) for items, c in reduced.items()]
     else:
-        chosen = [linear((c - shift) // factor, {m: d // factor for m, d in items}) for items, c in reduced.items()]
-    if any(term.op is op for term in chosen):  # what is left of an operand may be a min (max) itself
+        chosen = [
+            linear((c - shift) // factor, {m: d // factor for m, d in items})
+            for items, c in reduced.items()
+        ]
+    # what is left of an operand may be a min (max) itself
+    if any(term.op is op for term in chosen):
         result = _extreme(op, chosen)
     else:
         chosen.sort(key=by_order)

@@ -1,7 +1,8 @@
 """One memoised bottom-up walk over terms, and its two commonest algebras: values and substitution.
 
-An algebra is a function ``(term, operands) -> result``: ``operands`` are the results for ``children(term)`` in that
-order (for a sum, those of its monomials). Terms of any depth are safe: the walk keeps its own stack.
+An algebra is a function ``(term, operands) -> result``: ``operands`` are the results for
+``children(term)`` in that order (for a sum, those of its monomials). Terms of any depth are safe:
+the walk keeps its own stack.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from guards.terms.term import DEEP, Op, Term, children, postorder
 
 T = TypeVar("T")
 Algebra = Callable[[Term, list[T]], T]
-_SHALLOW = 12  # deeper terms may share so much of themselves that reading a part again costs more than remembering it
+# deeper terms may share so much of themselves that reading a part again costs more than remembering
+# it
+_SHALLOW = 12
 Value = Any  # int or bool; spelled so, a compiled module would make an int of a bool
 
 
@@ -25,7 +28,9 @@ def fold(term: Term, algebra: Algebra[T], memo: dict[Term, T] | None = None) -> 
 
     >>> from guards.terms.arithmetic import symbol
     >>> x = symbol("x")
-    >>> fold((x + 1) // 2, lambda term, operands: 1 + sum(operands))  # how many nodes, sums counted once
+    >>> fold(
+    ...     (x + 1) // 2, lambda term, operands: 1 + sum(operands)
+    ... )  # how many nodes, sums counted once
     4
     """
     known: dict[Term, T] = {} if memo is None else memo
@@ -40,12 +45,14 @@ def fold(term: Term, algebra: Algebra[T], memo: dict[Term, T] | None = None) -> 
 
 
 def _fold(term: Term, algebra: Algebra[T], known: dict[Term, T]) -> T:
-    operands = [known[child] if child in known else _fold(child, algebra, known) for child in children(term)]
+    operands = [
+        known[child] if child in known else _fold(child, algebra, known) for child in children(term)
+    ]
     result = known[term] = algebra(term, operands)
     return result
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 def evaluate(term: Term, values: Mapping[str, Value]) -> Value:
@@ -53,7 +60,8 @@ def evaluate(term: Term, values: Mapping[str, Value]) -> Value:
 
     Raises:
         KeyError: a symbol has no value.
-        ZeroDivisionError: a divisor is 0 at these values (and no other part of an ``and`` or ``or`` decides it).
+        ZeroDivisionError: a divisor is 0 at these values (and no other part of an ``and`` or ``or``
+            decides it).
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import lt
@@ -70,13 +78,19 @@ def evaluate(term: Term, values: Mapping[str, Value]) -> Value:
 
 
 def _partial(term: Term, operands: list[Value], values: Mapping[str, Value]) -> Value:
-    """One step of evaluation from below, where an operand may be None: not defined, and perhaps not needed."""
+    """One step of evaluation from below, where an operand may be None: not defined, and perhaps not
+    needed.
+    """
     op = term.op
     if op is Op.ITE:
         return None if operands[0] is None else operands[1] if operands[0] else operands[2]
     if None in operands:
         stop = op is Op.OR
-        return stop if (op is Op.AND or stop) and stop in [o for o in operands if o is not None] else None
+        return (
+            stop
+            if (op is Op.AND or stop) and stop in [o for o in operands if o is not None]
+            else None
+        )
     try:
         return _combine(term, [o for o in operands if o is not None], values)
     except ZeroDivisionError:
@@ -103,7 +117,9 @@ def _value(term: Term, values: Mapping[str, Value]) -> Value:
 
 
 def _connective(stop: bool, parts: tuple[Term, ...], values: Mapping[str, Value]) -> bool:
-    """``or`` (stop: True) or ``and``: a part that decides it does so in whatever order the parts stand."""
+    """``or`` (stop: True) or ``and``: a part that decides it does so in whatever order the parts
+    stand.
+    """
     undefined: ZeroDivisionError | None = None
     for part in parts:
         try:
@@ -154,7 +170,7 @@ def _combine(term: Term, operands: list[Value], values: Mapping[str, Value]) -> 
     return op is Op.TRUE
 
 
-# -- substitution -----------------------------------------------------------------------------------------------------
+# -- substitution ----------------------------------------------------------------------------------
 
 
 def rebuild(term: Term, operands: list[Term]) -> Term:
@@ -190,7 +206,8 @@ _MAKERS: dict[Op, Callable[..., Term]] = {
 
 
 def substitute(term: Term, replacements: Mapping[Term, Term]) -> Term:
-    """``term`` with each key of ``replacements`` (a symbol, or any other term) replaced, all at once.
+    """``term`` with each key of ``replacements`` (a symbol, or any other term) replaced, all at
+    once.
 
     >>> from guards.terms.arithmetic import symbol
     >>> x, y = symbol("x"), symbol("y")
@@ -217,7 +234,9 @@ def substitute(term: Term, replacements: Mapping[Term, Term]) -> Term:
     return _substitute(term, step, known, touched)
 
 
-def _substitute(term: Term, step: Algebra[Term], known: dict[Term, Term], touched: frozenset[Term]) -> Term:
+def _substitute(
+    term: Term, step: Algebra[Term], known: dict[Term, Term], touched: frozenset[Term]
+) -> Term:
     found = known.get(term)
     if found is None:
         if term.symbols.isdisjoint(touched):

@@ -1,8 +1,9 @@
 """Functions made from generated source, which a debugger can step into and a traceback can show.
 
-The one place that enters generated source into :mod:`linecache`, and takes it out again when its function dies. What is
-taken out is the source. The entry's name stays and goes to a function of later: the garbage collector may run in the
-middle of ``linecache.checkcache``, which whoever prints a traceback calls, and which fails at a name that is gone.
+The one place that enters generated source into :mod:`linecache`, and takes it out again when its
+function dies. What is taken out is the source. The entry's name stays and goes to a function of
+later: the garbage collector may run in the middle of ``linecache.checkcache``, which whoever prints
+a traceback calls, and which fails at a name that is gone.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ _free: defaultdict[str, list[str]] = defaultdict(list)
 _MOST_FREE = 64
 
 
-def generated_function(source: str, name: str, label: str, namespace: dict[str, Any]) -> FunctionType:
+def generated_function(
+    source: str, name: str, label: str, namespace: dict[str, Any]
+) -> FunctionType:
     r"""The function ``name`` that ``source`` defines when it runs in ``namespace``.
 
-    Its file is called ``<label N>``; :mod:`linecache` knows the source for as long as the function lives. The source is
-    run as it is: texts of the user must never be part of it.
+    Its file is called ``<label N>``; :mod:`linecache` knows the source for as long as the function
+    lives. The source is run as it is: texts of the user must never be part of it.
 
     >>> double = generated_function("def double(v0):\n    return 2 * v0\n", "double", "example", {})
     >>> double(4), double.__code__.co_filename
@@ -44,7 +47,8 @@ def generated_function(source: str, name: str, label: str, namespace: dict[str, 
 
 def _unused_file(label: str) -> str:
     free = _free[label]
-    if len(free) > _MOST_FREE and len(sys._current_frames()) == 1:  # no other thread walks the line cache
+    # no other thread walks the line cache
+    if len(free) > _MOST_FREE and len(sys._current_frames()) == 1:
         while len(free) > _MOST_FREE:
             linecache.cache.pop(free.pop(), None)
     try:
@@ -71,5 +75,10 @@ def _compiled(source: str) -> CodeType:
 
 def _in_file(code: CodeType, filename: str) -> CodeType:
     """The same code as that of another file."""
-    inner = tuple([_in_file(each, filename) if isinstance(each, CodeType) else each for each in code.co_consts])
+    inner = tuple(
+        [
+            _in_file(each, filename) if isinstance(each, CodeType) else each
+            for each in code.co_consts
+        ]
+    )
     return code.replace(co_filename=filename, co_consts=inner)

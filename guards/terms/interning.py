@@ -1,7 +1,8 @@
 """Sweeping the table of terms: what is in it and nowhere else goes.
 
-Weak references would do the same one term at a time, at twice the cost of making a term, and classes compiled by mypyc
-have none. This module counts references, as CPython keeps them; it is never compiled (CONTRIBUTING, "Compiled guards").
+Weak references would do the same one term at a time, at twice the cost of making a term, and
+classes compiled by mypyc have none. This module counts references, as CPython keeps them; it is
+never compiled (CONTRIBUTING, "Compiled guards").
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ def _references(container: Any, key: Any) -> int:
     return sys.getrefcount(container[key])
 
 
-_ALONE = _references({0: object()}, 0)  # what is counted for something that only its container holds
+# what is counted for something that only its container holds
+_ALONE = _references({0: object()}, 0)
 
 
 def sweep(table: dict[Any, Any]) -> None:
-    """Remove the terms that nobody but the table holds; ``{(op, args): term}``, parts made before wholes.
+    """Remove the terms that nobody but the table holds; ``{(op, args): term}``, parts made before
+    wholes.
 
     Nobody else may add to the table meanwhile; looking things up is allowed.
     """

@@ -44,18 +44,30 @@ def _node(term: Term, operands: list[tuple[str, int]]) -> tuple[str, int]:
         cases = rf"{then} & \text{{if }} {condition} \\ {otherwise} & \text{{otherwise}}"
         return rf"\begin{{cases}} {cases} \end{{cases}}", 4
     if op is Op.AND or op is Op.OR:
-        return (r" \land " if op is Op.AND else r" \lor ").join(wrapped(item, 1) for item in operands), 0
+        return (r" \land " if op is Op.AND else r" \lor ").join(
+            wrapped(item, 1) for item in operands
+        ), 0
     return (r"\mathrm{true}" if op is Op.TRUE else r"\mathrm{false}"), 4
 
 
 def _sum(constant: int, parts: list[tuple[int, tuple[str, int]]]) -> tuple[str, int]:
     pieces: list[str] = []
-    for c, (shown, strength) in [part for part in parts if part[0] > 0] + [part for part in parts if part[0] < 0]:
+    for c, (shown, strength) in [part for part in parts if part[0] > 0] + [
+        part for part in parts if part[0] < 0
+    ]:
         body = shown if strength > 2 else rf"\left({shown}\right)"
         body = body if abs(c) == 1 else rf"{abs(c)} {body}"
-        pieces.append(body if not pieces and c > 0 else f"-{body}" if not pieces else f"{'+' if c > 0 else '-'} {body}")
+        pieces.append(
+            body
+            if not pieces and c > 0
+            else f"-{body}"
+            if not pieces
+            else f"{'+' if c > 0 else '-'} {body}"
+        )
     if constant or not pieces:
-        pieces.append(str(constant) if not pieces else f"{'+' if constant > 0 else '-'} {abs(constant)}")
+        pieces.append(
+            str(constant) if not pieces else f"{'+' if constant > 0 else '-'} {abs(constant)}"
+        )
     return " ".join(pieces), 2
 
 
@@ -81,4 +93,6 @@ def latex(term: Term) -> str:
 
 def _relation(term: Term, operands: list[tuple[str, int]]) -> str:
     signs = {"==": "=", "!=": r"\neq", "<=": r"\leq", ">=": r"\geq", "<": "<", ">": ">"}
-    return balanced(term, operands, lambda c, items: _sum(c, items)[0], lambda a, s, b: f"{a} {signs[s]} {b}")
+    return balanced(
+        term, operands, lambda c, items: _sum(c, items)[0], lambda a, s, b: f"{a} {signs[s]} {b}"
+    )

@@ -1,5 +1,7 @@
 # mypy: disable-error-code="no-any-return"
-"""The operators of terms: what each builds is made by modules above, which say here how (``computed_by`` ...)."""
+"""The operators of terms: what each builds is made by modules above, which say here how
+(``computed_by`` ...).
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ class Operators:
         return object.__hash__(self)
 
     def eq(self, other: object) -> Self:
-        """The relation ``self == other``; of two conditions, that they agree. What ``==`` builds too.
+        """The relation ``self == other``; of two conditions, that they agree. What ``==`` builds
+        too.
 
         >>> from guards import symbol
         >>> symbol("s").eq(8)
@@ -103,7 +106,11 @@ class Operators:
 
         >>> from guards import symbol
         >>> s, b = symbol("s"), symbol("b")
-        >>> (s * b + s // 8).subs({"s": 8 * b}), (s <= b).subs({s: b, b: s}), (s % 8).subs({"s": 13}).value
+        >>> (
+        ...     (s * b + s // 8).subs({"s": 8 * b}),
+        ...     (s <= b).subs({s: b, b: s}),
+        ...     (s % 8).subs({"s": 13}).value,
+        ... )
         (<b + 8*b*b>, <b <= s>, 5)
         """
         return _replaced(self, values)
@@ -118,7 +125,9 @@ class Operators:
 
 
 def _not_there(*operands: Any) -> Any:
-    raise NotImplementedError("guards.terms.division and guards.terms.comparison bring the operators")
+    raise NotImplementedError(
+        "guards.terms.division and guards.terms.comparison bring the operators"
+    )
 
 
 Binary = Callable[[Any, Any], Any]
@@ -137,7 +146,9 @@ def computed_by(add: Binary, sub: Binary, mul: Binary, floordiv: Binary, mod: Bi
     _add, _sub, _mul, _floordiv, _mod = add, sub, mul, floordiv, mod
 
 
-def compared_by(compare: Callable[[str, Any, Any], Any], replace: Callable[[Any, Mapping[Any, Any]], Any]) -> None:
+def compared_by(
+    compare: Callable[[str, Any, Any], Any], replace: Callable[[Any, Mapping[Any, Any]], Any]
+) -> None:
     """Set the functions behind the comparisons, connectives and ``subs`` of terms."""
     global _compared, _replaced
     _compared, _replaced = compare, replace

@@ -1,4 +1,6 @@
-"""Terms as text for people and as Python source: one algebra of the fold, since both are written alike."""
+"""Terms as text for people and as Python source: one algebra of the fold, since both are written
+alike.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ def _product(coefficient: int, item: Text) -> str:
 def _factor(item: Text) -> str:
     # a product of plain factors needs no parentheses after a coefficient, `8*(s//8)` does
     text, strength = item
-    return text if strength == ATOM or (strength == _PRODUCT and "/" not in text and "%" not in text) else f"({text})"
+    return (
+        text
+        if strength == ATOM or (strength == _PRODUCT and "/" not in text and "%" not in text)
+        else f"({text})"
+    )
 
 
 def _sum(constant: int, parts: list[tuple[int, Text]]) -> Text:
@@ -39,7 +45,9 @@ def _sum(constant: int, parts: list[tuple[int, Text]]) -> Text:
         positive, constant = [str(constant)], 0
     text = " + ".join(positive)
     if negative and not text:  # a leading minus binds more strongly than `//` and `%`
-        negative[0] = next(_factor(item) if c == -1 else _product(-c, item) for c, item in parts if c < 0)
+        negative[0] = next(
+            _factor(item) if c == -1 else _product(-c, item) for c, item in parts if c < 0
+        )
         text = f"-{' - '.join(negative)}"
     elif negative:
         text = f"{text} - {' - '.join(negative)}"
@@ -51,9 +59,14 @@ def _sum(constant: int, parts: list[tuple[int, Text]]) -> Text:
 
 
 def balanced(
-    term: Term, operands: list[T], show: Callable[[int, list[tuple[int, T]]], str], join: Callable[[str, str, str], str]
+    term: Term,
+    operands: list[T],
+    show: Callable[[int, list[tuple[int, T]]], str],
+    join: Callable[[str, str, str], str],
 ) -> str:
-    """A relation with its negative parts moved to the other side; ``show`` writes a sum, ``join`` a comparison."""
+    """A relation with its negative parts moved to the other side; ``show`` writes a sum, ``join`` a
+    comparison.
+    """
     argument = term.args[0]
     constant, items = arithmetic.split(argument)
     if argument.op is not Op.ADD:
@@ -73,7 +86,8 @@ def balanced(
         if constant > 0 and len(right) > 1:
             return join(show(0, right), ">", str(constant - 1))
         return join(show(0, right), ">=", str(constant))
-    if constant >= 0 and right and _led_by_symbols(items):  # the symbol that comes first stands left
+    # the symbol that comes first stands left
+    if constant >= 0 and right and _led_by_symbols(items):
         return (
             join(show(0, right), ">", show(0, left))
             if constant == 1
@@ -87,12 +101,16 @@ def balanced(
 
 
 def _led_by_symbols(items: Monomials) -> bool:
-    """Return whether a symbol with a negative coefficient comes first, and the first positive item is a symbol too."""
+    """Return whether a symbol with a negative coefficient comes first, and the first positive item
+    is a symbol too.
+    """
     return items[0][1] < 0 and next(m for m, c in items if c > 0).op is Op.SYMBOL
 
 
 def writing(names: Mapping[str, str] | None, cache: dict[Term, list[Text]]) -> Algebra[Text]:
-    """The algebra that writes a term of the texts of its parts; ``cache`` keeps those of sums, for their relations."""
+    """The algebra that writes a term of the texts of its parts; ``cache`` keeps those of sums, for
+    their relations.
+    """
 
     def algebra(term: Term, operands: list[Text]) -> Text:
         op = term.op
@@ -106,15 +124,25 @@ def writing(names: Mapping[str, str] | None, cache: dict[Term, list[Text]]) -> A
             cache[term] = operands
             return _sum(constant, [(c, item) for (_, c), item in zip(items, operands, strict=True)])
         if op is Op.MUL:
-            return "*".join([_factor(operands[0]), *(_factor(item) for item in operands[1:])]), _PRODUCT
+            return "*".join(
+                [_factor(operands[0]), *(_factor(item) for item in operands[1:])]
+            ), _PRODUCT
         if op is Op.FLOORDIV or op is Op.MOD:
             sign = "//" if op is Op.FLOORDIV else " % "
             if len(operands[0][0]) > 12 and sign == "//":
                 sign = " // "
             return f"{_wrap(operands[0], ATOM)}{sign}{_wrap(operands[1], ATOM)}", _PRODUCT
         if op is Op.MIN or op is Op.MAX:
-            ordered = [item[0] for item, part in zip(operands, term.args, strict=True) if part.op is not Op.CONST]
-            ordered += [item[0] for item, part in zip(operands, term.args, strict=True) if part.op is Op.CONST]
+            ordered = [
+                item[0]
+                for item, part in zip(operands, term.args, strict=True)
+                if part.op is not Op.CONST
+            ]
+            ordered += [
+                item[0]
+                for item, part in zip(operands, term.args, strict=True)
+                if part.op is Op.CONST
+            ]
             return f"{'min' if op is Op.MIN else 'max'}({', '.join(ordered)})", ATOM
         if op is Op.ITE:
             condition, then, otherwise = (_wrap(item, COMPARE) for item in operands)
@@ -125,7 +153,9 @@ def writing(names: Mapping[str, str] | None, cache: dict[Term, list[Text]]) -> A
         if op is Op.TRUE or op is Op.FALSE:
             return ("True" if op is Op.TRUE else "False"), ATOM
         parts = cache.get(term.args[0], operands)
-        return balanced(term, parts, lambda c, items: _sum(c, items)[0], lambda a, s, b: f"{a} {s} {b}"), COMPARE
+        return balanced(
+            term, parts, lambda c, items: _sum(c, items)[0], lambda a, s, b: f"{a} {s} {b}"
+        ), COMPARE
 
     return algebra
 
@@ -136,7 +166,8 @@ _KEPT = 100  # and parts of more nodes than this are what is left out
 
 
 def tree_sizes(term: Term, known: dict[Term, int]) -> int:
-    """Return the number of nodes of a term when it is written out; ``known`` gets the counts of its parts.
+    """Return the number of nodes of a term when it is written out; ``known`` gets the counts of its
+    parts.
 
     A part that is shared counts each time.
     """
@@ -161,7 +192,8 @@ _RELATIONS = (Op.EQ, Op.NE, Op.LE)
 def text(term: Term, names: Mapping[str, str] | None = None) -> str:
     """``term`` as a person would write it; ``names`` renames symbols.
 
-    Very large terms are shortened: ``…`` stands for what is left out, and a note says how large the whole is.
+    Very large terms are shortened: ``…`` stands for what is left out, and a note says how large the
+    whole is.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import eq, gt
@@ -181,8 +213,8 @@ spelled_by(text)
 def python(term: Term, names: Mapping[str, str] | None = None) -> str:
     """Python source that computes ``term`` on plain integers.
 
-    ``names`` gives for each symbol a safe expression: an identifier, or anything that binds as strongly as one. A
-    symbol absent from ``names`` is written under its own name.
+    ``names`` gives for each symbol a safe expression: an identifier, or anything that binds as
+    strongly as one. A symbol absent from ``names`` is written under its own name.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import lt

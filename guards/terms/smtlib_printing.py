@@ -1,7 +1,7 @@
 """Terms as SMT-LIB 2, the common language of solvers: text only, for whichever solver reads it.
 
-SMT-LIB's ``div`` and ``mod`` agree with Python's ``//`` and ``%`` where the divisor is positive; elsewhere the script
-says so in terms of them.
+SMT-LIB's ``div`` and ``mod`` agree with Python's ``//`` and ``%`` where the divisor is positive;
+elsewhere the script says so in terms of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _RESERVED = {
 
 def _name(name: str) -> str:
     if "|" in name or "\\" in name:
-        raise GuardsError(f"SMT-LIB has no symbol for the name {name!r}: it may hold neither | nor a backslash")
+        raise GuardsError(
+            f"SMT-LIB has no symbol for the name {name!r}: it may hold neither | nor a backslash"
+        )
     return name if _PLAIN.match(name) and name not in _RESERVED else f"|{name}|"
 
 
@@ -39,7 +41,10 @@ def _node(term: Term, operands: list[str]) -> str:
         return _number(term.args[0])
     if op is Op.ADD:
         constant, items = term.args
-        parts = [v if c == 1 else f"(* {_number(c)} {v})" for (_, c), v in zip(items, operands, strict=True)]
+        parts = [
+            v if c == 1 else f"(* {_number(c)} {v})"
+            for (_, c), v in zip(items, operands, strict=True)
+        ]
         if constant:
             parts.append(_number(constant))
         return f"(+ {' '.join(parts)})" if len(parts) > 1 else parts[0]
@@ -63,9 +68,13 @@ _LEFT, _RIGHT = "guards!left", "guards!right"
 
 
 def _bound(a: str, b: str, body: Callable[[str, str], str]) -> str:
-    """Return ``body`` of two operands, which it may write several times: longer ones get names by ``let``."""
+    """Return ``body`` of two operands, which it may write several times: longer ones get names by
+    ``let``.
+    """
     names = [name if text.startswith("(") else text for name, text in ((_LEFT, a), (_RIGHT, b))]
-    pairs = " ".join(f"({name} {text})" for name, text in zip(names, (a, b), strict=True) if name is not text)
+    pairs = " ".join(
+        f"({name} {text})" for name, text in zip(names, (a, b), strict=True) if name is not text
+    )
     return f"(let ({pairs}) {body(*names)})" if pairs else body(*names)
 
 
@@ -75,7 +84,9 @@ def _divided(word: str, a: str, b: str) -> str:
 
 
 def _extreme(sign: str, operands: list[str]) -> str:
-    """Return the least or greatest of the operands, halved again and again: as long as they are, and not deep."""
+    """Return the least or greatest of the operands, halved again and again: as long as they are,
+    and not deep.
+    """
     if len(operands) == 1:
         return operands[0]
     middle = len(operands) // 2
@@ -83,7 +94,9 @@ def _extreme(sign: str, operands: list[str]) -> str:
     return _bound(first, second, lambda a, b: f"(ite ({sign} {a} {b}) {a} {b})")
 
 
-def smtlib(*formulas: Term, ranges: Mapping[str, tuple[int | None, int | None]] | None = None) -> str:
+def smtlib(
+    *formulas: Term, ranges: Mapping[str, tuple[int | None, int | None]] | None = None
+) -> str:
     """An SMT-LIB 2 script that asks whether the formulas can hold together.
 
     Symbols absent from ``ranges`` are sizes (>= 0).  Symbolic divisors are asserted not to be 0.
@@ -119,7 +132,9 @@ def smtlib(*formulas: Term, ranges: Mapping[str, tuple[int | None, int | None]] 
 
 
 def _definitions(formula: Term, written: dict[Term, str]) -> list[str]:
-    """Names for the parts of a formula that is too large to write out: its script is as long as its graph."""
+    """Names for the parts of a formula that is too large to write out: its script is as long as its
+    graph.
+    """
     if formula.depth <= 3 or tree_sizes(formula, {}) <= LONGEST:
         return []
     lines = []

@@ -1,7 +1,9 @@
-"""Terms as straight-line Python: parts that occur more than once are computed once, in a statement before.
+"""Terms as straight-line Python: parts that occur more than once are computed once, in a statement
+before.
 
-A term is a graph, and its text a tree: written out, ``x + x // 2`` of itself thirty times over has 2**30 leaves. Here
-the source is as long as the graph. Small terms are written out as :func:`guards.terms.printing.python` writes them.
+A term is a graph, and its text a tree: written out, ``x + x // 2`` of itself thirty times over has
+2**30 leaves. Here the source is as long as the graph. Small terms are written out as
+:func:`guards.terms.printing.python` writes them.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _RELATIONS = {Op.EQ: "==", Op.NE: "!=", Op.LE: "<="}
 
 
 def once(compute: Callable[[], Any]) -> Callable[[], Any]:
-    """A function that computes when it is first asked, and remembers: generated source calls it ``_once``."""
+    """A function that computes when it is first asked, and remembers: generated source calls it
+    ``_once``.
+    """
     found: list[Any] = []
 
     def value() -> Any:
@@ -33,7 +37,8 @@ def once(compute: Callable[[], Any]) -> Callable[[], Any]:
 
 
 class StraightLine:
-    """Writes terms into one stretch of straight-line code, which must know :func:`once` as ``_once``.
+    """Writes terms into one stretch of straight-line code, which must know :func:`once` as
+    ``_once``.
 
     Args:
         names: the Python name of each symbol; read when a term is written.
@@ -52,13 +57,15 @@ class StraightLine:
 
     def small(self, term: Term) -> bool:
         """Return whether a term is written out in place."""
-        return term.depth <= 2 or (term.depth <= DEEPEST and tree_sizes(term, self._sizes) <= LARGEST)
+        return term.depth <= 2 or (
+            term.depth <= DEEPEST and tree_sizes(term, self._sizes) <= LARGEST
+        )
 
     def expression(self, term: Term, *, reached: bool = True) -> str:
         """An expression for a term; what it needs is appended to ``steps``.
 
-        ``reached`` says that the expression is evaluated whenever the steps are. Otherwise a part that may divide by 0
-        is computed when it is needed, not before.
+        ``reached`` says that the expression is evaluated whenever the steps are. Otherwise a part
+        that may divide by 0 is computed when it is needed, not before.
         """
         found = self._named.get(term)
         if found is not None:
@@ -79,7 +86,11 @@ class StraightLine:
             deep[part] = 1 + max((deep.get(child, 0) for child in children(part)), default=0)
             if _divides(part) or any(child in unsafe for child in children(part)):
                 unsafe.add(part)
-            if part is not term and part.op > Op.SYMBOL and (uses[part] > 1 or deep[part] >= _DEEP_ENOUGH):
+            if (
+                part is not term
+                and part.op > Op.SYMBOL
+                and (uses[part] > 1 or deep[part] >= _DEEP_ENOUGH)
+            ):
                 self._name(part, texts[part][0], lazy=part in unsafe and part not in sure)
                 deep[part] = 0
         return texts[term][0]

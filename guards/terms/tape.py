@@ -1,8 +1,9 @@
-"""Terms as a tape: a flat list of steps that a program in any language can run, operands before what uses them.
+"""Terms as a tape: a flat list of steps that a program in any language can run, operands before
+what uses them.
 
-A page in a browser checks guards by running their tape (``symshape/exploring/assets/tape.js``). A tape and not source
-text, since many pages may not run text as code, since parts that occur twice are computed once, and since its length
-is that of the graph of terms however deeply they nest.
+A page in a browser checks guards by running their tape (``symshape/exploring/assets/tape.js``). A
+tape and not source text, since many pages may not run text as code, since parts that occur twice
+are computed once, and since its length is that of the graph of terms however deeply they nest.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from guards.terms.fold import fold
 from guards.terms.term import Op, Term
 
 EXACT = 2**53
-"""Doubles hold every integer below this, and so do the numbers of JSON as most languages read them."""
+"""Doubles hold every integer below this, and so do the numbers of JSON as most languages read them.
+"""
 _EXPONENTS = (50, 44, 40, 36, 32, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0)
 
 
 class Tape:
     """Terms over named slots, as steps; terms share what they have in common.
 
-    A step is ``[kind, *operands]``. Its result goes to the register of its own number, which is what operands mean.
-    ``symbol`` reads a slot, ``const`` is a number (as text from ``2**53`` on), ``add`` is a constant followed by pairs
-    of a factor and a register; ``le``, ``eq`` and ``ne`` compare a register with 0; the others are named as in Python.
-    Where a divisor is 0 there is no result, nor where it is needed.
+    A step is ``[kind, *operands]``. Its result goes to the register of its own number, which is
+    what operands mean. ``symbol`` reads a slot, ``const`` is a number (as text from ``2**53`` on),
+    ``add`` is a constant followed by pairs of a factor and a register; ``le``, ``eq`` and ``ne``
+    compare a register with 0; the others are named as in Python. Where a divisor is 0 there is no
+    result, nor where it is needed.
 
     Attributes:
         slots: the names of the symbols, in the order in which their values arrive.
@@ -37,7 +40,8 @@ class Tape:
     >>> tape.add(parse("n // 8 >= m"))
     5
     >>> tape.steps
-    [['symbol', 1], ['symbol', 0], ['const', 8], ['floordiv', 1, 2], ['add', 0, 1, 0, -1, 3], ['le', 4]]
+    [['symbol', 1], ['symbol', 0], ['const', 8], ['floordiv', 1, 2],
+     ['add', 0, 1, 0, -1, 3], ['le', 4]]
     """
 
     def __init__(self, slots: Sequence[str]) -> None:
@@ -54,7 +58,10 @@ class Tape:
         """
         missing = sorted(s.name for s in term.symbols if s.name not in self._positions)
         if missing:
-            raise GuardsError(f"no slot gives the value of {', '.join(missing)}; there are {', '.join(self.slots)}")
+            raise GuardsError(
+                f"no slot gives the value of {', '.join(missing)}; there are "
+                f"{', '.join(self.slots)}"
+            )
         return fold(term, self._step, self._registers)
 
     def _step(self, term: Term, operands: list[int]) -> int:
@@ -65,7 +72,9 @@ class Tape:
             found = [number(term.value)]
         elif op is Op.ADD:
             constant, items = term.args
-            pairs = [part for (_, c), r in zip(items, operands, strict=True) for part in (number(c), r)]
+            pairs = [
+                part for (_, c), r in zip(items, operands, strict=True) for part in (number(c), r)
+            ]
             found = [number(constant), *pairs]
         else:
             found = list(operands)
@@ -73,7 +82,8 @@ class Tape:
         return len(self.steps) - 1
 
     def exact_up_to(self) -> int:
-        """A number: where no slot holds a greater one (in magnitude), doubles compute every step exactly; -1 for none.
+        """A number: where no slot holds a greater one (in magnitude), doubles compute every step
+        exactly; -1 for none.
 
         >>> from guards.asking.reading import parse
         >>> tape = Tape(["n"])
@@ -81,7 +91,9 @@ class Tape:
         >>> tape.exact_up_to() == 2**26
         True
         """
-        return next((2**e for e in _EXPONENTS if all(m < EXACT for m in self._magnitudes(2**e))), -1)
+        return next(
+            (2**e for e in _EXPONENTS if all(m < EXACT for m in self._magnitudes(2**e))), -1
+        )
 
     def _magnitudes(self, most: int) -> Iterable[int]:
         """Yield a bound on the magnitude of each step's result, where no slot exceeds ``most``."""

@@ -1,16 +1,18 @@
 """Hash-consed integer and boolean terms in one canonical form.
 
-An integer term is a sum ``c0 + c1*m1 + ... + cn*mn`` of integer coefficients times monomials; a monomial is a product
-of atoms; an atom is a symbol or a ``//``, ``%``, ``min``, ``max`` or ``ite`` term. On top stand the relations ``t ==
-0``, ``t != 0``, ``t <= 0`` and the connectives ``and`` and ``or`` (``not`` is pushed inwards and never appears).
+An integer term is a sum ``c0 + c1*m1 + ... + cn*mn`` of integer coefficients times monomials; a
+monomial is a product of atoms; an atom is a symbol or a ``//``, ``%``, ``min``, ``max`` or ``ite``
+term. On top stand the relations ``t == 0``, ``t != 0``, ``t <= 0`` and the connectives ``and`` and
+``or`` (``not`` is pushed inwards and never appears).
 
-Equal terms are the same object, so ``is`` tells whether two are the same, and ``hash`` is the address. Comparisons,
-``==`` among them, build relations instead, and a relation that depends on its symbols has no truth value: ``if`` and
-``in`` a list raise rather than answer False. Dictionaries and sets find terms by hash and ``is`` alone.
+Equal terms are the same object, so ``is`` tells whether two are the same, and ``hash`` is the
+address. Comparisons, ``==`` among them, build relations instead, and a relation that depends on its
+symbols has no truth value: ``if`` and ``in`` a list raise rather than answer False. Dictionaries
+and sets find terms by hash and ``is`` alone.
 
-Terms are never mutated; the intern table is swept of those that nobody else holds. Every constructor here applies only
-laws that hold for all integers *for which the written expression is defined*: a term that contains ``a // b`` or
-``a % b`` speaks about values with ``b != 0``.
+Terms are never mutated; the intern table is swept of those that nobody else holds. Every
+constructor here applies only laws that hold for all integers *for which the written expression is
+defined*: a term that contains ``a // b`` or ``a % b`` speaks about values with ``b != 0``.
 
 ``//`` and ``%`` are Python's: floor division, and a remainder with the sign of the divisor.
 """
@@ -52,7 +54,14 @@ class Op(IntEnum):
 
 
 # The members used on hot paths, looked up once.
-_CONST, _SYMBOL, _MUL, _ADD, _FLOORDIV, _MOD = Op.CONST, Op.SYMBOL, Op.MUL, Op.ADD, Op.FLOORDIV, Op.MOD
+_CONST, _SYMBOL, _MUL, _ADD, _FLOORDIV, _MOD = (
+    Op.CONST,
+    Op.SYMBOL,
+    Op.MUL,
+    Op.ADD,
+    Op.FLOORDIV,
+    Op.MOD,
+)
 _EQ, _NE, _LE, _AND, _OR, _TRUE = Op.EQ, Op.NE, Op.LE, Op.AND, Op.OR, Op.TRUE
 
 IntLike = Union["Term", int]
@@ -65,30 +74,34 @@ SYMBOLIC_DIVISION = 2  # a quotient or remainder by something that is not a numb
 
 
 class Term(Operators):
-    """An integer or a condition, as a formula of symbols, made by ``guards.symbol``, ``guards.parse`` and operators.
+    """An integer or a condition, as a formula of symbols, made by ``guards.symbol``,
+        ``guards.parse`` and operators.
 
-    Equal terms are one object: ``is`` says whether two are the same. ``+ - * // %`` make integers; ``< <= > >= == !=``
-    make conditions, and ``& | ~`` combine them. A condition whose value depends on its symbols cannot be tested by
-    ``if``, ``and``, ``or`` or ``in`` a list: that raises a TypeError; :func:`guards.prove` and :func:`guards.decide`
-    ask. (Dictionaries and sets never compare terms that are not the same, so terms are keys like any other.)
+        Equal terms are one object: ``is`` says whether two are the same. ``+ - * // %`` make
+        integers; ``< <= > >= == !=`` make conditions, and ``& | ~`` combine them. A condition whose
+        value depends on its symbols cannot be tested by ``if``, ``and``, ``or`` or ``in`` a list:
+        that raises a TypeError; :func:`guards.prove` and :func:`guards.decide` ask. (Dictionaries
+        and sets never compare terms that are not the same, so terms are keys like any other.)
 
-    >>> from guards import symbol
-    >>> s, b = symbol("s"), symbol("b")
-    >>> s <= b, s == 8 * b, (s > 1) & ~(s == b)
-    (<b >= s>, <8*b == s>, <b != s and s >= 2>)
-    >>> s + 1 == 1 + s, bool(s == s + 1), {s: "key"}[s]
-    (<True>, False, 'key')
-    >>> bool(s == b)
-    Traceback (most recent call last):
-        ...
-    TypeError: whether b == s depends on its symbols: ask guards.prove or guards.decide, or `is` for the same term
+        >>> from guards import symbol
+        >>> s, b = symbol("s"), symbol("b")
+        >>> s <= b, s == 8 * b, (s > 1) & ~(s == b)
+        (<b >= s>, <8*b == s>, <b != s and s >= 2>)
+        >>> s + 1 == 1 + s, bool(s == s + 1), {s: "key"}[s]
+        (<True>, False, 'key')
+        >>> bool(s == b)
+        Traceback (most recent call last):
+            ...
+        TypeError: whether b == s depends on its symbols: ask guards.prove or guards.decide, or
+        `is` for the same term
 
     Attributes:
         op: the kind of the term.
         args: its operands; what they are depends on ``op`` (see :class:`Op`).
         order: a total order on terms that is the same on every machine.
         depth: the length of the longest path down to a symbol or constant (which has depth 0).
-        kinds: which kinds of atoms occur inside, as a set of the bits ``NONLINEAR`` and ``SYMBOLIC_DIVISION``.
+        kinds: which kinds of atoms occur inside, as a set of the bits ``NONLINEAR`` and
+            ``SYMBOLIC_DIVISION``.
     """
 
     __slots__ = ("_digest", "_symbols", "args", "depth", "kinds", "op", "order")
@@ -145,15 +158,21 @@ class Term(Operators):
         return None
 
     def known(self) -> bool:
-        """Return whether the condition is certain under the current assumptions (see :func:`guards.assuming`)."""
+        """Return whether the condition is certain under the current assumptions (see
+        :func:`guards.assuming`).
+        """
         return _known(self)
 
     def guard_or_false(self) -> bool:
-        """Return whether the condition is certain; a condition that depends on the values counts as false."""
+        """Return whether the condition is certain; a condition that depends on the values counts as
+        false.
+        """
         return _known(self)
 
     def check(self, message: object = "") -> bool:
-        """Require the condition from now on; return False if it never holds (``guards.assuming``)."""
+        """Require the condition from now on; return False if it never holds
+        (``guards.assuming``).
+        """
         return _required(self)
 
     def maybe_as_int(self) -> int | None:
@@ -175,7 +194,7 @@ class Term(Operators):
 
 
 Term.__hash__ = object.__hash__  # type: ignore[method-assign] # the address, without a call of Python's or of mypyc's
-_spell: Callable[[Term], str] = lambda term: term.op.name  # noqa: E731 - a variable, as spelled_by sets it
+_spell: Callable[[Term], str] = lambda term: term.op.name  # noqa: E731
 
 
 def undecided(term: Term) -> NoReturn:
@@ -183,7 +202,8 @@ def undecided(term: Term) -> NoReturn:
     if term.op < _TRUE:
         raise TypeError(f"the integer {term} has no truth value: compare it with a number")
     raise TypeError(
-        f"whether {term} depends on its symbols: ask guards.prove or guards.decide, or `is` for the same term"
+        f"whether {term} depends on its symbols: ask guards.prove or guards.decide, or `is` for "
+        "the same term"
     )
 
 
@@ -200,8 +220,12 @@ _known: Callable[[Term], bool] = _not_known
 _required: Callable[[Term], bool] = _not_required
 
 
-def judged_by(truth: Callable[[Term], bool], known: Callable[[Term], bool], required: Callable[[Term], bool]) -> None:
-    """Set the functions that ``if``, ``known`` and ``check`` call for a condition that is no constant."""
+def judged_by(
+    truth: Callable[[Term], bool], known: Callable[[Term], bool], required: Callable[[Term], bool]
+) -> None:
+    """Set the functions that ``if``, ``known`` and ``check`` call for a condition that is no
+    constant.
+    """
     global _truth, _known, _required
     _truth, _known, _required = truth, known, required
 
@@ -215,9 +239,12 @@ def spelled_by(spell: Callable[[Term], str]) -> None:
 _LEAST = 16_384  # so many terms are never too many
 _table: dict[tuple[Op, tuple[Any, ...]], Term] = {}
 _full = _LEAST  # with so many terms the table is swept
-_lock = RLock()  # held while the table loses or gains a term; by a fork too, whose child has no other thread
+# held while the table loses or gains a term; by a fork too, whose child has no other thread
+_lock = RLock()
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 def intern(op: Op, args: tuple[Any, ...]) -> Term:
@@ -278,7 +305,8 @@ DEEP = 50  # terms deeper than this are walked with an explicit stack and ordere
 
 
 def postorder(term: Term, done: Callable[[Term], bool] | None = None) -> Iterator[Term]:
-    """The distinct terms that ``term`` is made of, operands before what uses them; safe for terms of any depth.
+    """The distinct terms that ``term`` is made of, operands before what uses them; safe for terms
+    of any depth.
 
     Parts that are ``done`` are left out, with what only they are made of.
     """
@@ -301,7 +329,11 @@ def postorder(term: Term, done: Callable[[Term], bool] | None = None) -> Iterato
 def _symbols_of_deep(term: Term) -> frozenset[Term]:
     found: frozenset[Term] = frozenset()
     for part in postorder(term, lambda part: part._symbols is not None):
-        found = frozenset((part,)) if part.op is _SYMBOL else found.union(*[c.symbols for c in children(part)])
+        found = (
+            frozenset((part,))
+            if part.op is _SYMBOL
+            else found.union(*[c.symbols for c in children(part)])
+        )
         part._symbols = found
         found = frozenset()
     assert term._symbols is not None
@@ -337,15 +369,19 @@ def children(term: Term) -> Iterator[Term]:
 
 
 def among(term: Term, terms: Iterable[Term]) -> bool:
-    """Return whether a term is one of several; compares by ``is`` where ``in`` would compare by ``==``."""
-    for each in terms:  # noqa: SIM110 - hot
+    """Return whether a term is one of several; compares by ``is`` where ``in`` would compare by
+    ``==``.
+    """
+    for each in terms:  # noqa: SIM110 - a generator is slower
         if each is term:
             return True
     return False
 
 
 def same_form(a: Monomials, b: Monomials) -> bool:
-    """Return whether two sums are the same, constants aside; ``==`` of the tuples would compare deeply."""
+    """Return whether two sums are the same, constants aside; ``==`` of the tuples would compare
+    deeply.
+    """
     return len(a) == len(b) and all(m is n and c == d for (m, c), (n, d) in zip(a, b, strict=True))
 
 

@@ -1,11 +1,13 @@
-"""Division that rounds towards zero, as in C, in a normal form, and then as a choice between Python's two roundings.
+"""Division that rounds towards zero, as in C, in a normal form, and then as a choice between
+Python's two roundings.
 
-With ``T(a, b)`` for the quotient and ``R(a, b)`` for the remainder (which has the sign of ``a``), all integers obey,
-wherever the left side is defined::
+With ``T(a, b)`` for the quotient and ``R(a, b)`` for the remainder (which has the sign of ``a``),
+all integers obey, wherever the left side is defined::
 
-    T(-a, b) == T(a, -b) == -T(a, b)        R(-a, b) == -R(a, b)            R(a, -b) == R(a, b)
-    T(g*a, g*b) == T(a, b)                  R(g*a, g*b) == g*R(a, b)
-    T(T(a, b), c) == T(a, b*c)              R(R(a, b*c), b) == R(a, b)      T(R(a, b*c), b) == R(T(a, b), c)
+    T(-a, b) == T(a, -b) == -T(a, b)        R(-a, b) == -R(a, b)
+    T(g*a, g*b) == T(a, b)                  R(a, -b) == R(a, b)
+    T(T(a, b), c) == T(a, b*c)              R(g*a, g*b) == g*R(a, b)
+    T(R(a, b*c), b) == R(T(a, b), c)        R(R(a, b*c), b) == R(a, b)
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ def quotient(a: Term, b: Term, made: Made) -> Term:
 
 
 def remainder(a: Term, b: Term, made: Made) -> Term:
-    """Return the remainder that belongs to ``quotient``: ``a - b*quotient(a, b)``, with the sign of ``a``.
+    """Return the remainder that belongs to ``quotient``: ``a - b*quotient(a, b)``, with the sign of
+    ``a``.
 
     >>> from guards.terms.arithmetic import symbol
     >>> remainder(symbol("x"), arithmetic.const(-8), {})
@@ -80,7 +83,9 @@ def _leads_negative(term: Term) -> bool:
 
 
 def _signs(a: Term, b: Term) -> tuple[Term, Term, int]:
-    """The operands with a positive first coefficient, and the sign of the quotient that this takes out."""
+    """The operands with a positive first coefficient, and the sign of the quotient that this takes
+    out.
+    """
     sign = 1
     if _leads_negative(a):
         a, sign = arithmetic.scale(a, -1), -sign

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-_BYTES = range(0xDC80, 0xDD00)  # how Python spells bytes of a file name that are not UTF-8 (PEP 383)
+# how Python spells bytes of a file name that are not UTF-8 (PEP 383)
+_BYTES = range(0xDC80, 0xDD00)
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Return the text with an escape for each character that is not printable, but for those in ``keep``.
+    r"""Return the text with an escape for each character that is not printable, but for those in
+    ``keep``.
 
     A terminal obeys control characters, and UTF-8 has no lone surrogates: both are written out.
 

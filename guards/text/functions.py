@@ -1,7 +1,8 @@
-"""The functions that a text may call, under the names that tensor compilers and people use for them.
+"""The functions that a text may call, under the names that tensor compilers and people use for
+them.
 
-One row a function; its maker gets the operands as terms. What looks at operands as they are written (``floor(a / b)``,
-``Piecewise``) is grammar and stands there.
+One row a function; its maker gets the operands as terms. What looks at operands as they are written
+(``floor(a / b)``, ``Piecewise``) is grammar and stands there.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ INTEGER, CONDITION, EITHER = range(3)
 
 
 class Function:
-    """A function of the language: how many operands it takes, how each is read, and the term that it makes.
+    """A function of the language: how many operands it takes, how each is read, and the term that
+    it makes.
 
-    ``most`` is None for any number of operands. The last of ``operands`` stands for all that follow.
+    ``most`` is None for any number of operands. The last of ``operands`` stands for all that
+    follow.
     """
 
     __slots__ = ("least", "make", "most", "operands")
 
-    def __init__(self, least: int, most: int | None, operands: tuple[int, ...], make: Maker) -> None:
+    def __init__(
+        self, least: int, most: int | None, operands: tuple[int, ...], make: Maker
+    ) -> None:
         self.least = least
         self.most = most
         self.operands = operands
@@ -45,25 +50,48 @@ def _conditions(least: int, most: int | None, make: Callable[..., Term]) -> Func
 
 
 def _division(divide: Callable[[Term, Term], Term]) -> Function:
-    return Function(2, 2, (INTEGER,), lambda notes, args, node: operators.divided(notes, divide, args[0], args[1]))
+    return Function(
+        2,
+        2,
+        (INTEGER,),
+        lambda notes, args, node: operators.divided(notes, divide, args[0], args[1]),
+    )
 
 
 def _truncation(divide: Callable[[Term, Term, truncation.Made], Term]) -> Function:
-    return Function(2, 2, (INTEGER,), lambda notes, args, node: operators.truncated(notes, divide, args[0], args[1]))
+    return Function(
+        2,
+        2,
+        (INTEGER,),
+        lambda notes, args, node: operators.truncated(notes, divide, args[0], args[1]),
+    )
 
 
 def _comparison(operator: type[ast.cmpop]) -> Function:
     return Function(
-        2, 2, (EITHER,), lambda notes, args, node: operators.relation(notes, operator, args[0], args[1], node)
+        2,
+        2,
+        (EITHER,),
+        lambda notes, args, node: operators.relation(notes, operator, args[0], args[1], node),
     )
 
 
 def _shift(left: bool) -> Function:
-    return Function(2, 2, (INTEGER,), lambda notes, args, node: operators.shifted(notes, args[0], args[1], left, node))
+    return Function(
+        2,
+        2,
+        (INTEGER,),
+        lambda notes, args, node: operators.shifted(notes, args[0], args[1], left, node),
+    )
 
 
 def _bits(operator: type[ast.operator]) -> Function:
-    return Function(2, 2, (INTEGER,), lambda notes, args, node: operators.bits(notes, operator, args[0], args[1], node))
+    return Function(
+        2,
+        2,
+        (INTEGER,),
+        lambda notes, args, node: operators.bits(notes, operator, args[0], args[1], node),
+    )
 
 
 def _even(notes: Transcript, args: list[Term], node: ast.Call) -> Term:
@@ -116,11 +144,17 @@ _same: dict[tuple[str, ...], Function] = {
     ("sign", "Sign"): _integers(1, 1, lambda a: _clamped(a, arithmetic.const(-1), arithmetic.ONE)),
     ("non_negative", "relu", "Relu"): _integers(1, 1, lambda a: extremes.maximum(a, 0)),
     ("clamp", "clip"): _integers(3, 3, _clamped),
-    ("FloorDiv", "floordiv", "floorDiv", "floor_div", "floor_divide", "CleanDiv", "fld"): _division(division.floordiv),
-    ("Mod", "mod", "FloorMod", "floormod", "floorMod", "floor_mod", "flm", "PythonMod"): _division(division.mod),
+    ("FloorDiv", "floordiv", "floorDiv", "floor_div", "floor_divide", "CleanDiv", "fld"): _division(
+        division.floordiv
+    ),
+    ("Mod", "mod", "FloorMod", "floormod", "floorMod", "floor_mod", "flm", "PythonMod"): _division(
+        division.mod
+    ),
     ("ceildiv", "CeilDiv", "ceilDiv", "ceil_div", "cdiv"): _division(ceildiv),
     ("truncdiv", "truncDiv", "TruncDiv", "tdiv", "trunc_div"): _truncation(truncation.quotient),
-    ("truncmod", "truncMod", "TruncMod", "tmod", "trunc_mod", "rem"): _truncation(truncation.remainder),
+    ("truncmod", "truncMod", "TruncMod", "tmod", "trunc_mod", "rem"): _truncation(
+        truncation.remainder
+    ),
     ("ModularIndexing",): Function(3, 3, (INTEGER,), _indexed),
     FRACTIONS: Function(2, 2, (INTEGER,), _even),
     ("Identity",): _integers(1, 1, lambda a: a),
@@ -134,9 +168,18 @@ _same: dict[tuple[str, ...], Function] = {
     ("bitwise_or",): _bits(ast.BitOr),
     ("bitwise_xor",): _bits(ast.BitXor),
     ("bitwise_not",): _integers(1, 1, lambda a: arithmetic.sub(-1, a)),
-    ("ite", "Ite", "ITE", "If", "if_then_else", "where", "Where", "select", "Select", "sym_ite"): Function(
-        3, 3, (CONDITION, EITHER), _choice
-    ),
+    (
+        "ite",
+        "Ite",
+        "ITE",
+        "If",
+        "if_then_else",
+        "where",
+        "Where",
+        "select",
+        "Select",
+        "sym_ite",
+    ): Function(3, 3, (CONDITION, EITHER), _choice),
     ("Eq", "eq", "Equality"): _comparison(ast.Eq),
     ("Ne", "ne", "Unequality"): _comparison(ast.NotEq),
     ("Lt", "lt", "StrictLessThan"): _comparison(ast.Lt),
@@ -155,7 +198,12 @@ FUNCTIONS: dict[str, Function] = {name: row for names, row in _same.items() for 
 """The known functions by name."""
 
 AMBIGUOUS = {
-    "div": "div rounds down in some languages and towards zero in others: write floordiv or truncdiv",
-    "cmod": "cmod is C's remainder to some and belongs to ceildiv to others: write truncmod, or a - b*ceildiv(a, b)",
+    "div": (
+        "div rounds down in some languages and towards zero in others: write floordiv or truncdiv"
+    ),
+    "cmod": (
+        "cmod is C's remainder to some and belongs to ceildiv to others: write truncmod, or a "
+        "- b*ceildiv(a, b)"
+    ),
 }
 """Names that mean different things to different people, and what to write instead."""

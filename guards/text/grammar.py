@@ -23,7 +23,8 @@ class Reader:
     """Turns one syntax tree into a term and keeps notes.
 
     Attributes:
-        terms: a dictionary that receives the term of each inner node by the node's ``id``; None for no record.
+        terms: a dictionary that receives the term of each inner node by the node's ``id``; None for
+            no record.
     """
 
     __slots__ = ("depth", "notes", "terms")
@@ -68,7 +69,9 @@ class Reader:
         return self._symbol(node.id, node)
 
     def place(self, node: ast.expr) -> Term:
-        """Read a place that a guard prints, ``x.size(0)`` or ``kwargs['mask'].stride(1)``, as a symbol of that name."""
+        """Read a place that a guard prints, ``x.size(0)`` or ``kwargs['mask'].stride(1)``, as a
+        symbol of that name.
+        """
         return self._symbol(place(self.notes, node), node)
 
     def _symbol(self, name: str, node: ast.expr) -> Term:
@@ -92,7 +95,7 @@ class Reader:
         term = arithmetic.const(value)
         return term if value < 65536 else operators.checked(self.notes, term, node)
 
-    # -- operators ----------------------------------------------------------------------------------------------------
+    # -- operators ---------------------------------------------------------------------------------
 
     def binary(self, node: ast.BinOp) -> Term:
         """An operator between two operands, or a long chain of them."""
@@ -110,11 +113,15 @@ class Reader:
                 while chain and type(chain[-1].op) is ast.Add:  # a long sum is collected once
                     step = chain.pop()
                     parts.append(self.read(step.right))
-                left = operators.checked(self.notes, arithmetic.total([number(part) for part in parts]), step)
+                left = operators.checked(
+                    self.notes, arithmetic.total([number(part) for part in parts]), step
+                )
             elif operator is ast.Pow:
                 base = number(left)
                 most = MAX_EXPONENT
-                exponent = operators.constant(self.notes, self.integer(step.right), "an exponent", most, step.right)
+                exponent = operators.constant(
+                    self.notes, self.integer(step.right), "an exponent", most, step.right
+                )
                 left = operators.power(self.notes, base, exponent, step)
             else:
                 left = operators.combined(self.notes, operator, left, self.read(step.right), step)
@@ -140,7 +147,9 @@ class Reader:
         """A comparison, or a chain of them."""
         left = self.read(node.left)
         if len(node.ops) == 1:
-            return operators.relation(self.notes, type(node.ops[0]), left, self.read(node.comparators[0]), node)
+            return operators.relation(
+                self.notes, type(node.ops[0]), left, self.read(node.comparators[0]), node
+            )
         parts = []
         for operator, item in zip(node.ops, node.comparators, strict=True):
             right = self.read(item)
@@ -150,9 +159,11 @@ class Reader:
 
     def conditional(self, node: ast.IfExp) -> Term:
         """``then if condition else otherwise``"""
-        return operators.chosen(self.condition(node.test), self.read(node.body), self.read(node.orelse))
+        return operators.chosen(
+            self.condition(node.test), self.read(node.body), self.read(node.orelse)
+        )
 
-    # -- calls --------------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> Term:
         """A known function of its operands."""
@@ -173,7 +184,13 @@ class Reader:
         if node.keywords or any(isinstance(part, ast.Starred) for part in args):
             self.notes.fail(f"{name} takes plain operands only", node)
         if len(args) < least or (most is not None and len(args) > most):
-            wanted = str(least) if least == most else f"at least {least}" if most is None else f"{least} to {most}"
+            wanted = (
+                str(least)
+                if least == most
+                else f"at least {least}"
+                if most is None
+                else f"{least} to {most}"
+            )
             self.notes.fail(f"{name} takes {wanted} operands, not {len(args)}", node)
         if form is not None:
             return form[2](self, args, node)
@@ -218,7 +235,7 @@ _READERS: dict[type[ast.expr], Callable[[Reader, ast.expr], Term]] = {
     ast.Call: Reader.call,  # type: ignore[dict-item]
     ast.Subscript: Reader.place,
 }
-# -- calls whose operands are looked at as they are written -----------------------------------------------------------
+# -- calls whose operands are looked at as they are written ----------------------------------------
 
 Form = Callable[[Reader, list[ast.expr], ast.Call], Term]
 
@@ -232,7 +249,11 @@ def _piecewise(reader: Reader, args: list[ast.expr], node: ast.Call) -> Term:
     result, condition = pairs.pop()
     if condition is not TRUE:
         covered = boolean.or_(condition, *[other for _, other in pairs])
-        reader.notes.require(covered, "the conditions of Piecewise must cover everything: the last must be True", node)
+        reader.notes.require(
+            covered,
+            "the conditions of Piecewise must cover everything: the last must be True",
+            node,
+        )
     for value, condition in reversed(pairs):
         result = operators.chosen(condition, value, result)
     return result
@@ -243,7 +264,11 @@ def _fraction(reader: Reader, part: ast.expr) -> tuple[Term, Term] | None:
     if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div):
         return reader.integer(part.left), reader.integer(part.right)
     if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in FRACTIONS:
-        if len(part.args) != 2 or part.keywords or any(isinstance(inner, ast.Starred) for inner in part.args):
+        if (
+            len(part.args) != 2
+            or part.keywords
+            or any(isinstance(inner, ast.Starred) for inner in part.args)
+        ):
             reader.notes.fail(f"{part.func.id} takes 2 operands", part)
         return reader.integer(part.args[0]), reader.integer(part.args[1])
     return None
@@ -252,14 +277,22 @@ def _fraction(reader: Reader, part: ast.expr) -> tuple[Term, Term] | None:
 def _rounded(divide: Callable[[Term, Term], Term]) -> Form:
     def make(reader: Reader, args: list[ast.expr], node: ast.Call) -> Term:
         found = _fraction(reader, args[0])
-        return reader.integer(args[0]) if found is None else operators.divided(reader.notes, divide, *found)
+        return (
+            reader.integer(args[0])
+            if found is None
+            else operators.divided(reader.notes, divide, *found)
+        )
 
     return make
 
 
 def _cut(reader: Reader, args: list[ast.expr], node: ast.Call) -> Term:
     found = _fraction(reader, args[0])
-    return reader.integer(args[0]) if found is None else operators.truncated(reader.notes, truncation.quotient, *found)
+    return (
+        reader.integer(args[0])
+        if found is None
+        else operators.truncated(reader.notes, truncation.quotient, *found)
+    )
 
 
 _same: dict[tuple[str, ...], tuple[int, int | None, Form]] = {
@@ -269,5 +302,7 @@ _same: dict[tuple[str, ...], tuple[int, int | None, Form]] = {
     ("Piecewise",): (1, None, _piecewise),
 }
 
-FORMS: dict[str, tuple[int, int | None, Form]] = {name: row for names, row in _same.items() for name in names}
+FORMS: dict[str, tuple[int, int | None, Form]] = {
+    name: row for names, row in _same.items() for name in names
+}
 """The least and the greatest number of operands, and the maker of the term, by name."""

@@ -45,7 +45,9 @@ def constant(notes: Transcript, term: Term, what: str, most: int, node: ast.AST)
     return term.value
 
 
-def combined(notes: Transcript, operator: type[ast.operator], left: Term, right: Term, node: ast.BinOp) -> Term:
+def combined(
+    notes: Transcript, operator: type[ast.operator], left: Term, right: Term, node: ast.BinOp
+) -> Term:
     """``left operator right``, but for ``**``."""
     if operator in _LOGICAL and left.op >= Op.TRUE and right.op >= Op.TRUE:
         return _LOGICAL[operator](left, right)
@@ -76,7 +78,9 @@ def divided(notes: Transcript, divide: Callable[[Term, Term], Term], a: Term, b:
     return divide(a, b)
 
 
-def truncated(notes: Transcript, divide: Callable[[Term, Term, Made], Term], a: Term, b: Term) -> Term:
+def truncated(
+    notes: Transcript, divide: Callable[[Term, Term, Made], Term], a: Term, b: Term
+) -> Term:
     """Return a quotient that is rounded towards zero, or its remainder."""
     if b.op is not Op.CONST:
         notes.divisors[b] = None
@@ -93,7 +97,9 @@ def even(notes: Transcript, a: Term, b: Term, node: ast.AST) -> Term:
 def shifted(notes: Transcript, a: Term, b: Term, left: bool, node: ast.AST) -> Term:
     """``a << b`` or ``a >> b``"""
     if b.op is not Op.CONST or not 0 <= b.value <= MAX_BITS // 2:
-        notes.fail(f"the number of bits to shift by must be a constant from 0 to {MAX_BITS // 2}", node)
+        notes.fail(
+            f"the number of bits to shift by must be a constant from 0 to {MAX_BITS // 2}", node
+        )
     power = arithmetic.const(1 << b.value)
     return product(notes, a, power, node) if left else division.floordiv(a, power)
 
@@ -126,7 +132,9 @@ def power(notes: Transcript, base: Term, exponent: int, node: ast.AST) -> Term:
     return result
 
 
-def relation(notes: Transcript, operator: type[ast.cmpop], left: Term, right: Term, node: ast.AST) -> Term:
+def relation(
+    notes: Transcript, operator: type[ast.cmpop], left: Term, right: Term, node: ast.AST
+) -> Term:
     """``left operator right``, of integers; ``==`` and ``!=`` of conditions too."""
     make = _RELATIONS.get(operator)
     if make is None:
@@ -140,7 +148,9 @@ def relation(notes: Transcript, operator: type[ast.cmpop], left: Term, right: Te
 def chosen(condition: Term, then: Term, otherwise: Term) -> Term:
     """``then if condition else otherwise``, for two integers or two conditions."""
     if then.op >= Op.TRUE and otherwise.op >= Op.TRUE:
-        return boolean.or_(boolean.and_(condition, then), boolean.and_(boolean.not_(condition), otherwise))
+        return boolean.or_(
+            boolean.and_(condition, then), boolean.and_(boolean.not_(condition), otherwise)
+        )
     return boolean.ite(condition, number(then), number(otherwise))
 
 

@@ -1,9 +1,10 @@
-"""A safe reader of Python-syntax text into terms: through ``ast``, never ``eval``, with limits on everything.
+"""A safe reader of Python-syntax text into terms: through ``ast``, never ``eval``, with limits on
+everything.
 
-Accepted are integers, names, ``+ - * // % **`` (constant exponents), ``& | ^ << >>`` where one side is a constant,
-``x.size(0)`` and its like as names, comparisons (chained too), ``and or not``, ``a if c else b``, and the functions in
-:data:`guards.text.functions.FUNCTIONS` under the names that tensor compilers use for them. A fraction ``a / b`` is read
-where it is rounded or comes out even.
+Accepted are integers, names, ``+ - * // % **`` (constant exponents), ``& | ^ << >>`` where one side
+is a constant, ``x.size(0)`` and its like as names, comparisons (chained too), ``and or not``,
+``a if c else b``, and the functions in :data:`guards.text.functions.FUNCTIONS` under the names that
+tensor compilers use for them. A fraction ``a / b`` is read where it is rounded or comes out even.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ class Read:
 
     Attributes:
         term: the term that it writes.
-        divisors: the divisors that the text writes and that are not numbers; its term need not show them all.
-        plain: whether the text is one comparison without a choice inside: undefined where any divisor is 0.
+        divisors: the divisors that the text writes and that are not numbers; its term need not show
+            them all.
+        plain: whether the text is one comparison without a choice inside: undefined where any
+            divisor is 0.
         required: what has to hold for all integers, or the text is not of the language.
         tree: the syntax tree.
     """
@@ -33,7 +36,12 @@ class Read:
     __slots__ = ("divisors", "plain", "required", "term", "tree")
 
     def __init__(
-        self, term: Term, divisors: tuple[Term, ...], plain: bool, required: tuple[Required, ...], tree: ast.expr
+        self,
+        term: Term,
+        divisors: tuple[Term, ...],
+        plain: bool,
+        required: tuple[Required, ...],
+        tree: ast.expr,
     ) -> None:
         self.term = term
         self.divisors = divisors
@@ -43,7 +51,8 @@ class Read:
 
 
 def names_in(text: str) -> set[str]:
-    """The names of the symbols that a text writes, those that cancel included; the text has been read before.
+    """The names of the symbols that a text writes, those that cancel included; the text has been
+    read before.
 
     >>> sorted(names_in("max(s0, 8) - s1 + s1 > math.floor(x.size(0) / 2)"))
     ['s0', 's1', 'x.size(0)']
@@ -53,7 +62,9 @@ def names_in(text: str) -> set[str]:
     while waiting:
         node = waiting.pop()
         function = node.func if isinstance(node, ast.Call) else None
-        if isinstance(node, ast.Call) and not (isinstance(function, ast.Attribute) and function.attr in READINGS):
+        if isinstance(node, ast.Call) and not (
+            isinstance(function, ast.Attribute) and function.attr in READINGS
+        ):
             waiting += node.args
         elif isinstance(node, ast.Name):
             found.add(node.id)
@@ -65,7 +76,8 @@ def names_in(text: str) -> set[str]:
 
 
 def read(text: str) -> Read:
-    """Read a text; the caller checks the conditions that it requires (:func:`guards.asking.reading.parse` does).
+    """Read a text; the caller checks the conditions that it requires
+    (:func:`guards.asking.reading.parse` does).
 
     Raises:
         ParseError: the text is not of the accepted language, or is too large.
@@ -85,7 +97,9 @@ def read(text: str) -> Read:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
         offset = error.offset - 1 if error.offset else None
-        raise ParseError(f"not a Python expression ({str(error.msg)[:120]})", text, offset) from None
+        raise ParseError(
+            f"not a Python expression ({str(error.msg)[:120]})", text, offset
+        ) from None
     except (RecursionError, MemoryError):
         raise ParseError("nested too deeply", text) from None
     except ValueError as error:  # null bytes, too many digits

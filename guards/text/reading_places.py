@@ -2,8 +2,8 @@
 
 ``x.size(0)``, ``kwargs['mask'].stride(1)``.
 
-Such a text is the name of a symbol, so that what guards print is read back as it was meant. ``x.shape[0]`` is
-``x.size(0)``.
+Such a text is the name of a symbol, so that what guards print is read back as it was meant.
+``x.shape[0]`` is ``x.size(0)``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ def place(notes: Transcript, node: ast.expr) -> str:
         if node.keywords or (node.args and not arguments):
             notes.fail(f"{method} takes {'a dimension' if arguments else 'nothing'} here", node)
         return f"{_path(notes, node.func.value)}.{method}({arguments})"
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "shape"
+    ):
         return f"{_path(notes, node.value.value)}.size({_dimension(notes, [node.slice], node)})"
     raise notes.error(f"{described(node)} is not allowed", node)
 

@@ -1,4 +1,6 @@
-"""Notes that are taken while a text is read: where errors point, the divisors, the conditions to be shown."""
+"""Notes that are taken while a text is read: where errors point, the divisors, the conditions to be
+shown.
+"""
 
 from __future__ import annotations
 
@@ -58,4 +60,6 @@ class Transcript:
 
 def described(node: ast.AST) -> str:
     """Return the words by which errors name a node."""
-    return f"a {type(node).__name__} expression" if isinstance(node, ast.expr) else type(node).__name__
+    return (
+        f"a {type(node).__name__} expression" if isinstance(node, ast.expr) else type(node).__name__
+    )

@@ -1,6 +1,7 @@
 """Broadcasting: the shape to which shapes broadcast, and the strides of the result.
 
-A guard on symbolic sizes is recorded only if their structure does not tell whether they are equal, or 1.
+A guard on symbolic sizes is recorded only if their structure does not tell whether they are equal,
+or 1.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ __all__ = ["broadcast", "broadcast_size", "expand"]
 def broadcast_size(a: Size, b: Size) -> Size:
     """Return the size to which two sizes broadcast.
 
-    Sizes that are provably equal, or 1, need no guard.  Else the first of ``a == b``, ``b == 1`` and ``a == 1`` that
-    holds in this call becomes a guard.  If only data decide, ``a == b`` is assumed and checked at run time.
+    Sizes that are provably equal, or 1, need no guard.  Else the first of ``a == b``, ``b == 1``
+    and ``a == 1`` that holds in this call becomes a guard.  If only data decide, ``a == b`` is
+    assumed and checked at run time.
 
     Raises: ShapeError if they do not broadcast.
     """
@@ -51,7 +53,8 @@ def broadcast_size(a: Size, b: Size) -> Size:
         return a
     if known(a == 1):
         return b
-    # One guard, which holds in this call; if two of the conditions hold, their results are the same.
+    # One guard, which holds in this call; if two of the conditions hold, their results are the
+    # same.
     for asked, size in ((equal, a if type(a) is int else b), (b == 1, a), (a == 1, b)):
         if holds_here(asked) and asked:
             return size
@@ -66,7 +69,8 @@ def broadcast_size(a: Size, b: Size) -> Size:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """Return the shape to which shapes broadcast, aligned at the last dimension; where possible, one of them itself.
+    """Return the shape to which shapes broadcast, aligned at the last dimension; where possible,
+    one of them itself.
 
     Raises: ShapeError if they do not broadcast.
     """
@@ -85,30 +89,41 @@ def broadcast(*shapes: Shape) -> Shape:
             try:
                 both = broadcast_size(mine, size)
             except ShapeError as error:
-                raise ShapeError(f"shapes {show(result)} and {show(shape)} do not broadcast: {error.message}") from None
+                raise ShapeError(
+                    f"shapes {show(result)} and {show(shape)} do not broadcast: {error.message}"
+                ) from None
             if both is not mine:
                 if out is None:
                     out = list(result)
                 out[lead + i] = both
         if out is not None:
             result = tuple(out)
-            if len(shape) == len(result) and all(x is y for x, y in zip(result, shape, strict=True)):
+            if len(shape) == len(result) and all(
+                x is y for x, y in zip(result, shape, strict=True)
+            ):
                 result = shape
     return result
 
 
 def expand(sizes: Shape, strides: Shape, target: Sequence[Size]) -> tuple[Shape, Shape]:
-    """Return the sizes and strides of ``tensor.expand(target)``: -1 keeps a size, new dimensions have stride 0.
+    """Return the sizes and strides of ``tensor.expand(target)``: -1 keeps a size, new dimensions
+    have stride 0.
 
-    Dimensions of size 1 that are expanded have stride 0, too.  A guard on ``size == target`` is recorded only if
-    neither that nor ``size == 1`` is provable; if only data decide, it is assumed and checked at run time.
+    Dimensions of size 1 that are expanded have stride 0, too.  A guard on ``size == target`` is
+    recorded only if neither that nor ``size == 1`` is provable; if only data decide, it is assumed
+    and checked at run time.
 
     Raises: ShapeError if a size is neither the target nor 1.
     """
-    target = [-1 if type(size) is not int and not known(size >= 0) and size == -1 else size for size in target]
+    target = [
+        -1 if type(size) is not int and not known(size >= 0) and size == -1 else size
+        for size in target
+    ]
     lead = len(target) - len(sizes)
     if lead < 0:
-        raise ShapeError(f"cannot expand a tensor of sizes {show(sizes)} to fewer dimensions, {show(target)}")
+        raise ShapeError(
+            f"cannot expand a tensor of sizes {show(sizes)} to fewer dimensions, {show(target)}"
+        )
     n = len(target)
     out_sizes: list[Size] = [0] * n
     out_strides: list[Size] = [0] * n
@@ -122,12 +137,20 @@ def expand(sizes: Shape, strides: Shape, target: Sequence[Size]) -> tuple[Shape,
             if not known(size == 1) and _equal(size, want):
                 out_sizes[i], out_strides[i] = size, stride
                 continue
-            check(size == 1, lambda: f"cannot expand {show(sizes)} to {show(target)}: sizes differ and are not 1")
+            check(
+                size == 1,
+                lambda: (
+                    f"cannot expand {show(sizes)} to {show(target)}: sizes differ and are not 1"
+                ),
+            )
         elif type(want) is int and want == 1:
             # eager's stride of a new dimension of size 1
             out_sizes[i], out_strides[i] = 1, out_sizes[i + 1] * out_strides[i + 1] if sizes else 0
             continue
-        check(want >= 0, lambda: f"cannot expand {show(sizes)} to {show(target)}: a new size is negative")
+        check(
+            want >= 0,
+            lambda: f"cannot expand {show(sizes)} to {show(target)}: a new size is negative",
+        )
         out_sizes[i] = want
     return tuple(out_sizes), tuple(out_strides)
 
@@ -141,7 +164,9 @@ def _equal(size: Size, want: Size) -> bool:
 
 
 def _may_spread(a: Size, b: Size, equal: Cond) -> bool:
-    """Return whether one of two different sizes may be 1; if neither can be, and only data decide, require equality."""
+    """Return whether one of two different sizes may be 1; if neither can be, and only data decide,
+    require equality.
+    """
     if not only_at_run_time(equal) or not known(a != 1) or not known(b != 1):
         return True
     check(equal, lambda: f"sizes {a} and {b} do not broadcast")

@@ -88,7 +88,9 @@ def fit_into(name: str, sizes: Sequence[Size], target: Sequence[Size]) -> None:
     try:
         expand(tuple(sizes), (0,) * len(sizes), target)
     except ShapeError:
-        raise ShapeError(f"{name} of sizes {show(sizes)} does not broadcast to {show(target)}") from None
+        raise ShapeError(
+            f"{name} of sizes {show(sizes)} does not broadcast to {show(target)}"
+        ) from None
 
 
 def need_contiguous(name: str, spec: TensorSpec) -> None:
@@ -145,7 +147,10 @@ def need_numel(name: str, spec: TensorSpec, sizes: Sequence[Size]) -> None:
         return
     total, wanted = spec.numel(), product(sizes)
     if not same(total, wanted):
-        check(total == wanted, lambda: f"{name} {show(spec.sizes)} must have as many elements as {show(sizes)}")
+        check(
+            total == wanted,
+            lambda: f"{name} {show(spec.sizes)} must have as many elements as {show(sizes)}",
+        )
 
 
 def need_positive(what: str, values: Sequence[Size]) -> None:
@@ -156,7 +161,9 @@ def need_positive(what: str, values: Sequence[Size]) -> None:
 
 
 def has_zero(sizes: Sequence[Size]) -> bool:
-    """Return whether a size is 0; symbolic sizes count only if that is provable.  No guard is recorded."""
+    """Return whether a size is 0; symbolic sizes count only if that is provable.  No guard is
+    recorded.
+    """
     for size in sizes:
         if type(size) is int:
             if size == 0:

@@ -1,7 +1,7 @@
 """The rules of composite operators, which torch decomposes into others before any rule is used.
 
-The tracer never meets them; users name them (``aten.matmul``, ``aten.conv2d``).  So their rules are separate from the
-registry: only ``meta_fns.infer`` looks here, after the registry.
+The tracer never meets them; users name them (``aten.matmul``, ``aten.conv2d``).  So their rules are
+separate from the registry: only ``meta_fns.infer`` looks here, after the registry.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ _composites: dict[str, Callable[..., Any]] = {}
 
 
 def composite(*overloads: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function of specs for these overloads: it infers the operators into which they are decomposed."""
+    """Register a function of specs for these overloads: it infers the operators into which they are
+    decomposed.
+    """
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         for overload in overloads:

@@ -1,7 +1,7 @@
 """The cost of a call of an op: arithmetic, memory traffic and kernels, as formulas of its sizes.
 
-Formulas are duck-typed like shape rules: they add, multiply and divide sizes, ints or symbolic, and never compare
-them, so that computing a cost records no guard.
+Formulas are duck-typed like shape rules: they add, multiply and divide sizes, ints or symbolic, and
+never compare them, so that computing a cost records no guard.
 """
 
 from __future__ import annotations
@@ -14,7 +14,18 @@ import attrs
 from meta_fns.core.sizes import Size, product
 from meta_fns.core.spec import TensorSpec
 
-__all__ = ["CostRule", "Formula", "OpCall", "Work", "elements", "nbytes", "reads", "specs_in", "total", "writes"]
+__all__ = [
+    "CostRule",
+    "Formula",
+    "OpCall",
+    "Work",
+    "elements",
+    "nbytes",
+    "reads",
+    "specs_in",
+    "total",
+    "writes",
+]
 
 
 @attrs.frozen(eq=False)
@@ -38,10 +49,14 @@ class OpCall:
 
     @property
     def tensors(self) -> Iterator[TensorSpec]:
-        """Yield the tensors among the arguments, also in nested lists, without those of ``out=``."""
+        """Yield the tensors among the arguments, also in nested lists, without those of
+        ``out=``.
+        """
         yield from specs_in(self.args)
         for value in self.kwargs.values():
-            yield from (spec for spec in specs_in(value) if not any(spec is out for out in self.writes_into))
+            yield from (
+                spec for spec in specs_in(value) if not any(spec is out for out in self.writes_into)
+            )
 
 
 Formula = Callable[[OpCall], Size | None]
@@ -58,10 +73,14 @@ def specs_in(value: Any) -> Iterator[TensorSpec]:
 
 
 def elements(spec: TensorSpec) -> Size:
-    """Return the number of elements in memory of a tensor: an expanded dimension (stride 0) counts once."""
+    """Return the number of elements in memory of a tensor: an expanded dimension (stride 0) counts
+    once.
+    """
     if not spec.strides:
         return product(spec.sizes)
-    return product(size for size, stride in zip(spec.sizes, spec.strides, strict=True) if not _zero(stride))
+    return product(
+        size for size, stride in zip(spec.sizes, spec.strides, strict=True) if not _zero(stride)
+    )
 
 
 def _zero(stride: Size) -> bool:
@@ -101,11 +120,12 @@ class CostRule:
     """The formulas for the cost of an op.
 
     Attributes:
-        family: the kind of work: ``contraction``, ``convolution``, ``attention``, ``pointwise``, ``reduction``,
-            ``movement``, …
-        flops: arithmetic operations on elements of any dtype: an addition, a product, a comparison and an elementary
-            function (exp, sqrt) count one each; a multiply-add counts two.
-        read, written: memory traffic in bytes, each tensor once (a kernel that keeps its operands in cache).
+        family: the kind of work: ``contraction``, ``convolution``, ``attention``, ``pointwise``,
+            ``reduction``, ``movement``, …
+        flops: arithmetic operations on elements of any dtype: an addition, a product, a comparison
+            and an elementary function (exp, sqrt) count one each; a multiply-add counts two.
+        read, written: memory traffic in bytes, each tensor once (a kernel that keeps its operands
+            in cache).
         kernels: the number of kernels that eager launches; 0 for an op that only changes metadata.
     """
 
@@ -125,7 +145,9 @@ class CostRule:
 
 @attrs.frozen(eq=False)
 class Work:
-    """The cost of one call: operations, bytes read and written, kernels launched (see :class:`CostRule`)."""
+    """The cost of one call: operations, bytes read and written, kernels launched (see
+    :class:`CostRule`).
+    """
 
     family: str
     flops: Size

@@ -16,10 +16,11 @@ __all__ = ["compare", "dense_order", "dense_strides", "is_dense", "larger", "lik
 
 
 def dense_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | None:
-    """Return the dimensions from innermost to outermost if the tensor is provably a permuted contiguous one.
+    """Return the dimensions from innermost to outermost if the tensor is provably a permuted
+    contiguous one.
 
-    Return None if it is not, or not provably, non-overlapping and dense.  Dimensions of known size 1 come last.  No
-    guard is recorded.
+    Return None if it is not, or not provably, non-overlapping and dense.  Dimensions of known size
+    1 come last.  No guard is recorded.
     """
     n = len(sizes)
     left = [i for i in range(n) if not (type(sizes[i]) is int and sizes[i] == 1)]
@@ -41,7 +42,8 @@ def dense_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | N
 
 
 def is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Return eager's ``is_non_overlapping_and_dense``, exact on ints; on symbolic sizes whether it is provable.
+    """Return eager's ``is_non_overlapping_and_dense``, exact on ints; on symbolic sizes whether it
+    is provable.
 
     No guard is recorded.
     """
@@ -61,12 +63,15 @@ def is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def dense_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> Shape:
-    """Return the strides of a fresh dense tensor with the same order of dimensions in memory (infer_dense_strides)."""
+    """Return the strides of a fresh dense tensor with the same order of dimensions in memory
+    (infer_dense_strides).
+    """
     n = len(sizes)
     if n <= 1:
         return (1,) * n
     order = list(range(n - 1, -1, -1))
-    # An insertion sort that does not move ambiguous pairs (a stride of 0, or equal strides and a size not larger).
+    # An insertion sort that does not move ambiguous pairs (a stride of 0, or equal strides and a
+    # size not larger).
     for i in range(1, n):
         moving = i
         for other in range(i - 1, -1, -1):
@@ -90,7 +95,9 @@ def dense_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> Shape:
 
 
 def _should_swap(sizes: Sequence[Size], strides: Sequence[Size], a: int, b: int) -> int:
-    """Return 1 if dimension ``a`` is outside ``b`` in memory, -1 if inside, 0 if their order is not known."""
+    """Return 1 if dimension ``a`` is outside ``b`` in memory, -1 if inside, 0 if their order is not
+    known.
+    """
     left, right = strides[a], strides[b]
     if same(left, 0) or same(right, 0):
         return 0
@@ -101,11 +108,12 @@ def _should_swap(sizes: Sequence[Size], strides: Sequence[Size], a: int, b: int)
 
 
 def compare(a: Size, b: Size, size_a: Size, size_b: Size) -> int:
-    """Return -1, 0 or 1 as ``a`` is less than, equal to or greater than ``b``, with a guard if that is not provable.
+    """Return -1, 0 or 1 as ``a`` is less than, equal to or greater than ``b``, with a guard if that
+    is not provable.
 
-    They are the strides of two dimensions of these sizes.  A stride that provably spans the other dimension is the
-    larger: the two can only be equal where a size is 1.  Other strides may be equal, where elements share memory, and
-    need a guard.
+    They are the strides of two dimensions of these sizes.  A stride that provably spans the other
+    dimension is the larger: the two can only be equal where a size is 1.  Other strides may be
+    equal, where elements share memory, and need a guard.
     """
     if type(a) is int and type(b) is int:
         return (a > b) - (a < b)
@@ -125,7 +133,11 @@ def _spans(outer: Size, inner: Size, size: Size) -> bool:
 
     Strides that are 0 are not considered.
     """
-    return known(outer > inner) or known(outer >= inner * at_least_one(size)) or known(outer >= inner * 2)
+    return (
+        known(outer > inner)
+        or known(outer >= inner * at_least_one(size))
+        or known(outer >= inner * 2)
+    )
 
 
 def order_known(a: Size, b: Size) -> int:
@@ -142,8 +154,8 @@ def order_known(a: Size, b: Size) -> int:
 def larger(a: Size, b: Size) -> bool:
     """Return whether ``a > b``, for the sizes of two dimensions of one stride.
 
-    A guard is recorded only if neither size is known to be 1.  If one is 1, the stride says nothing about the order,
-    and the order does not matter.
+    A guard is recorded only if neither size is known to be 1.  If one is 1, the stride says nothing
+    about the order, and the order does not matter.
     """
     order = order_known(a, b)
     if order or static((a, b)) or same(a, 1) or same(b, 1) or same(a, b):
@@ -152,10 +164,11 @@ def larger(a: Size, b: Size) -> bool:
 
 
 def like_strides(sizes: Shape, strides: Shape, memory_format: torch.memory_format | None) -> Shape:
-    """Return the strides of ``empty_like``/``clone``: preserve_format (or None) keeps a dense layout.
+    """Return the strides of ``empty_like``/``clone``: preserve_format (or None) keeps a dense
+    layout.
 
-    With preserve_format, a tensor that is not dense gets dense strides in the same order.  Another format has its own
-    strides.
+    With preserve_format, a tensor that is not dense gets dense strides in the same order.  Another
+    format has its own strides.
     """
     if memory_format is None or memory_format is torch.preserve_format:
         if canonical(sizes, strides) or is_dense(sizes, strides):

@@ -1,4 +1,6 @@
-"""The entry point to the rules: an overload and its arguments in, the metadata of its results out."""
+"""The entry point to the rules: an overload and its arguments in, the metadata of its results
+out.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,19 @@ __all__ = ["as_spec", "infer"]
 
 
 def infer(
-    overload: OpOverload | str, args: Any, kwargs: dict[str, Any] | None = None, *, ctx: Context | None = None
+    overload: OpOverload | str,
+    args: Any,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    ctx: Context | None = None,
 ) -> Any:
-    """Return the specs of the results of ``overload(*args, **kwargs)``, nested like its schema's returns.
+    """Return the specs of the results of ``overload(*args, **kwargs)``, nested like its schema's
+    returns.
 
-    Arguments as for the op itself, with a TensorSpec (or a torch.Tensor, whose metadata is read) for each tensor; a
-    size may be symbolic wherever the schema allows a SymInt: a torch.SymInt, a ``guards.Term``, or another object with
-    the protocol of ``meta_fns.core.sizes``. ``ctx`` makes the unknown sizes of data-dependent ops.
+    Arguments as for the op itself, with a TensorSpec (or a torch.Tensor, whose metadata is read)
+    for each tensor; a size may be symbolic wherever the schema allows a SymInt: a torch.SymInt, a
+    ``guards.Term``, or another object with the protocol of ``meta_fns.core.sizes``. ``ctx`` makes
+    the unknown sizes of data-dependent ops.
 
     With terms, ``guards.assuming`` says what is known of them, and keeps what the rule required:
 
@@ -35,7 +43,8 @@ def infer(
     ...     print(meta_fns.infer("aten.mm.default", (a, b)).sizes, given.required)
     (<n>, <m>) [<k == 8>]
 
-    Raises: ShapeError where eager refuses, UnsupportedOp without a rule, DataDependentOutput where a ``ctx`` is needed.
+    Raises: ShapeError where eager refuses, UnsupportedOp without a rule, DataDependentOutput where
+    a ``ctx`` is needed.
     """
     op = resolve(overload)
     found = lookup(op)
@@ -60,11 +69,16 @@ def infer(
 def _make_positional(op: OpOverload, args: list[Any], kwargs: dict[str, Any]) -> None:
     """Move arguments given by keyword to their position, as dispatch does (in place)."""
     for argument in op._schema.arguments[len(args) :]:
-        if argument.kwarg_only or (argument.name not in kwargs and not argument.has_default_value()):
+        if argument.kwarg_only or (
+            argument.name not in kwargs and not argument.has_default_value()
+        ):
             return
         if argument.name in kwargs:
             args.append(kwargs.pop(argument.name))
-        elif any(later.name in kwargs and not later.kwarg_only for later in op._schema.arguments[len(args) :]):
+        elif any(
+            later.name in kwargs and not later.kwarg_only
+            for later in op._schema.arguments[len(args) :]
+        ):
             args.append(argument.default_value)
         else:
             return
@@ -77,17 +91,29 @@ def _plain(result: Any) -> Any:
             return result
         sizes, strides = (tuple(map(_number, each)) for each in (result.sizes, result.strides))
         offset = _number(result.storage_offset)
-        if all(map(operator.is_, (*sizes, *strides, offset), (*result.sizes, *result.strides, result.storage_offset))):
+        if all(
+            map(
+                operator.is_,
+                (*sizes, *strides, offset),
+                (*result.sizes, *result.strides, result.storage_offset),
+            )
+        ):
             return result
         known = result.canonical_known
-        return result.with_(sizes=sizes, strides=strides, storage_offset=offset, canonical_known=known)
+        return result.with_(
+            sizes=sizes, strides=strides, storage_offset=offset, canonical_known=known
+        )
     if type(result) in (list, tuple):
         return type(result)(_plain(item) for item in result)
     return result
 
 
 def _number(size: Size) -> Size:
-    constant = None if type(size) is int or isinstance(size, torch.SymInt) else getattr(size, "maybe_as_int", None)
+    constant = (
+        None
+        if type(size) is int or isinstance(size, torch.SymInt)
+        else getattr(size, "maybe_as_int", None)
+    )
     found = None if constant is None else constant()
     return size if found is None else found
 
@@ -103,7 +129,10 @@ def _typed(spec: TensorSpec) -> TensorSpec:
         if not isinstance(found, kind):
             instead = f"torch.{str(found).removeprefix('torch.')}"
             instead = f"torch.device({found!r})" if name == "device" else instead
-            raise DtypeError(f"the {name} of a TensorSpec is {found!r}, a {type(found).__name__}; write {instead}")
+            raise DtypeError(
+                f"the {name} of a TensorSpec is {found!r}, a {type(found).__name__}; write "
+                f"{instead}"
+            )
     return spec
 
 
@@ -113,6 +142,8 @@ def as_spec(value: Any) -> Any:
         return TensorSpec.of(value)
     if isinstance(value, TensorSpec):
         return _typed(value)
-    if isinstance(value, (list, tuple)) and any(isinstance(item, (torch.Tensor, TensorSpec)) for item in value):
+    if isinstance(value, (list, tuple)) and any(
+        isinstance(item, (torch.Tensor, TensorSpec)) for item in value
+    ):
         return type(value)(as_spec(item) for item in value)
     return value

@@ -1,9 +1,10 @@
 """Sizes and strides: contiguity and memory formats.
 
-On plain ints all functions here return exactly what eager computes.  On symbolic sizes structure decides first
-(``same``, ``known``), and a guard is recorded only where its outcome changes the meaning.  The price is in strides.
-If a symbolic size turns out to be 1, or the tensor empty, the *stride* of such a dimension is the formula of the
-general case, which may differ from eager's.  No element is addressed through it.
+On plain ints all functions here return exactly what eager computes.  On symbolic sizes structure
+decides first (``same``, ``known``), and a guard is recorded only where its outcome changes the
+meaning.  The price is in strides. If a symbolic size turns out to be 1, or the tensor empty, the
+*stride* of such a dimension is the formula of the general case, which may differ from eager's.  No
+element is addressed through it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ __all__ = [
 
 
 def contiguous_strides(sizes: Sequence[Size]) -> Shape:
-    """Return the strides of a fresh contiguous tensor: each is the next one times ``max(next size, 1)``."""
+    """Return the strides of a fresh contiguous tensor: each is the next one times
+    ``max(next size, 1)``.
+    """
     n = len(sizes)
     if n == 0:
         return ()
@@ -48,7 +51,9 @@ def contiguous_strides(sizes: Sequence[Size]) -> Shape:
 
 
 def channels_last_strides(sizes: Sequence[Size]) -> Shape:
-    """Return the strides of a fresh channels-last tensor: ``(N, C, *spatial)`` (4-d or 5-d) as ``(N, *spatial, C)``."""
+    """Return the strides of a fresh channels-last tensor: ``(N, C, *spatial)`` (4-d or 5-d) as
+    ``(N, *spatial, C)``.
+    """
     n = len(sizes)
     order = [0, *range(2, n), 1]
     strides: list[Size] = [1] * n
@@ -77,7 +82,9 @@ def strides_of_format(sizes: Sequence[Size], memory_format: torch.memory_format 
 
 
 def canonical(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Return whether the strides are provably ``contiguous_strides(sizes)``.  No guard is recorded."""
+    """Return whether the strides are provably ``contiguous_strides(sizes)``.  No guard is
+    recorded.
+    """
     expected: Size = 1
     for i in range(len(sizes) - 1, -1, -1):
         stride = strides[i]
@@ -116,7 +123,9 @@ def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def plainly_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Return whether a layout is contiguous by its structure, for any sizes.  No guard is recorded."""
+    """Return whether a layout is contiguous by its structure, for any sizes.  No guard is
+    recorded.
+    """
     expected: Size = 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
         if same(size, 1):
@@ -127,8 +136,12 @@ def plainly_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     return True
 
 
-def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size], memory_format: torch.memory_format) -> bool:
-    """Return ``Tensor.is_contiguous(memory_format=channels_last[_3d])``.  A guard may be recorded."""
+def is_channels_last(
+    sizes: Sequence[Size], strides: Sequence[Size], memory_format: torch.memory_format
+) -> bool:
+    """Return ``Tensor.is_contiguous(memory_format=channels_last[_3d])``.  A guard may be
+    recorded.
+    """
     if len(sizes) != (4 if memory_format is torch.channels_last else 5):
         return False
     expected: Size = 1
@@ -146,7 +159,8 @@ def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size], memory_form
 
 
 def is_channels_last_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Return whether eager's stride heuristic takes this 4-d or 5-d tensor for channels last (suggest_memory_format).
+    """Return whether eager's stride heuristic takes this 4-d or 5-d tensor for channels last
+    (suggest_memory_format).
 
     A contiguous tensor never is.  For other symbolic strides guards are recorded.
     """
@@ -169,7 +183,9 @@ def is_channels_last_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> 
 
 
 def _asks_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Return :func:`is_channels_last_strides` of symbolic sizes, with guards in eager's order of comparisons."""
+    """Return :func:`is_channels_last_strides` of symbolic sizes, with guards in eager's order of
+    comparisons.
+    """
     n = len(sizes)
     if same(strides[1], 0) or decide(strides[1] == 0):
         return False

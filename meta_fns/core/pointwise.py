@@ -1,7 +1,8 @@
-"""The rules of pointwise ops, by the number of operands, their type promotion and the dtypes that eager accepts.
+"""The rules of pointwise ops, by the number of operands, their type promotion and the dtypes that
+eager accepts.
 
-Operands are the leading tensors and numbers that take part in broadcasting and promotion; later arguments (alpha,
-rounding mode, slopes, ...) do not change metadata and are ignored.
+Operands are the leading tensors and numbers that take part in broadcasting and promotion; later
+arguments (alpha, rounding mode, slopes, ...) do not change metadata and are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from meta_fns.core.spec import TensorSpec
 from meta_fns.core.tensor_iterator import iterate
 from meta_fns.errors import DtypeError
 
-__all__ = ["DTYPES", "POINTWISE", "PROMOTES", "accepted", "like", "nary", "not_implemented", "unary"]
+__all__ = [
+    "DTYPES",
+    "POINTWISE",
+    "PROMOTES",
+    "accepted",
+    "like",
+    "nary",
+    "not_implemented",
+    "unary",
+]
 
 
 _CPU = torch.device("cpu")
@@ -87,7 +97,8 @@ def unary(kind: str, letters: str) -> Callable[..., TensorSpec]:
             return self.fresh() if self.canonical() else iterate((self,), dtype)
         common = compute(dtype)
         if kind == "angle" and dtype.is_complex:
-            return self.fresh(None, output(common))  # eager copies the real part of a complex result
+            # eager copies the real part of a complex result
+            return self.fresh(None, output(common))
         if kind == "real" and dtype.is_complex:
             strides = dense.like_strides(self.sizes, self.strides, None)
             return TensorSpec(self.sizes, strides, 0, output(common), self.device)
@@ -112,12 +123,19 @@ def like(kind: str, letters: str) -> Callable[..., TensorSpec]:
 
 
 def nary(
-    count: int, kind: str, letters: str, *, order: tuple[int, ...] | None = None, numbers: bool = True
+    count: int,
+    kind: str,
+    letters: str,
+    *,
+    order: tuple[int, ...] | None = None,
+    numbers: bool = True,
 ) -> Callable[..., TensorSpec]:
-    """Return the rule of an op whose first ``count`` arguments (TensorSpecs or numbers) are operands.
+    """Return the rule of an op whose first ``count`` arguments (TensorSpecs or numbers) are
+    operands.
 
-    ``order``: the order in which the iterator considers their strides, if not their own.  ``numbers``: whether numbers
-    among them become 0-d tensors of the iterator, or are passed to the kernel.
+    ``order``: the order in which the iterator considers their strides, if not their own.
+    ``numbers``: whether numbers among them become 0-d tensors of the iterator, or are passed to the
+    kernel.
     """
     good = accepted(letters)
     compute, output = _COMPUTE[kind], _OUTPUT[kind]

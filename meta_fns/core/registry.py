@@ -1,9 +1,10 @@
 """The registry of rules by ATen overload, and the aliasing that schemas declare.
 
-A rule is a function with the op's own parameters (names and defaults of the schema).  A ``Tensor`` is a
-``TensorSpec``, ``Tensor[]`` a list of them, and an absent optional tensor None; ints in SymInt slots may be symbolic.
-A Tensor slot of pointwise ops may hold a Python number, as it does at ``__torch_dispatch__`` level.  A rule returns a
-TensorSpec or a tuple/list of them, nested like the schema's returns.
+A rule is a function with the op's own parameters (names and defaults of the schema).  A ``Tensor``
+is a ``TensorSpec``, ``Tensor[]`` a list of them, and an absent optional tensor None; ints in SymInt
+slots may be symbolic. A Tensor slot of pointwise ops may hold a Python number, as it does at
+``__torch_dispatch__`` level.  A rule returns a TensorSpec or a tuple/list of them, nested like the
+schema's returns.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class _NoContext:
     """The context of plain inference, which refuses to make unknown values."""
 
     def _refuse(self, *_: object) -> Any:
-        raise DataDependentOutput("the result depends on the data of its arguments; pass ctx= to name what is unknown")
+        raise DataDependentOutput(
+            "the result depends on the data of its arguments; pass ctx= to name what is unknown"
+        )
 
     new_size = count_of = new_int = new_float = new_bool = _refuse
 
@@ -76,22 +79,28 @@ NO_CONTEXT: Context = _NoContext()
 
 @attrs.frozen(eq=False)
 class Rule:
-    """The rule of one overload: ``fn(*args, **kwargs)``, or ``fn(ctx, *args, **kwargs)`` if ``data_dependent``.
+    """The rule of one overload: ``fn(*args, **kwargs)``, or ``fn(ctx, *args, **kwargs)`` if
+    ``data_dependent``.
 
-    ``name`` is shown to users beside the op for a guard from the rule: its subject in words, by default the name of
-    the function (``aten::mv: mv``, ``aten::add.Tensor: broadcast and promote``).  ``cost`` computes the cost of a
-    call, if known; derived variants inherit it.
+    ``name`` is shown to users beside the op for a guard from the rule: its subject in words, by
+    default the name of the function (``aten::mv: mv``, ``aten::add.Tensor: broadcast and
+    promote``).  ``cost`` computes the cost of a call, if known; derived variants inherit it.
 
-    ``padding`` is the op's padding rule (``meta_fns.padding``), or None: the op is not padded.  ``functional`` is the
-    overload that the rule was written for, if this one is derived from it (in place, ``out=``, copying).
+    ``padding`` is the op's padding rule (``meta_fns.padding``), or None: the op is not padded.
+    ``functional`` is the overload that the rule was written for, if this one is derived from it (in
+    place, ``out=``, copying).
     """
 
     overload: str
     fn: Callable[..., Any]
     data_dependent: bool = False
     padding: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
-    functional: str = attrs.field(kw_only=True, default=attrs.Factory(lambda self: self.overload, takes_self=True))
-    name: str = attrs.field(kw_only=True, default=attrs.Factory(lambda self: _in_words(self.fn), takes_self=True))
+    functional: str = attrs.field(
+        kw_only=True, default=attrs.Factory(lambda self: self.overload, takes_self=True)
+    )
+    name: str = attrs.field(
+        kw_only=True, default=attrs.Factory(lambda self: _in_words(self.fn), takes_self=True)
+    )
     cost: CostRule | None = attrs.field(kw_only=True, default=None)
 
 
@@ -112,13 +121,16 @@ def register(
     data_dependent: bool = False,
     padding: Callable[..., Any] | None = None,
 ) -> Rule:
-    """Register ``fn`` as the rule of one overload (``"aten.mm.default"``), under a name for users (see ``Rule``).
+    """Register ``fn`` as the rule of one overload (``"aten.mm.default"``), under a name for users
+    (see ``Rule``).
 
-    Raises: ValueError if the overload has a rule already, or if no name is given for an ``fn`` made inside a function,
-    whose own name means nothing to users.
+    Raises: ValueError if the overload has a rule already, or if no name is given for an ``fn`` made
+    inside a function, whose own name means nothing to users.
     """
     if overload in _rules:
-        raise ValueError(f"two rules for {overload}: {_rules[overload].fn.__qualname__} and {fn.__qualname__}")
+        raise ValueError(
+            f"two rules for {overload}: {_rules[overload].fn.__qualname__} and {fn.__qualname__}"
+        )
     if name is None and "<" in fn.__qualname__:
         raise ValueError(f"the rule of {overload}, {fn.__qualname__}, needs a name")
     named: dict[str, Any] = {"name": name} if name else {}
@@ -134,7 +146,9 @@ def rule(
     data_dependent: bool = False,
     padding: Callable[..., Any] | None = None,
 ) -> Callable[[_F], _F]:
-    """Register the decorated function as the rule of one or several overloads that share a signature."""
+    """Register the decorated function as the rule of one or several overloads that share a
+    signature.
+    """
 
     def wrap(fn: _F) -> _F:
         for overload in overloads:
@@ -157,7 +171,9 @@ def charge(overload: str, cost: CostRule) -> None:
 
 
 def own_rule(overload: str) -> Rule | None:
-    """Return the rule registered for an overload, by its name; None if it has no rule of its own."""
+    """Return the rule registered for an overload, by its name; None if it has no rule of its
+    own.
+    """
     return _rules.get(overload)
 
 
@@ -169,7 +185,9 @@ def replace(made: Rule) -> Rule:
 
 
 def deriver(fn: Callable[[OpOverload], Rule | None]) -> Callable[[OpOverload], Rule | None]:
-    """Register a maker of rules for overloads without their own rule (variants of a functional one)."""
+    """Register a maker of rules for overloads without their own rule (variants of a functional
+    one).
+    """
     _derivers.append(fn)
     return fn
 
@@ -220,8 +238,9 @@ def rules() -> tuple[Rule, ...]:
 class Aliasing:
     """The aliasing that the schema declares: positions count the schema's arguments and returns.
 
-    ``view_of[i]``: the argument that output i is a view of (or None).  ``same_as[i]``: the argument that output i is
-    (in-place, out=).  ``mutated``: the arguments that are written to.  ``names``: the argument names by position.
+    ``view_of[i]``: the argument that output i is a view of (or None).  ``same_as[i]``: the argument
+    that output i is (in-place, out=).  ``mutated``: the arguments that are written to.  ``names``:
+    the argument names by position.
     """
 
     view_of: tuple[int | None, ...]
@@ -231,7 +250,9 @@ class Aliasing:
 
     @property
     def is_functional(self) -> bool:
-        """Return whether no output shares storage with an argument, and no argument is written to."""
+        """Return whether no output shares storage with an argument, and no argument is written
+        to.
+        """
         return not self.mutated and not any(i is not None for i in (*self.view_of, *self.same_as))
 
 
@@ -239,7 +260,8 @@ _aliasing: dict[OpOverload, Aliasing] = {}
 
 
 def aliasing(overload: OpOverload | str) -> Aliasing:
-    """Return which outputs are views of, or the same as, which arguments, and which arguments are mutated.
+    """Return which outputs are views of, or the same as, which arguments, and which arguments are
+    mutated.
 
     Source: the op's schema (cached by overload).
     """
@@ -252,11 +274,18 @@ def aliasing(overload: OpOverload | str) -> Aliasing:
 
 _HIDDEN_VIEWS = frozenset(
     (
-        *("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::unsafe_chunk"),
+        *(
+            "aten::_unsafe_view",
+            "aten::unsafe_split",
+            "aten::unsafe_split_with_sizes",
+            "aten::unsafe_chunk",
+        ),
         *("_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"),
     )
 )
-"""The ops whose results share the memory of their first argument although their schemas do not say so."""
+"""The ops whose results share the memory of their first argument although their schemas do not say
+so.
+"""
 
 
 def _read_aliasing(schema: torch.FunctionSchema) -> Aliasing:
@@ -279,7 +308,8 @@ def _read_aliasing(schema: torch.FunctionSchema) -> Aliasing:
         info = result.alias_info
         owner = None if info is None else _owner(info.before_set, owners)
         if owner is None and info is not None and not info.before_set and parted:
-            owner = parted[0]  # `Tensor(a -> *) self … -> Tensor(a)[]`: torch's alias_info lacks the result's name
+            # `Tensor(a -> *) self … -> Tensor(a)[]`: torch's alias_info lacks the result's name
+            owner = parted[0]
         written = info is not None and info.is_write
         views.append(None if written else owner)
         sames.append(owner if written else None)

@@ -1,14 +1,16 @@
-"""Duck typing of sizes: ``int``, torch.SymInt or any object with the symbolic protocol, behind a few functions.
+"""Duck typing of sizes: ``int``, torch.SymInt or any object with the symbolic protocol, behind a
+few functions.
 
-The protocol of a symbolic size: ``+ - * // %`` and comparisons with ints and each other (an ``int``/``bool`` when the
-result is constant, or an object that returns it from ``maybe_as_int()``), ``sym_max(other)``, ``sym_min(other)``,
-``at_least_one()``.  The protocol of a symbolic condition: ``bool(cond)`` records a guard, ``known()`` never does,
-``check(message)`` records a requirement (False: it can never hold), ``& | ~`` combine without a guard.  A symbolic
-integer of torch's, of the tracer's, and a ``guards.Term`` (within ``guards.assuming``) are such sizes.
+The protocol of a symbolic size: ``+ - * // %`` and comparisons with ints and each other (an
+``int``/``bool`` when the result is constant, or an object that returns it from ``maybe_as_int()``),
+``sym_max(other)``, ``sym_min(other)``, ``at_least_one()``.  The protocol of a symbolic condition:
+``bool(cond)`` records a guard, ``known()`` never does, ``check(message)`` records a requirement
+(False: it can never hold), ``& | ~`` combine without a guard.  A symbolic integer of torch's, of
+the tracer's, and a ``guards.Term`` (within ``guards.assuming``) are such sizes.
 
-Only ``if cond:``, ``decide`` and ``check`` record guards or requirements; everything else here is free of guards.
-Never use a symbolic size with ``in``, as a dict key, or with ``list.index``: those call ``==`` and test its truth,
-which records a guard.
+Only ``if cond:``, ``decide`` and ``check`` record guards or requirements; everything else here is
+free of guards. Never use a symbolic size with ``in``, as a dict key, or with ``list.index``: those
+call ``==`` and test its truth, which records a guard.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def is_symbolic(x: object) -> bool:
 
 def static(sizes: Iterable[Size]) -> bool:
     """Return whether every size is a plain ``int``."""
-    for size in sizes:  # noqa: SIM110 - hot
+    for size in sizes:  # noqa: SIM110 - a generator is slower
         if type(size) is not int:
             return False
     return True
@@ -92,9 +94,11 @@ def only_at_run_time(cond: Cond) -> bool:
 
 
 def presumed(cond: Cond, message: _Message) -> bool:
-    """Assume ``cond`` and assert it at run time, if only data decide it; return whether it is assumed.
+    """Assume ``cond`` and assert it at run time, if only data decide it; return whether it is
+    assumed.
 
-    ``cond`` is no requirement of eager's.  Return False if eager could not run instead when the assertion fails.
+    ``cond`` is no requirement of eager's.  Return False if eager could not run instead when the
+    assertion fails.
     """
     presume = getattr(cond, "presume", None)
     return presume is not None and only_at_run_time(cond) and presume(message)
@@ -108,7 +112,9 @@ def told(a: Size, b: Size) -> Size:
 
 
 def decide(cond: Cond) -> bool:
-    """Return whether ``cond`` holds, with a guard; a condition that is only known at run time counts as false."""
+    """Return whether ``cond`` holds, with a guard; a condition that is only known at run time
+    counts as false.
+    """
     if cond is True or cond is False:
         return cond
     if isinstance(cond, torch.SymBool):
@@ -119,8 +125,8 @@ def decide(cond: Cond) -> bool:
 def check(cond: Cond, message: _Message) -> None:
     """Require ``cond``: eager refuses the call if it is false.
 
-    Raises: ShapeError if it is false (symbolic conditions record a guard or a run-time assertion instead of raising
-        later).
+    Raises: ShapeError if it is false (symbolic conditions record a guard or a run-time assertion
+        instead of raising later).
     """
     if cond is True:
         return
@@ -137,7 +143,8 @@ def check(cond: Cond, message: _Message) -> None:
 
 
 def same(a: Size, b: Size) -> bool:
-    """Return whether two sizes are the same object or provably equal; False means unknown or unequal.
+    """Return whether two sizes are the same object or provably equal; False means unknown or
+    unequal.
 
     No guard is recorded.
     """
@@ -171,7 +178,9 @@ def sym_min(a: Size, b: Size) -> Size:
 
 
 def at_least_one(n: Size) -> Size:
-    """Return ``max(n, 1)``, the factor by which a dimension of size ``n`` multiplies the strides before it."""
+    """Return ``max(n, 1)``, the factor by which a dimension of size ``n`` multiplies the strides
+    before it.
+    """
     if type(n) is int:
         return n if n > 0 else 1
     if isinstance(n, torch.SymInt):
@@ -199,10 +208,11 @@ def ceil_div(a: Size, b: Size) -> Size:
 
 
 def clamp_index(index: Size, size: Size) -> Size:
-    """Return a slice bound as eager clamps it into ``[0, size]``, in the simplest form that is provable.
+    """Return a slice bound as eager clamps it into ``[0, size]``, in the simplest form that is
+    provable.
 
-    A negative bound counts from the end.  A guard is recorded only for a sign that is neither provable nor decided by
-    data.
+    A negative bound counts from the end.  A guard is recorded only for a sign that is neither
+    provable nor decided by data.
     """
     if type(index) is int and type(size) is int:
         if index < 0:
@@ -234,7 +244,7 @@ def empty(sizes: Iterable[Size]) -> bool:
 
     Kernels of such tensors never run, so eager does not refuse their dtypes.
     """
-    for size in sizes:  # noqa: SIM110 - hot
+    for size in sizes:  # noqa: SIM110 - a generator is slower
         if type(size) is int and size == 0:
             return True
     return False
@@ -252,7 +262,7 @@ def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
         return True
     if len(a) != len(b):
         return False
-    for left, right in zip(a, b, strict=True):  # noqa: SIM110 - hot
+    for left, right in zip(a, b, strict=True):
         if left is not right and not same(left, right):
             return False
     return True

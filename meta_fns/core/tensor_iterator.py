@@ -1,7 +1,7 @@
 """The results of TensorIterator: the broadcast shape, the output's strides, the device.
 
-Source: ATen/TensorIterator.cpp (compute_shape, fast_set_up, reorder_dimensions, allocate_or_resize_outputs).  Exact on
-plain ints.
+Source: ATen/TensorIterator.cpp (compute_shape, fast_set_up, reorder_dimensions,
+allocate_or_resize_outputs).  Exact on plain ints.
 """
 
 from __future__ import annotations
@@ -38,12 +38,16 @@ def common_device(tensors: Sequence[TensorSpec]) -> torch.device:
 
 
 def iterate(
-    tensors: Sequence[TensorSpec], dtype: torch.dtype, common: torch.dtype | None = None, *, numbers: bool = False
+    tensors: Sequence[TensorSpec],
+    dtype: torch.dtype,
+    common: torch.dtype | None = None,
+    *,
+    numbers: bool = False,
 ) -> TensorSpec:
     """Return the fresh output, of ``dtype``, of a pointwise op over these tensors.
 
-    The tensors are first cast to ``common`` if given.  ``numbers``: Python numbers are operands too.  Eager makes 0-d
-    tensors of them, so that its operands no longer have one shape.
+    The tensors are first cast to ``common`` if given.  ``numbers``: Python numbers are operands
+    too.  Eager makes 0-d tensors of them, so that its operands no longer have one shape.
     """
     first = tensors[0]
     if len(tensors) == 1:
@@ -57,14 +61,16 @@ def iterate(
         for tensor in tensors:
             if tensor.sizes is not sizes:
                 sizes = broadcast(*[t.sizes for t in tensors])
-                gap = empty(sizes) and (numbers or not all(same_shape(t.sizes, sizes) for t in tensors))
+                gap = empty(sizes) and (
+                    numbers or not all(same_shape(t.sizes, sizes) for t in tensors)
+                )
                 break
         for tensor in tensors:
             if gap or not tensor.canonical():
                 break
         else:
-            # Tensors that are contiguous before broadcasting give a contiguous output; share strides if one is
-            # full-size.
+            # Tensors that are contiguous before broadcasting give a contiguous output; share
+            # strides if one is full-size.
             for tensor in tensors:
                 if tensor.sizes is sizes:
                     return TensorSpec(sizes, tensor.strides, 0, dtype, device, torch.strided, True)
@@ -77,25 +83,31 @@ def iterate(
 
 def _one_device(tensors: Sequence[TensorSpec]) -> bool:
     device = tensors[0].device
-    for tensor in tensors:  # noqa: SIM110 - hot
+    for tensor in tensors:  # noqa: SIM110 - a generator is slower
         if tensor.device is not device:
             return False
     return True
 
 
 def _cast_strides(tensor: TensorSpec, common: torch.dtype | None) -> Shape:
-    """Return the strides of an operand after the cast that eager makes, on CPU, before it considers strides."""
+    """Return the strides of an operand after the cast that eager makes, on CPU, before it considers
+    strides.
+    """
     if common is None or tensor.dtype is common or tensor.device.type != "cpu":
         return tensor.strides
     return dense.like_strides(tensor.sizes, tensor.strides, None)
 
 
-def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]], *, numbers: bool = False) -> Shape:
-    """Return the strides of a fresh output of ``sizes`` for operands ``(sizes, strides)`` before broadcasting.
+def output_strides(
+    sizes: Shape, operands: Sequence[tuple[Shape, Shape]], *, numbers: bool = False
+) -> Shape:
+    """Return the strides of a fresh output of ``sizes`` for operands ``(sizes, strides)`` before
+    broadcasting.
 
-    If all operands have the output's shape and one dense layout, that layout is returned; else the dimensions are
-    ordered by the operands' strides, and the first operand with different strides for two dimensions decides their
-    order. ``numbers``: whether numbers are operands besides, which have no shape.
+    If all operands have the output's shape and one dense layout, that layout is returned; else the
+    dimensions are ordered by the operands' strides, and the first operand with different strides
+    for two dimensions decides their order. ``numbers``: whether numbers are operands besides, which
+    have no shape.
     """
     whole = all(same_shape(shape, sizes) for shape, _ in operands)
     exact = static(sizes) and all(static(strides) for _, strides in operands)
@@ -106,10 +118,15 @@ def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]], *, num
             last = torch.channels_last
             if all(layout.is_channels_last(shape, strides, last) for shape, strides in operands):
                 return layout.channels_last_strides(sizes)
-        if not numbers and all(layout.plainly_contiguous(shape, strides) for shape, strides in operands):
-            return layout.contiguous_strides(sizes)  # also where it is channels-last as well: images of one pixel
+        if not numbers and all(
+            layout.plainly_contiguous(shape, strides) for shape, strides in operands
+        ):
+            # also where it is channels-last as well: images of one pixel
+            return layout.contiguous_strides(sizes)
         strides = operands[0][1]
-        if all(same_shape(other, strides) and dense.is_dense(sizes, other) for _, other in operands):
+        if all(
+            same_shape(other, strides) and dense.is_dense(sizes, other) for _, other in operands
+        ):
             return strides
     n = len(sizes)
     if n <= 1:
@@ -128,10 +145,11 @@ def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]], *, num
 
 
 def _keys(sizes: Shape, shape: Shape, strides: Shape) -> list[Size] | None:
-    """Return a sort key for each output dimension, by the operand's strides; None if the operand decides no order.
+    """Return a sort key for each output dimension, by the operand's strides; None if the operand
+    decides no order.
 
-    Broadcast dimensions have key 0.  For a symbolic operand that is provably dense the keys are positions, not
-    strides: comparing positions records no guard.
+    Broadcast dimensions have key 0.  For a symbolic operand that is provably dense the keys are
+    positions, not strides: comparing positions records no guard.
     """
     lead = len(sizes) - len(shape)
     keys: list[Size] = [0] * lead
@@ -145,7 +163,8 @@ def _keys(sizes: Shape, shape: Shape, strides: Shape) -> list[Size] | None:
     telling = 0
     for i, stride in enumerate(strides):
         size = shape[i]
-        if not same(size, sizes[lead + i]) and known(size == 1):  # a symbolic size that a guard fixed to 1, too
+        # a symbolic size that a guard fixed to 1, too
+        if not same(size, sizes[lead + i]) and known(size == 1):
             keys.append(0)
             continue
         key = stride if ranks is None else ranks[i]
@@ -155,7 +174,9 @@ def _keys(sizes: Shape, shape: Shape, strides: Shape) -> list[Size] | None:
 
 
 def _order(sizes: Shape, keys: list[list[Size]]) -> list[int]:
-    """Return the output's dimensions from innermost to outermost, by TensorIterator's insertion sort."""
+    """Return the output's dimensions from innermost to outermost, by TensorIterator's insertion
+    sort.
+    """
     order = list(range(len(sizes) - 1, -1, -1))
     for i in range(1, len(order)):
         moving = i
@@ -170,7 +191,9 @@ def _order(sizes: Shape, keys: list[list[Size]]) -> list[int]:
 
 
 def _outside(sizes: Shape, keys: list[list[Size]], a: int, b: int) -> int:
-    """Return 1 if dimension ``a`` is outside ``b`` in memory, -1 if inside, 0 if no operand decides."""
+    """Return 1 if dimension ``a`` is outside ``b`` in memory, -1 if inside, 0 if no operand
+    decides.
+    """
     for key in keys:
         left, right = key[a], key[b]
         if same(left, 0) or same(right, 0):

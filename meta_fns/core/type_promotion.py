@@ -22,16 +22,21 @@ __all__ = [
 ]
 
 # The complex dtype of bfloat16 is complex64 before torch 2.14, bcomplex32 since.
-_COMPLEX = {dtype: dtype.to_complex() for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
+_COMPLEX = {
+    dtype: dtype.to_complex()
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+}
 COMPLEX_DTYPES = frozenset((torch.complex32, *_COMPLEX.values()))
 """Every complex dtype of this torch."""
 _REAL = {dtype: dtype.to_real() for dtype in COMPLEX_DTYPES}
 
 
 def number_dtype(value: Any) -> torch.dtype:
-    """Return the dtype of a Python or symbolic number as an operand: bool, int64, default float or complex.
+    """Return the dtype of a Python or symbolic number as an operand: bool, int64, default float or
+    complex.
 
-    A symbolic number names its kind by ``scalar_type`` (``int``, ``float`` or ``bool``; ``int`` if it has none).
+    A symbolic number names its kind by ``scalar_type`` (``int``, ``float`` or ``bool``; ``int`` if
+    it has none).
     """
     kind = type(value)
     if kind is int:
@@ -47,7 +52,9 @@ def number_dtype(value: Any) -> torch.dtype:
     if isinstance(value, complex):
         return to_complex(torch.get_default_dtype())
     kind = float if isinstance(value, float) else getattr(value, "scalar_type", int)
-    return torch.bool if kind is bool else torch.get_default_dtype() if kind is float else torch.int64
+    return (
+        torch.bool if kind is bool else torch.get_default_dtype() if kind is float else torch.int64
+    )
 
 
 def to_complex(dtype: torch.dtype) -> torch.dtype:
@@ -80,8 +87,8 @@ def _combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dty
 def result_type(operands: Iterable[Any]) -> torch.dtype:
     """Return the common dtype of TensorSpecs and numbers.
 
-    Dimensioned tensors, 0-d tensors and numbers promote among themselves; a later category matters only by a higher
-    kind.
+    Dimensioned tensors, 0-d tensors and numbers promote among themselves; a later category matters
+    only by a higher kind.
 
     Source: torch.result_type (ATen/native/TypeProperties.cpp).
     """
@@ -93,7 +100,9 @@ def result_type(operands: Iterable[Any]) -> torch.dtype:
             dtype = operand.dtype
             if operand.sizes:
                 if dimensioned is not dtype:
-                    dimensioned = dtype if dimensioned is None else torch.promote_types(dimensioned, dtype)
+                    dimensioned = (
+                        dtype if dimensioned is None else torch.promote_types(dimensioned, dtype)
+                    )
             elif zero is not dtype:
                 zero = dtype if zero is None else torch.promote_types(zero, dtype)
         else:
@@ -116,7 +125,9 @@ def float_result(operands: Iterable[Any]) -> torch.dtype:
 
 
 def sum_dtype(dtype: torch.dtype, wanted: torch.dtype | None = None) -> torch.dtype:
-    """Return the dtype of ``sum``, ``prod``, ``cumsum``: the wanted one if given, else int64 for bool and integers."""
+    """Return the dtype of ``sum``, ``prod``, ``cumsum``: the wanted one if given, else int64 for
+    bool and integers.
+    """
     if wanted is not None:
         return wanted
     return dtype if dtype.is_floating_point or dtype.is_complex else torch.int64

@@ -14,7 +14,8 @@ __all__ = ["infer_sizes", "view_strides", "view_strides_asking"]
 def infer_sizes(old: Shape, new: Sequence[Size]) -> Shape:
     """Return the sizes that ``new`` (at most one -1) means for a tensor of sizes ``old``.
 
-    Common sizes are cancelled before solving for the -1, so ``(b, s, h) -> (b, s, -1, d)`` gives ``h // d``.
+    Common sizes are cancelled before solving for the -1, so ``(b, s, h) -> (b, s, -1, d)`` gives
+    ``h // d``.
 
     Raises: ShapeError if the numbers of elements cannot match.
     """
@@ -30,17 +31,28 @@ def infer_sizes(old: Shape, new: Sequence[Size]) -> Shape:
     total, rest = product(left), product(right)
     if hole < 0:
         if not same(total, rest):
-            check(total == rest, lambda: f"view of {show(old)} to {show(new)}: the numbers of elements differ")
+            check(
+                total == rest,
+                lambda: f"view of {show(old)} to {show(new)}: the numbers of elements differ",
+            )
         return tuple(new)
     if type(rest) is int and rest == 1:
         missing = total
     else:
         if type(rest) is int and rest == 0:
-            raise ShapeError(f"view of {show(old)} to {show(new)}: -1 is ambiguous with a size of 0")
+            raise ShapeError(
+                f"view of {show(old)} to {show(new)}: -1 is ambiguous with a size of 0"
+            )
         if not known(rest >= 1):
-            check(rest != 0, lambda: f"view of {show(old)} to {show(new)}: -1 is ambiguous with a size of 0")
+            check(
+                rest != 0,
+                lambda: f"view of {show(old)} to {show(new)}: -1 is ambiguous with a size of 0",
+            )
         if not known(total % rest == 0):
-            check(total % rest == 0, lambda: f"view of {show(old)} to {show(new)}: {total} is no multiple of {rest}")
+            check(
+                total % rest == 0,
+                lambda: f"view of {show(old)} to {show(new)}: {total} is no multiple of {rest}",
+            )
         missing = total // rest
     return (*new[:hole], missing, *new[hole + 1 :])
 
@@ -55,12 +67,16 @@ def _infer_static(old: Shape, new: Sequence[int], hole: int) -> Shape:
     if rest == 0:
         raise ShapeError(f"view of {show(old)} to {show(new)}: -1 is ambiguous with a size of 0")
     if total % rest:
-        raise ShapeError(f"view of {show(old)} to {show(new)}: {total} elements are no multiple of {rest}")
+        raise ShapeError(
+            f"view of {show(old)} to {show(new)}: {total} elements are no multiple of {rest}"
+        )
     return (*new[:hole], total // rest, *new[hole + 1 :])
 
 
 def _cancel(old: Sequence[Size], new: Sequence[Size]) -> tuple[list[Size], list[Size]]:
-    """Return both lists without their common positive sizes.  A size that may be 0 stays: all products are 0 then."""
+    """Return both lists without their common positive sizes.  A size that may be 0 stays: all
+    products are 0 then.
+    """
     left = list(old)
     right: list[Size] = []
     for size in new:
@@ -76,8 +92,8 @@ def _cancel(old: Sequence[Size], new: Sequence[Size]) -> tuple[list[Size], list[
 def view_strides(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
     """Return the strides of a view of sizes ``new`` (of as many elements); None if eager must copy.
 
-    Canonical tensors need no guard.  Else each run of dimensions that is dense in memory is matched with the new sizes
-    that it covers.  A guard is recorded where the structure does not decide.
+    Canonical tensors need no guard.  Else each run of dimensions that is dense in memory is matched
+    with the new sizes that it covers.  A guard is recorded where the structure does not decide.
 
     Source: computeStride in ATen/TensorUtils.cpp (for plain ints, exactly that).
     """
@@ -89,7 +105,9 @@ def view_strides(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 
 def view_strides_asking(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
-    """Return the strides of a view by eager's own comparisons: exact, but with guards whether sizes are 0 or 1."""
+    """Return the strides of a view by eager's own comparisons: exact, but with guards whether sizes
+    are 0 or 1.
+    """
     return _view_static(sizes, strides, new)
 
 
@@ -98,7 +116,9 @@ def _view_static(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
         return (1,) * len(new)
     n = len(new)
     if product(sizes) == 0:
-        whole = len(sizes) == n and all(size == other for size, other in zip(sizes, new, strict=True))
+        whole = len(sizes) == n and all(
+            size == other for size, other in zip(sizes, new, strict=True)
+        )
         return strides if whole else contiguous_strides(new)
     out: list[Size] = [0] * n
     d = n - 1
@@ -148,12 +168,15 @@ def _view_symbolic(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 
 def _overshoots(seen: Size, size: Size, run: Size) -> bool:
-    """Return whether a run of ``run`` elements, ``seen`` of them covered, provably cannot take another ``size``."""
+    """Return whether a run of ``run`` elements, ``seen`` of them covered, provably cannot take
+    another ``size``.
+    """
     return known(seen * size > run)
 
 
 def _runs(sizes: Shape, strides: Shape) -> list[tuple[list[Size], Size]]:
-    """Return the maximal runs of dimensions (innermost first) that are one dense block each: ``(sizes, base stride)``.
+    """Return the maximal runs of dimensions (innermost first) that are one dense block each:
+    ``(sizes, base stride)``.
 
     Dimensions of known size 1 belong to any run.
     """

@@ -1,8 +1,10 @@
-"""Cost rules: operations, bytes and kernels of each op, one row an op, whole families in one stroke.
+"""Cost rules: operations, bytes and kernels of each op, one row an op, whole families in one
+stroke.
 
-Each module writes its rules into the rows that ``ops`` registered (``registry.charge``) when it is imported, and all
-of them are; variants that are derived from a row (in-place, ``out=``, copies) inherit its cost. An op without a rule
-has no cost, which is said and never taken for 0 (``evaluation.work_of`` returns None).
+Each module writes its rules into the rows that ``ops`` registered (``registry.charge``) when it is
+imported, and all of them are; variants that are derived from a row (in-place, ``out=``, copies)
+inherit its cost. An op without a rule has no cost, which is said and never taken for 0
+(``evaluation.work_of`` returns None).
 """
 
 from importlib import import_module

@@ -1,7 +1,8 @@
 """Scaled dot product attention in all its forms, counted as ``torch.utils.flop_counter`` counts it.
 
-Two matrix products forward, five backward (the scores are computed again); softmax, mask and what a causal mask spares
-are left out. Of sequences of different lengths in one tensor (``cum_seq_q``) each counts as the longest.
+Two matrix products forward, five backward (the scores are computed again); softmax, mask and what a
+causal mask spares are left out. Of sequences of different lengths in one tensor (``cum_seq_q``)
+each counts as the longest.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from meta_fns.cost.charging import charge_all
 
 
 def _products(query: Shape, key: Shape, value: Shape, backward: bool) -> Size:
-    """For ``(batch, heads, length, width)``; heads of keys and values are shared where the query has more."""
+    """For ``(batch, heads, length, width)``; heads of keys and values are shared where the query
+    has more.
+    """
     batch, heads, queries, width = query
     keys, out = key[2], value[3]
     scores = product((batch, heads, queries, keys))
@@ -20,7 +23,9 @@ def _products(query: Shape, key: Shape, value: Shape, backward: bool) -> Size:
 
 
 def _heads_first(first: int, backward: bool) -> Formula:
-    """The query at argument ``first`` as ``(batch, heads, length, width)``, keys and values after it."""
+    """The query at argument ``first`` as ``(batch, heads, length, width)``, keys and values after
+    it.
+    """
 
     def flops(call: OpCall) -> Size:
         query, key, value = (call.args[first + offset].sizes for offset in range(3))
@@ -32,9 +37,9 @@ def _heads_first(first: int, backward: bool) -> Formula:
 def _heads_inside(first: int, lengths: int, backward: bool) -> Formula:
     """Return the operations of attention on ``(batch, length, heads, width)``.
 
-    With argument ``lengths`` (the starts of sequences that are stored one after the other) the tensors are ``(tokens,
-    heads, width)``, or have a leading dimension of 1. The longest lengths are the arguments two and three places after
-    ``lengths``.
+    With argument ``lengths`` (the starts of sequences that are stored one after the other) the
+    tensors are ``(tokens, heads, width)``, or have a leading dimension of 1. The longest lengths
+    are the arguments two and three places after ``lengths``.
     """
 
     def flops(call: OpCall) -> Size | None:
@@ -63,7 +68,9 @@ def _whole(call: OpCall) -> Size:
 
 
 def _projections(call: OpCall) -> Size:
-    """``(batch, length, width)`` through one projection of queries, keys and values, attention and one more."""
+    """``(batch, length, width)`` through one projection of queries, keys and values, attention and
+    one more.
+    """
     batch, length, width = call.args[0].sizes
     return batch * length * width * (8 * width + 4 * length)
 
@@ -85,14 +92,18 @@ charge_all(
 charge_all(
     CostRule("attention", _heads_first(1, True)),
     """
-    _scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention_backward
-    _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward
+    _scaled_dot_product_flash_attention_for_cpu_backward
+    _scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward
+    _scaled_dot_product_cudnn_attention_backward
     _scaled_dot_product_fused_attention_overrideable_backward
     """,
 )
 charge_all(CostRule("attention", _heads_inside(0, 3, False)), "_flash_attention_forward")
 charge_all(CostRule("attention", _heads_inside(0, 4, False)), "_efficient_attention_forward")
-charge_all(CostRule("attention", _heads_inside(1, 6, True)), "_flash_attention_backward _efficient_attention_backward")
+charge_all(
+    CostRule("attention", _heads_inside(1, 6, True)),
+    "_flash_attention_backward _efficient_attention_backward",
+)
 charge_all(CostRule("attention", _whole), "scaled_dot_product_attention")
 charge_all(CostRule("attention", _projections, kernels=5), "_native_multi_head_attention")
 charge_all(CostRule("attention", _encoder_layer, kernels=12), "_transformer_encoder_layer_fwd")

@@ -11,9 +11,11 @@ __all__ = ["charge_all"]
 
 
 def charge_all(cost: CostRule, names: str) -> None:
-    """Charge every overload of the ops named (``"add sub"``), or one overload (``"max.other"``; in ``aten``).
+    """Charge every overload of the ops named (``"add sub"``), or one overload (``"max.other"``; in
+    ``aten``).
 
-    Raises: KeyError if a name has no rule to write the cost into; ValueError if it has a cost already.
+    Raises: KeyError if a name has no rule to write the cost into; ValueError if it has a cost
+    already.
     """
     for name in names.split():
         if "." in name:

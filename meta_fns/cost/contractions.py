@@ -1,4 +1,6 @@
-"""Matrix products, as ``torch.utils.flop_counter`` counts them: two operations a multiply-add, biases left out."""
+"""Matrix products, as ``torch.utils.flop_counter`` counts them: two operations a multiply-add,
+biases left out.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def _outer(call: OpCall) -> Size:
 
 
 def _trilinear(call: OpCall) -> Size:
-    """Three factors over all dimensions that any of them has, after the expansions that the call names."""
+    """Three factors over all dimensions that any of them has, after the expansions that the call
+    names.
+    """
     sizes: dict[int, Size] = {}
     for spec, expanded in zip(call.args[:3], call.args[3:6], strict=True):
         missing = list(expanded)
@@ -41,14 +45,18 @@ def _trilinear(call: OpCall) -> Size:
 
 
 def _grouped(call: OpCall) -> Size:
-    """Matrices in a batch (3-d), or one after the other along the dimension that ``offs`` divides (2-d)."""
+    """Matrices in a batch (3-d), or one after the other along the dimension that ``offs`` divides
+    (2-d).
+    """
     left, right = call.args[0].sizes, call.args[1].sizes
     rows = product(left) if len(right) == 3 else left[-2] * left[-1]
     return rows * right[-1] * 2
 
 
 charge_all(CostRule("contraction", _product_of(0)), "mm bmm _scaled_mm _int_mm")
-charge_all(CostRule("contraction", _product_of(1)), "addmm baddbmm addbmm addbmm_ _addmm_activation")
+charge_all(
+    CostRule("contraction", _product_of(1)), "addmm baddbmm addbmm addbmm_ _addmm_activation"
+)
 charge_all(CostRule("contraction", _with_vector(0)), "mv dot vdot")
 charge_all(CostRule("contraction", _with_vector(1)), "addmv")
 charge_all(CostRule("contraction", _outer), "addr")

@@ -1,4 +1,6 @@
-"""Convolutions and their backward, counted as ``torch.utils.flop_counter`` counts them (padding included, bias not)."""
+"""Convolutions and their backward, counted as ``torch.utils.flop_counter`` counts them (padding
+included, bias not).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ def _places(batch: Size, places: Shape, weight: Shape) -> Size:
 
 
 def _forward(call: OpCall) -> Size:
-    """``(n, c, ...)`` and ``(o, c / groups, ...)``: the filter at each place of the output (transposed: the input)."""
+    """``(n, c, ...)`` and ``(o, c / groups, ...)``: the filter at each place of the output
+    (transposed: the input).
+    """
     x, weight, transposed = call.args[0].sizes, call.args[1].sizes, call.arg(6, False)
     places = x if transposed else call.results[0].sizes
     dims = len(weight) - 2
@@ -22,7 +26,8 @@ def _forward(call: OpCall) -> Size:
 
 
 def _backward(call: OpCall) -> Size:
-    """The gradient of the input is a convolution by the filter; that of the filter one by the gradient of the output.
+    """The gradient of the input is a convolution by the filter; that of the filter one by the
+    gradient of the output.
 
     As the flop counter has it, the latter counts all pairs of channels, whatever the groups.
     """
@@ -38,4 +43,6 @@ def _backward(call: OpCall) -> Size:
 
 
 charge_all(CostRule("convolution", _forward), "convolution convolution_overrideable")
-charge_all(CostRule("convolution", _backward), "convolution_backward convolution_backward_overrideable")
+charge_all(
+    CostRule("convolution", _backward), "convolution_backward convolution_backward_overrideable"
+)

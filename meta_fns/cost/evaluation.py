@@ -12,8 +12,11 @@ from meta_fns.torch_internals import OpOverload
 __all__ = ["work_of"]
 
 
-def work_of(overload: OpOverload | str, args: Any, kwargs: dict[str, Any] | None = None) -> Work | None:
-    """Return the cost of ``overload(*args, **kwargs)``, for tensors or specs of any sizes; None if no rule gives one.
+def work_of(
+    overload: OpOverload | str, args: Any, kwargs: dict[str, Any] | None = None
+) -> Work | None:
+    """Return the cost of ``overload(*args, **kwargs)``, for tensors or specs of any sizes; None if
+    no rule gives one.
 
     Raises: as ``infer`` does, which gives the results.
 

@@ -1,4 +1,6 @@
-"""Factorisations and solvers, by the leading terms of LAPACK's operation counts; distances; Fourier transforms."""
+"""Factorisations and solvers, by the leading terms of LAPACK's operation counts; distances; Fourier
+transforms.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def _of_matrix(count: Callable[[Size, Size], Size], position: int = 0) -> Formul
 
 
 def _solved(count: Callable[[Size, Size], Size], matrix: int, right: int) -> Formula:
-    """``count(n, columns)`` for each system: an ``(n, n)`` matrix and ``columns`` right-hand sides."""
+    """``count(n, columns)`` for each system: an ``(n, n)`` matrix and ``columns`` right-hand
+    sides.
+    """
 
     def flops(call: OpCall) -> Size:
         sides, system = call.args[right].sizes, call.args[matrix].sizes
@@ -51,14 +55,23 @@ charge_all(
     "_linalg_solve_ex",
 )
 charge_all(CostRule("linear algebra", _solved(lambda n, k: n * n * k, 1, 0)), "triangular_solve")
-charge_all(CostRule("linear algebra", _solved(lambda n, k: n * n * k, 0, 1)), "linalg_solve_triangular")
+charge_all(
+    CostRule("linear algebra", _solved(lambda n, k: n * n * k, 0, 1)), "linalg_solve_triangular"
+)
 charge_all(CostRule("linear algebra", _solved(lambda n, k: n * n * k * 2, 1, 0)), "cholesky_solve")
-charge_all(CostRule("linear algebra", _solved(lambda n, k: n * n * k * 2, 0, 2)), "linalg_ldl_solve linalg_lu_solve")
-charge_all(CostRule("linear algebra", lambda call: product(call.results[0].sizes) * 5), "linalg_cross")
+charge_all(
+    CostRule("linear algebra", _solved(lambda n, k: n * n * k * 2, 0, 2)),
+    "linalg_ldl_solve linalg_lu_solve",
+)
+charge_all(
+    CostRule("linear algebra", lambda call: product(call.results[0].sizes) * 5), "linalg_cross"
+)
 
 
 def _pairs(count: int) -> Formula:
-    """Every row of one set with every row of the other: so many operations a coordinate of a pair."""
+    """Every row of one set with every row of the other: so many operations a coordinate of a
+    pair.
+    """
 
     def flops(call: OpCall) -> Size:
         return product(call.results[0].sizes) * call.args[0].sizes[-1] * count
@@ -71,7 +84,9 @@ charge_all(CostRule("contraction", _pairs(2)), "_euclidean_dist")
 
 
 def _transformed(call: OpCall) -> Size | None:
-    """``5 n log2(n)`` an axis, with the logarithm rounded up; unknown where the length of an axis is symbolic."""
+    """``5 n log2(n)`` an axis, with the logarithm rounded up; unknown where the length of an axis
+    is symbolic.
+    """
     result = call.results[0]
     sizes = call.args[0].sizes if result.dtype.is_complex else result.sizes
     lengths = [sizes[dim] for dim in call.args[1]]

@@ -8,7 +8,9 @@ from meta_fns.cost.charging import charge_all
 
 
 def _layer(times: int) -> Formula:
-    """One layer, one way: ``(length, batch, in)`` through ``(gates, in)`` and ``(gates, hidden)`` at each step."""
+    """One layer, one way: ``(length, batch, in)`` through ``(gates, in)`` and ``(gates, hidden)``
+    at each step.
+    """
 
     def flops(call: OpCall) -> Size:
         length, batch, _ = call.args[0].sizes
@@ -19,7 +21,9 @@ def _layer(times: int) -> Formula:
 
 
 def _layers(params: int) -> Formula:
-    """All layers: each weight meets each step of each sequence once; the weights are argument ``params``."""
+    """All layers: each weight meets each step of each sequence once; the weights are argument
+    ``params``.
+    """
 
     def flops(call: OpCall) -> Size:
         weights: Size = 0
@@ -37,7 +41,9 @@ def _step(call: OpCall) -> Size:
 
 
 def _cell(operations: int) -> Formula:
-    """The pointwise part of a cell, after its matrix products: so many operations an element of the hidden state."""
+    """The pointwise part of a cell, after its matrix products: so many operations an element of the
+    hidden state.
+    """
 
     def flops(call: OpCall) -> Size:
         return product(call.results[0].sizes) * operations
@@ -48,8 +54,11 @@ def _cell(operations: int) -> Formula:
 charge_all(CostRule("contraction", _layer(1)), "mkldnn_rnn_layer")
 charge_all(CostRule("contraction", _layers(1)), "_cudnn_rnn")
 charge_all(CostRule("contraction", _layer(2)), "mkldnn_rnn_layer_backward")
-charge_all(CostRule("contraction", _layers(2)), "lstm.input gru.input rnn_tanh.input rnn_relu.input")
+charge_all(
+    CostRule("contraction", _layers(2)), "lstm.input gru.input rnn_tanh.input rnn_relu.input"
+)
 charge_all(CostRule("contraction", _layers(3)), "lstm.data gru.data rnn_tanh.data rnn_relu.data")
 charge_all(CostRule("contraction", _step), "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
-charge_all(CostRule("pointwise", _cell(25)), "_thnn_fused_lstm_cell")  # 3 sigmoids, 2 tanhs, 4 sums of 2, 3 products
+# 3 sigmoids, 2 tanhs, 4 sums of 2, 3 products
+charge_all(CostRule("pointwise", _cell(25)), "_thnn_fused_lstm_cell")
 charge_all(CostRule("pointwise", _cell(20)), "_thnn_fused_gru_cell")

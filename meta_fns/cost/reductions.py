@@ -1,4 +1,6 @@
-"""Reductions, scans, losses and normalisations: so many operations for each element that they read."""
+"""Reductions, scans, losses and normalisations: so many operations for each element that they
+read.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ __all__ = ["for_each_element"]
 
 
 def for_each_element(operations: int) -> Formula:
-    """Return the formula of ``operations`` for each element of the first tensor among the arguments."""
+    """Return the formula of ``operations`` for each element of the first tensor among the
+    arguments.
+    """
 
     def flops(call: OpCall) -> Size:
         first = next(iter(call.tensors), None)
@@ -40,16 +44,24 @@ _LOSSES: dict[int, str] = {
 _NORMALISATIONS: dict[int, str] = {
     4: "_fused_rms_norm _softmax_backward_data _log_softmax_backward_data _weight_norm_interface",
     5: """
-        _softmax _log_softmax _safe_softmax _masked_softmax native_batch_norm cudnn_batch_norm _native_batch_norm_legit
-        _batch_norm_with_update
+        _softmax _log_softmax _safe_softmax _masked_softmax native_batch_norm cudnn_batch_norm
+        _native_batch_norm_legit _batch_norm_with_update
         """,
-    8: "native_layer_norm native_group_norm _fused_rms_norm_backward _weight_norm_interface_backward",
+    8: (
+        "native_layer_norm native_group_norm _fused_rms_norm_backward "
+        "_weight_norm_interface_backward"
+    ),
     9: "native_batch_norm_backward cudnn_batch_norm_backward batch_norm_backward",
     13: "native_layer_norm_backward native_group_norm_backward",
 }
-"""Operations an element: softmax finds the greatest, subtracts it, exponentiates, sums, divides; a layer norm takes
-mean and variance, subtracts, divides, scales and shifts."""
+"""Operations an element: softmax finds the greatest, subtracts it, exponentiates, sums, divides; a
+layer norm takes mean and variance, subtracts, divides, scales and shifts.
+"""
 
-for _family, _table in (("reduction", _REDUCTIONS), ("loss", _LOSSES), ("normalisation", _NORMALISATIONS)):
+for _family, _table in (
+    ("reduction", _REDUCTIONS),
+    ("loss", _LOSSES),
+    ("normalisation", _NORMALISATIONS),
+):
     for _operations, _names in _table.items():
         charge_all(CostRule(_family, for_each_element(_operations)), _names)

@@ -1,11 +1,21 @@
 """Sorting and searching, as a radix sort does them: one pass for each byte of the key.
 
-So the formulas are polynomials; a comparison sort's logarithm has no place in a formula of integers.
+So the formulas are polynomials; a comparison sort's logarithm has no place in a formula of
+integers.
 """
 
 from __future__ import annotations
 
-from meta_fns.core.cost_rule import CostRule, Formula, OpCall, nbytes, reads, specs_in, total, writes
+from meta_fns.core.cost_rule import (
+    CostRule,
+    Formula,
+    OpCall,
+    nbytes,
+    reads,
+    specs_in,
+    total,
+    writes,
+)
 from meta_fns.core.sizes import Size, product
 from meta_fns.cost.charging import charge_all
 from meta_fns.cost.reductions import for_each_element
@@ -45,8 +55,12 @@ def _searched(call: OpCall) -> Size:
 _SORT = CostRule("sort", _flops, _through_all(reads), _through_all(writes))
 _SELECT = CostRule("sort", _flops, _read_each_pass)
 
-charge_all(_SORT, "sort unique_consecutive unique_dim_consecutive unique_dim _unique _unique2 mode isin")
+charge_all(
+    _SORT, "sort unique_consecutive unique_dim_consecutive unique_dim _unique _unique2 mode isin"
+)
 charge_all(_SELECT, "topk kthvalue median nanmedian")
 charge_all(CostRule("sort", _searched), "searchsorted bucketize")
 charge_all(CostRule("sort", for_each_element(2)), "histc bincount histogram _histogramdd_bin_edges")
-charge_all(CostRule("sort", for_each_element(2)), "_histogramdd_from_bin_cts _histogramdd_from_bin_tensors")
+charge_all(
+    CostRule("sort", for_each_element(2)), "_histogramdd_from_bin_cts _histogramdd_from_bin_tensors"
+)

@@ -1,4 +1,6 @@
-"""Pooling and resampling: so many operations for each element that a window or a stencil looks at."""
+"""Pooling and resampling: so many operations for each element that a window or a stencil looks
+at.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ def _window(dims: int) -> Formula:
 
 
 charge_all(CostRule("pooling", _window(1)), "max_pool1d")
-charge_all(CostRule("pooling", _window(2)), "avg_pool2d max_pool2d_with_indices fractional_max_pool2d")
-charge_all(CostRule("pooling", _window(3)), "avg_pool3d max_pool3d_with_indices fractional_max_pool3d")
+charge_all(
+    CostRule("pooling", _window(2)), "avg_pool2d max_pool2d_with_indices fractional_max_pool2d"
+)
+charge_all(
+    CostRule("pooling", _window(3)), "avg_pool3d max_pool3d_with_indices fractional_max_pool3d"
+)
 charge_all(
     CostRule("pooling", for_each_element(1)),
     "_adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d",
@@ -32,17 +38,18 @@ charge_all(
 charge_all(
     CostRule("pooling", for_each_element(1)),
     """
-    _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward avg_pool2d_backward avg_pool3d_backward
-    adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward
-    fractional_max_pool3d_backward max_pool2d_with_indices_backward max_pool3d_with_indices_backward
+    _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward avg_pool2d_backward
+    avg_pool3d_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward
+    fractional_max_pool2d_backward fractional_max_pool3d_backward max_pool2d_with_indices_backward
+    max_pool3d_with_indices_backward
     """,
 )
 charge_all(CostRule("pooling", nothing), "max_unpool2d max_unpool3d")
 
 _STENCILS: dict[int, str] = {
     1: """
-        upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
-        _upsample_nearest_exact3d
+        upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
+        _upsample_nearest_exact2d _upsample_nearest_exact3d
         """,
     4: "upsample_linear1d",
     8: "upsample_bilinear2d _upsample_bilinear2d_aa grid_sampler_2d cudnn_grid_sampler",
@@ -54,7 +61,8 @@ _STENCILS: dict[int, str] = {
 _BACKWARDS: dict[int, str] = {
     1: """
         upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
-        _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
+        _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward
+        _upsample_nearest_exact3d_backward
         """,
     4: "upsample_linear1d_backward",
     8: "upsample_bilinear2d_backward _upsample_bilinear2d_aa_backward",

@@ -59,7 +59,12 @@ def mish_backward(grad_output: TensorSpec, self: TensorSpec) -> TensorSpec:
 
 @rule("aten.elu_backward.default", padding=padded_pointwise.pointwise)
 def elu_backward(
-    grad_output: TensorSpec, alpha: Any, scale: Any, input_scale: Any, is_result: bool, self_or_result: TensorSpec
+    grad_output: TensorSpec,
+    alpha: Any,
+    scale: Any,
+    input_scale: Any,
+    is_result: bool,
+    self_or_result: TensorSpec,
 ) -> TensorSpec:
     """The gradient of elu from its input or its result."""
     return _pair(grad_output, self_or_result)
@@ -77,7 +82,9 @@ def log_sigmoid_forward(self: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
 
 
 @rule("aten.log_sigmoid_backward.default", padding=gradients.first_alone)
-def log_sigmoid_backward(grad_output: TensorSpec, self: TensorSpec, buffer: TensorSpec) -> TensorSpec:
+def log_sigmoid_backward(
+    grad_output: TensorSpec, self: TensorSpec, buffer: TensorSpec
+) -> TensorSpec:
     """The gradient of log_sigmoid, laid out like the gradient."""
     need_dtype("self", self, FLOATS)
     need_same("grad_output", grad_output, "self", self)
@@ -131,9 +138,15 @@ def glu_backward(grad_output: TensorSpec, self: TensorSpec, dim: int) -> TensorS
         raise ShapeError("glu does not apply to 0-d tensors")
     need_dtype("self", self, FLOATS)
     at = wrap_dim(dim, len(self.sizes))
-    check(self.sizes[at] % 2 == 0, lambda: f"the halved dimension must be even in {show(self.sizes)}")
+    check(
+        self.sizes[at] % 2 == 0, lambda: f"the halved dimension must be even in {show(self.sizes)}"
+    )
     need_same("grad_output", grad_output, "self", self)
-    fit_into("grad_output", grad_output.sizes, (*self.sizes[:at], self.sizes[at] // 2, *self.sizes[at + 1 :]))
+    fit_into(
+        "grad_output",
+        grad_output.sizes,
+        (*self.sizes[:at], self.sizes[at] // 2, *self.sizes[at + 1 :]),
+    )
     return self.fresh()
 
 
@@ -164,7 +177,9 @@ def rrelu_with_noise_(
     generator: Any = None,
 ) -> TensorSpec:
     """The same in place."""
-    return written(self, rrelu_with_noise(self, noise, lower, upper, training, generator), convert=False)
+    return written(
+        self, rrelu_with_noise(self, noise, lower, upper, training, generator), convert=False
+    )
 
 
 @rule("aten.rrelu_with_noise_backward.default")
@@ -186,7 +201,11 @@ def rrelu_with_noise_backward(
 
 @rule("aten.rrelu.default")
 def rrelu(
-    self: TensorSpec, lower: Any = 0.125, upper: Any = 0.3333333333333333, training: bool = False, generator: Any = None
+    self: TensorSpec,
+    lower: Any = 0.125,
+    upper: Any = 0.3333333333333333,
+    training: bool = False,
+    generator: Any = None,
 ) -> TensorSpec:
     """Leaky relu of a random slope; contiguous whatever the layout of the input."""
     if self.dtype not in accepted("hf"):

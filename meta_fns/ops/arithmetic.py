@@ -1,4 +1,6 @@
-"""Arithmetic of more than a row in the table: division that rounds, bounds, powers, interpolation, numbers by parts."""
+"""Arithmetic of more than a row in the table: division that rounds, bounds, powers, interpolation,
+numbers by parts.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ _floor = nary(2, "same", "uihf")
 _trunc = nary(2, "same", "uihf")
 
 
-@rule("aten.div.Tensor_mode", "aten.div.Scalar_mode", name="rounded division", padding=padded_pointwise.pointwise)
+@rule(
+    "aten.div.Tensor_mode",
+    "aten.div.Scalar_mode",
+    name="rounded division",
+    padding=padded_pointwise.pointwise,
+)
 def div_mode(self: Any, other: Any, *, rounding_mode: str | None) -> TensorSpec:
     """``self / other``, rounded as told."""
     if rounding_mode is None:
@@ -44,13 +51,17 @@ _clamp = nary(3, "same", "uihf", numbers=False)
     "aten.clip.Tensor",
     padding=padded_pointwise.pointwise,
 )
-def clamp(self: TensorSpec, min: Any = None, max: Any = None) -> TensorSpec:  # noqa: A002 - names of the schema
+def clamp(self: TensorSpec, min: Any = None, max: Any = None) -> TensorSpec:  # noqa: A002
     """``self`` within bounds, which promote and broadcast with it."""
     if min is None and max is None:
         raise ShapeError("at least one of min and max must be given")
     if type(min) is type(max):
         return _clamp(self, min, max)
-    return _clamp_one(self, max if min is None else min) if min is None or max is None else _clamp(self, min, max)
+    return (
+        _clamp_one(self, max if min is None else min)
+        if min is None or max is None
+        else _clamp(self, min, max)
+    )
 
 
 _clamp_one = nary(2, "same", "buihf", numbers=False)
@@ -91,8 +102,18 @@ def double_power_of_number(self: Any, exponent: TensorSpec) -> TensorSpec:
     return result.fresh() if type(self) in (int, float, bool) and self == 1 else result
 
 
-register("aten.float_power.Tensor_Tensor", _double_power, name=PROMOTES, padding=padded_pointwise.pointwise)
-register("aten.float_power.Tensor_Scalar", _double_power_number, name=PROMOTES, padding=padded_pointwise.pointwise)
+register(
+    "aten.float_power.Tensor_Tensor",
+    _double_power,
+    name=PROMOTES,
+    padding=padded_pointwise.pointwise,
+)
+register(
+    "aten.float_power.Tensor_Scalar",
+    _double_power_number,
+    name=PROMOTES,
+    padding=padded_pointwise.pointwise,
+)
 
 
 @rule("aten.abs_.default")
@@ -118,7 +139,9 @@ def _one_dtype(fn: Callable[..., TensorSpec], count: int) -> Callable[..., Tenso
     def checked(*args: Any) -> TensorSpec:
         tensors = [a for a in args[:count] if type(a) is TensorSpec]
         if any(t.dtype is not tensors[0].dtype for t in tensors):
-            raise DtypeError(f"arguments must have one dtype, got {[str(t.dtype) for t in tensors]}")
+            raise DtypeError(
+                f"arguments must have one dtype, got {[str(t.dtype) for t in tensors]}"
+            )
         return fn(*args)
 
     return checked
@@ -142,7 +165,9 @@ register(
 def lerp(self: TensorSpec, end: TensorSpec, weight: TensorSpec) -> TensorSpec:
     """``self + weight * (end - self)``; only a 0-d weight may be of another dtype."""
     if self.dtype is not end.dtype or (weight.sizes and weight.dtype is not self.dtype):
-        raise DtypeError(f"arguments must have one dtype, got {self.dtype}, {end.dtype} and {weight.dtype}")
+        raise DtypeError(
+            f"arguments must have one dtype, got {self.dtype}, {end.dtype} and {weight.dtype}"
+        )
     return _lerp(self, end, weight)
 
 
@@ -175,7 +200,9 @@ _float = unary("float", "buihfc")
 
 
 @rule("aten.addcdiv.default", padding=padded_pointwise.pointwise)
-def addcdiv(self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, *, value: Any = 1) -> TensorSpec:
+def addcdiv(
+    self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, *, value: Any = 1
+) -> TensorSpec:
     """``self + value * tensor1 / tensor2``."""
     if not type_promotion.is_float(tensor1.dtype) and not type_promotion.is_float(tensor2.dtype):
         raise DtypeError("integer division with addcdiv is not supported")
@@ -206,7 +233,12 @@ def polygamma(n: Any, self: TensorSpec) -> TensorSpec:
 _polygamma = unary("float", "buihf")
 
 
-@rule("aten.polar.default", "aten.complex.default", name="complex of two parts", padding=padded_pointwise.pointwise)
+@rule(
+    "aten.polar.default",
+    "aten.complex.default",
+    name="complex of two parts",
+    padding=padded_pointwise.pointwise,
+)
 def complex_of(real: TensorSpec, imag: TensorSpec) -> TensorSpec:
     """The complex tensor of two real ones of one float dtype."""
     if real.dtype is not imag.dtype:

@@ -16,7 +16,10 @@ from meta_fns.padding import attention as padded_attention
 __all__ = ["flash_attention_for_cpu"]
 
 
-@rule("aten._scaled_dot_product_flash_attention_for_cpu.default", padding=padded_attention.flash_for_cpu)
+@rule(
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    padding=padded_attention.flash_for_cpu,
+)
 def flash_attention_for_cpu(
     query: TensorSpec,
     key: TensorSpec,
@@ -35,14 +38,26 @@ def flash_attention_for_cpu(
         if len(spec.sizes) != 4:
             raise ShapeError(f"{name} must have 4 dimensions, got {show(spec.sizes)}")
         if not spec.dtype.is_floating_point or spec.dtype is not query.dtype:
-            raise DtypeError(f"{name} must be of query's floating dtype {query.dtype}, got {spec.dtype}")
+            raise DtypeError(
+                f"{name} must be of query's floating dtype {query.dtype}, got {spec.dtype}"
+            )
     if dropout_p != 0.0:
         raise ShapeError(f"dropout must be 0, got {dropout_p}")
     b, h, s, d = query.sizes
     t = key.sizes[2]
-    for mine, other in ((d, key.sizes[3]), (d, value.sizes[3]), (t, value.sizes[2]), (b, key.sizes[0])):
+    for mine, other in (
+        (d, key.sizes[3]),
+        (d, value.sizes[3]),
+        (t, value.sizes[2]),
+        (b, key.sizes[0]),
+    ):
         if mine is not other and not same(mine, other):
-            check(mine == other, lambda: f"sizes differ: {show(query.sizes)}, {show(key.sizes)}, {show(value.sizes)}")
+            check(
+                mine == other,
+                lambda: (
+                    f"sizes differ: {show(query.sizes)}, {show(key.sizes)}, {show(value.sizes)}"
+                ),
+            )
     if attn_mask is not None:
         _check_mask(attn_mask, query, t)
     if query.canonical():
@@ -77,18 +92,26 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> TensorSpec:
-    """Attention as one op, where every kernel that the CPU may choose lays its result out in order."""
+    """Attention as one op, where every kernel that the CPU may choose lays its result out in
+    order.
+    """
     if attn_mask is not None or dropout_p != 0 or enable_gqa or query.device.type != "cpu":
-        raise UnsupportedOp("attention as one op with a mask, dropout or shared heads, or on this device")
+        raise UnsupportedOp(
+            "attention as one op with a mask, dropout or shared heads, or on this device"
+        )
     if len(query.sizes) == 4:
         if not query.canonical():
             raise UnsupportedOp("attention as one op on a query that is not in order")
         return flash_attention_for_cpu(query, key, value, dropout_p, is_causal)[0]
     for name, spec in (("query", query), ("key", key), ("value", value)):
         if len(spec.sizes) != len(query.sizes) or len(spec.sizes) < 2:
-            raise ShapeError(f"{name} must have as many dimensions as query, and two, got {show(spec.sizes)}")
+            raise ShapeError(
+                f"{name} must have as many dimensions as query, and two, got {show(spec.sizes)}"
+            )
         if not spec.dtype.is_floating_point or spec.dtype is not query.dtype:
-            raise DtypeError(f"{name} must be of query's floating dtype {query.dtype}, got {spec.dtype}")
+            raise DtypeError(
+                f"{name} must be of query's floating dtype {query.dtype}, got {spec.dtype}"
+            )
     for mine, other in zip(query.sizes[:-2], key.sizes[:-2], strict=True):
         need_equal(mine, other, "the batches of query and key")
     need_sizes("value", value, (*key.sizes[:-1], value.sizes[-1]))

@@ -1,4 +1,6 @@
-"""The gradients of fused attention, on CPU and CUDA: laid out like the inputs, or as ``(b, s, h, d)``."""
+"""The gradients of fused attention, on CPU and CUDA: laid out like the inputs, or as
+``(b, s, h, d)``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def _checked(grad_out: TensorSpec, query: TensorSpec, key: TensorSpec, value: Te
         need_same(name, spec, "query", query)
 
 
-@rule("aten._scaled_dot_product_flash_attention_for_cpu_backward.default", padding=flash_for_cpu_backward)
+@rule(
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+    padding=flash_for_cpu_backward,
+)
 def flash_attention_for_cpu_backward(
     grad_out: TensorSpec,
     query: TensorSpec,
@@ -118,7 +123,9 @@ def efficient_attention_backward(
     *,
     scale: float | None = None,
 ) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None, TensorSpec | None]:
-    """The gradients of query, key and value, as ``(b, s, h, d)`` in memory, and of the bias if asked for."""
+    """The gradients of query, key and value, as ``(b, s, h, d)`` in memory, and of the bias if
+    asked for.
+    """
     if grad_out_ is None:
         return None, None, None, None
     _checked(grad_out_, query, key, value)
@@ -210,7 +217,9 @@ def raw_efficient_attention_backward(
     window_size: int | None = None,
     shared_storage_dqdkdv: bool = False,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec | None]:
-    """The gradients of query, key and value, contiguous (or in one storage), and of the bias if asked for."""
+    """The gradients of query, key and value, contiguous (or in one storage), and of the bias if
+    asked for.
+    """
     if shared_storage_dqdkdv:
         b, s, h, d = query.sizes
         strides = layout.contiguous_strides((b, s, 3, h, d))

@@ -1,4 +1,6 @@
-"""Fused attention as CUDA has it: flash, memory-efficient, cuDNN, and the overrideable entry of other devices."""
+"""Fused attention as CUDA has it: flash, memory-efficient, cuDNN, and the overrideable entry of
+other devices.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def _checked(query: TensorSpec, key: TensorSpec, value: TensorSpec, halves: bool
     for name, spec in (("query", query), ("key", key), ("value", value)):
         need_rank(name, spec, 4)
         if spec.dtype is not query.dtype or not spec.dtype.is_floating_point:
-            raise DtypeError(f"{name} must be of query's floating dtype {query.dtype}, got {spec.dtype}")
+            raise DtypeError(
+                f"{name} must be of query's floating dtype {query.dtype}, got {spec.dtype}"
+            )
     if halves:
         need_dtype("query", query, HALVES)
     need_equal(query.sizes[0], key.sizes[0], "the batches of query and key")
@@ -54,14 +58,18 @@ def sorted_by_stride(sizes: Shape, strides: Shape) -> list[int]:
     found: list[int] = []
     for d, stride in enumerate(strides):
         at = len(found)
-        while at and dense.compare(strides[found[at - 1]], stride, sizes[found[at - 1]], sizes[d]) < 0:
+        while (
+            at and dense.compare(strides[found[at - 1]], stride, sizes[found[at - 1]], sizes[d]) < 0
+        ):
             at -= 1
         found.insert(at, d)
     return found
 
 
 def _rng(query: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-    """Seed and offset of a kernel that keeps them on the CPU unless a CUDA graph is being captured."""
+    """Seed and offset of a kernel that keeps them on the CPU unless a CUDA graph is being
+    captured.
+    """
     number = TensorSpec.contiguous((), torch.int64, CPU)
     return number, number
 
@@ -77,7 +85,8 @@ def flash_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """``(b, h, s, d), (b, h, t, d), (b, h, t, d) -> (b, h, s, d)``, laid out like query; what backward needs.
+    """``(b, h, s, d), (b, h, t, d), (b, h, t, d) -> (b, h, s, d)``, laid out like query; what
+    backward needs.
 
     That is the logsumexp ``(b, h, s)``, sizes and random state.
     """
@@ -106,7 +115,8 @@ def efficient_attention(
     *,
     scale: float | None = None,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec]:
-    """``(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)``, as ``(b, s, h, v)`` in memory; logsumexp.
+    """``(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)``, as ``(b, s, h, v)`` in memory;
+    logsumexp.
 
     The logsumexp is padded to 32.
     """
@@ -132,7 +142,9 @@ def cudnn_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """``(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)``, the dimensions in memory as in query."""
+    """``(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)``, the dimensions in memory as in
+    query.
+    """
     _checked(query, key, value, True)
     b, h, s, _ = query.sizes
     output = _like_query(query, (b, h, s, value.sizes[3]))
@@ -153,7 +165,9 @@ def fused_attention_overrideable(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """``(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)``, the dimensions in memory as in query."""
+    """``(b, h, s, d), (b, h, t, d), (b, h, t, v) -> (b, h, s, v)``, the dimensions in memory as in
+    query.
+    """
     need_rank("query", query, 3, 4)
     sizes = (*query.sizes[:-1], value.sizes[-1])
     s, t = query.sizes[-2], key.sizes[-2]
@@ -184,7 +198,9 @@ def raw_flash_attention(
     block_table: TensorSpec | None = None,
     num_splits: int | None = None,
 ) -> tuple[TensorSpec, ...]:
-    """``(b, s, h, d) -> (b, s, h, d)``, or packed ``(total, h, d)`` with the ends of sequences; what backward needs."""
+    """``(b, s, h, d) -> (b, s, h, d)``, or packed ``(total, h, d)`` with the ends of sequences;
+    what backward needs.
+    """
     need_dtype("query", query, HALVES)
     if cum_seq_q is None:
         need_rank("query", query, 4)
@@ -224,7 +240,9 @@ def raw_efficient_attention(
     seqlen_k: TensorSpec | None = None,
     window_size: int | None = None,
 ) -> tuple[Any, ...]:
-    """``(b, s, h, d), (b, t, h, d), (b, t, h, v) -> (b, s, h, v)``, contiguous; logsumexp padded to 32."""
+    """``(b, s, h, d), (b, t, h, d), (b, t, h, v) -> (b, s, h, v)``, contiguous; logsumexp padded to
+    32.
+    """
     need_rank("query", query, 4)
     b, s, h, _ = query.sizes
     output = query.fresh((b, s, h, value.sizes[3]))

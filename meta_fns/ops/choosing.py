@@ -20,7 +20,9 @@ __all__: list[str] = []
 
 @rule("aten.equal.default", data_dependent=True)
 def equal(ctx: Context, self: TensorSpec, other: TensorSpec) -> Any:
-    """Return whether sizes and values agree: this depends on data, unless the sizes provably differ."""
+    """Return whether sizes and values agree: this depends on data, unless the sizes provably
+    differ.
+    """
     if len(self.sizes) != len(other.sizes):
         return False
     if any(a is not b and known(a != b) for a, b in zip(self.sizes, other.sizes, strict=True)):
@@ -30,14 +32,19 @@ def equal(ctx: Context, self: TensorSpec, other: TensorSpec) -> Any:
 
 @rule("aten.isfinite.default", padding=padded_pointwise.pointwise)
 def isfinite(self: TensorSpec) -> TensorSpec:
-    """True where neither infinite nor NaN: laid out like integers, as ``(self == self) * (abs(self) != inf)`` else."""
+    """True where neither infinite nor NaN: laid out like integers, as
+    ``(self == self) * (abs(self) != inf)`` else.
+    """
     if not type_promotion.is_float(self.dtype):
         return _bool_like(self)
     parts = self
     if self.dtype.is_complex:
         parts = self.view(self.sizes, tuple(2 * stride for stride in self.strides))
     size = iterate((parts,), self.dtype)
-    return iterate((iterate((parts, parts), torch.bool), iterate((size,), torch.bool, numbers=True)), torch.bool)
+    return iterate(
+        (iterate((parts, parts), torch.bool), iterate((size,), torch.bool, numbers=True)),
+        torch.bool,
+    )
 
 
 @rule("aten.isinf.default", padding=padded_pointwise.pointwise)
@@ -58,7 +65,9 @@ def _bool_like(self: TensorSpec) -> TensorSpec:
 
 @rule("aten.where.self", padding=padded_pointwise.pointwise)
 def where(condition: TensorSpec, self: Any, other: Any) -> TensorSpec:
-    """``self`` where the condition holds, else ``other``; the three broadcast, the last two promote."""
+    """``self`` where the condition holds, else ``other``; the three broadcast, the last two
+    promote.
+    """
     if condition.dtype is not torch.bool and condition.dtype is not torch.uint8:
         raise DtypeError(f"condition must be bool, got {condition.dtype}")
     same = type(self) is TensorSpec and type(other) is TensorSpec and self.dtype is other.dtype
@@ -75,7 +84,9 @@ def where(condition: TensorSpec, self: Any, other: Any) -> TensorSpec:
 
 @rule("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", padding=padded_pointwise.pointwise)
 def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
-    """``value`` where the mask holds, else ``self``, which broadcast; contiguous whatever the layout of ``self``."""
+    """``value`` where the mask holds, else ``self``, which broadcast; contiguous whatever the
+    layout of ``self``.
+    """
     if mask.dtype is not torch.bool:
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
     if type(value) is TensorSpec:
@@ -85,4 +96,6 @@ def masked_fill(self: TensorSpec, mask: TensorSpec, value: Any) -> TensorSpec:
         raise DtypeError(f"a complex value does not fit into {self.dtype}")
     if self.sizes is mask.sizes:
         return self.fresh()
-    return TensorSpec.contiguous(broadcast(self.sizes, mask.sizes), self.dtype, common_device((self, mask)))
+    return TensorSpec.contiguous(
+        broadcast(self.sizes, mask.sizes), self.dtype, common_device((self, mask))
+    )

@@ -1,7 +1,8 @@
 # mypy: disable-error-code="no-any-return"
 """Composite operators that people call by name, as the operators that they are made of.
 
-Source: the functions of these names in aten/src/ATen/native (LinearAlgebra.cpp, Convolution.cpp, TensorShape.cpp ...).
+Source: the functions of these names in aten/src/ATen/native (LinearAlgebra.cpp, Convolution.cpp,
+TensorShape.cpp ...).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _under_another_name(overload: str) -> Any:
 _register_second_names()
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
 
 
 @composite("aten.matmul.default")
@@ -78,7 +79,7 @@ def matmul(self: TensorSpec, other: TensorSpec) -> TensorSpec:
 
 
 @composite("aten.linear.default")
-def linear(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None = None) -> TensorSpec:  # noqa: A002 - schema
+def linear(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None = None) -> TensorSpec:
     """``(*, k), (m, k) -> (*, m)``."""
     if len(weight.sizes) not in (1, 2):
         raise ShapeError(f"weight must have 1 or 2 dimensions, got {show(weight.sizes)}")
@@ -99,7 +100,7 @@ def outer(self: TensorSpec, vec2: TensorSpec) -> TensorSpec:
     return infer("aten.mul.Tensor", (column, vec2))
 
 
-# -- convolutions -----------------------------------------------------------------------------------------------------
+# -- convolutions ----------------------------------------------------------------------------------
 
 
 def _listed(value: Any, number: int) -> list[Size]:
@@ -107,11 +108,13 @@ def _listed(value: Any, number: int) -> list[Size]:
     return values * number if len(values) == 1 else values
 
 
-def _convolve(input: TensorSpec, number: int, *args: Any) -> TensorSpec:  # noqa: A002 - name of the schema
+def _convolve(input: TensorSpec, number: int, *args: Any) -> TensorSpec:
     """A convolution over ``number`` dimensions, of one input or of a batch of them."""
     dim = len(input.sizes)
     if dim not in (number + 1, number + 2):
-        raise ShapeError(f"input needs {number + 1} or {number + 2} dimensions, got {show(input.sizes)}")
+        raise ShapeError(
+            f"input needs {number + 1} or {number + 2} dimensions, got {show(input.sizes)}"
+        )
     if dim == number + 2:
         return infer("aten.convolution.default", (input, *args))
     whole = infer("aten.unsqueeze.default", (input, 0))
@@ -128,7 +131,7 @@ def _register_convolutions() -> None:
 
 def _convolution_over(n: int) -> Any:
     def conv(
-        input: TensorSpec,  # noqa: A002 - name of the schema
+        input: TensorSpec,
         weight: TensorSpec,
         bias: TensorSpec | None = None,
         stride: Any = 1,
@@ -144,7 +147,7 @@ def _convolution_over(n: int) -> Any:
 
 def _padded_convolution_over(n: int) -> Any:
     def conv(
-        input: TensorSpec,  # noqa: A002 - name of the schema
+        input: TensorSpec,
         weight: TensorSpec,
         bias: TensorSpec | None = None,
         stride: Any = 1,
@@ -162,7 +165,7 @@ def _padded_convolution_over(n: int) -> Any:
         total = [hole * (kernel - 1) for hole, kernel in zip(holes, weight.sizes[2:], strict=True)]
         if any(each % 2 != 0 for each in total):
             more = [part for each in reversed(total) for part in (0, each % 2)]
-            input = infer("aten.constant_pad_nd.default", (input, more, 0))  # noqa: A001 - name of the schema
+            input = infer("aten.constant_pad_nd.default", (input, more, 0))
         left = [each // 2 for each in total]
         return _convolve(input, n, weight, bias, steps, left, holes, False, [0] * n, groups)
 
@@ -171,7 +174,7 @@ def _padded_convolution_over(n: int) -> Any:
 
 def _transposed_over(n: int) -> Any:
     def conv(
-        input: TensorSpec,  # noqa: A002 - name of the schema
+        input: TensorSpec,
         weight: TensorSpec,
         bias: TensorSpec | None = None,
         stride: Any = 1,
@@ -180,7 +183,9 @@ def _transposed_over(n: int) -> Any:
         groups: Size = 1,
         dilation: Any = 1,
     ) -> TensorSpec:
-        steps, pads, more, holes = (_listed(each, n) for each in (stride, padding, output_padding, dilation))
+        steps, pads, more, holes = (
+            _listed(each, n) for each in (stride, padding, output_padding, dilation)
+        )
         return _convolve(input, n, weight, bias, steps, pads, holes, True, more, groups)
 
     return conv
@@ -189,7 +194,7 @@ def _transposed_over(n: int) -> Any:
 _register_convolutions()
 
 
-# -- views ------------------------------------------------------------------------------------------------------------
+# -- views -----------------------------------------------------------------------------------------
 
 
 @composite("aten.flatten.using_ints")
@@ -203,7 +208,9 @@ def flatten(self: TensorSpec, start_dim: int = 0, end_dim: int = -1) -> TensorSp
     if start == end:
         return self
     merged = product(self.sizes[start : end + 1])
-    return infer("aten.reshape.default", (self, [*self.sizes[:start], merged, *self.sizes[end + 1 :]]))
+    return infer(
+        "aten.reshape.default", (self, [*self.sizes[:start], merged, *self.sizes[end + 1 :]])
+    )
 
 
 @composite("aten.ravel.default")
@@ -221,7 +228,10 @@ def narrow(self: TensorSpec, dim: int, start: Size, length: Size) -> TensorSpec:
     check(length >= 0, "the length must not be negative")
     if type(start) is not int or start < 0:
         start = start + size if start < 0 else start
-    check((start >= 0) & (start + length <= size), lambda: f"start and length reach out of a dimension of {size}")
+    check(
+        (start >= 0) & (start + length <= size),
+        lambda: f"start and length reach out of a dimension of {size}",
+    )
     return infer("aten.slice.Tensor", (self, dim, start, start + length, 1))
 
 
@@ -265,7 +275,10 @@ def movedim(self: TensorSpec, source: Any, destination: Any) -> TensorSpec:
         return infer("aten.alias.default", (self,))
     moved = dict(zip(to, there, strict=True))
     others = iter(dim for dim in range(number) if dim not in there)
-    return infer("aten.permute.default", (self, [moved[d] if d in moved else next(others) for d in range(number)]))
+    return infer(
+        "aten.permute.default",
+        (self, [moved[d] if d in moved else next(others) for d in range(number)]),
+    )
 
 
 @composite("aten.expand_as.default")
@@ -286,7 +299,7 @@ def reshape_as(self: TensorSpec, other: TensorSpec) -> TensorSpec:
     return infer("aten.reshape.default", (self, list(other.sizes)))
 
 
-# -- the rest ---------------------------------------------------------------------------------------------------------
+# -- the rest --------------------------------------------------------------------------------------
 
 
 def _normalised(overload: str) -> Any:
@@ -304,7 +317,7 @@ composite("aten.log_softmax.int")(_normalised("aten._log_softmax.default"))
 
 @composite("aten.layer_norm.default")
 def layer_norm(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     normalized_shape: Sequence[Size],
     weight: TensorSpec | None = None,
     bias: TensorSpec | None = None,
@@ -317,7 +330,7 @@ def layer_norm(
 
 @composite("aten.group_norm.default")
 def group_norm(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     num_groups: int,
     weight: TensorSpec | None = None,
     bias: TensorSpec | None = None,
@@ -330,7 +343,10 @@ def group_norm(
     number, channels = input.sizes[:2]
     check(channels % num_groups == 0, lambda: f"{channels} channels cannot be {num_groups} groups")
     rest = product(input.sizes[2:])
-    return infer("aten.native_group_norm.default", (input, weight, bias, number, channels, rest, num_groups, eps))[0]
+    return infer(
+        "aten.native_group_norm.default",
+        (input, weight, bias, number, channels, rest, num_groups, eps),
+    )[0]
 
 
 def _register_pooling() -> None:

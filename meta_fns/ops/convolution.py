@@ -28,7 +28,7 @@ def _each(values: Sequence[Size], n: int, name: str) -> Sequence[Size]:
 
 
 def conv_sizes(
-    input: Shape,  # noqa: A002 - name of the schema
+    input: Shape,
     weight: Shape,
     stride: Sequence[Size],
     padding: Sequence[Size],
@@ -39,8 +39,8 @@ def conv_sizes(
 ) -> Shape:
     """Sizes of the output of a convolution with a batch dimension.
 
-    ``(n, c, *spatial), (o, c / groups, *kernel) -> (n, o, *[(size + 2 padding - dilation (kernel - 1) - 1) // stride +
-    1])``.
+    ``(n, c, *spatial), (o, c / groups, *kernel) -> (n, o, *[(size + 2 padding - dilation (kernel -
+    1) - 1) // stride + 1])``.
     """
     out: list[Size] = [input[0], weight[1] * groups if transposed else weight[0]]
     for i, (size, kernel) in enumerate(zip(input[2:], weight[2:], strict=True)):
@@ -50,15 +50,24 @@ def conv_sizes(
             continue
         span = size + 2 * padding[i] - reach - 1
         if not known(span >= 0):
-            check(span >= 0, lambda: f"the kernel {show(weight[2:])} is larger than the padded input {show(input)}")
+            check(
+                span >= 0,
+                lambda: (
+                    f"the kernel {show(weight[2:])} is larger than the padded input {show(input)}"
+                ),
+            )
         step = stride[i]
         out.append(span + 1 if type(step) is int and step == 1 else span // step + 1)
     return tuple(out)
 
 
-@rule("aten.convolution.default", "aten.convolution_overrideable.default", padding=padded_convolution.convolution)
+@rule(
+    "aten.convolution.default",
+    "aten.convolution_overrideable.default",
+    padding=padded_convolution.convolution,
+)
 def convolution(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec,
     bias: TensorSpec | None,
     stride: Sequence[Size],
@@ -70,15 +79,19 @@ def convolution(
 ) -> TensorSpec:
     """A convolution over 1 to 3 spatial dimensions; sizes as ``conv_sizes`` says.
 
-    Channels-last inputs or weights give a channels-last output. (Over one dimension eager makes the input contiguous
-    first.)
+    Channels-last inputs or weights give a channels-last output. (Over one dimension eager makes the
+    input contiguous first.)
     """
     n = len(weight.sizes) - 2
     if n < 1:
         raise ShapeError(f"weight needs at least 3 dimensions, got {show(weight.sizes)}")
     if len(input.sizes) != n + 2:
         raise ShapeError(f"input {show(input.sizes)} does not fit weight {show(weight.sizes)}")
-    stride, padding, dilation = _each(stride, n, "stride"), _each(padding, n, "padding"), _each(dilation, n, "dilation")
+    stride, padding, dilation = (
+        _each(stride, n, "stride"),
+        _each(padding, n, "padding"),
+        _each(dilation, n, "dilation"),
+    )
     output_padding = _each(output_padding, n, "output_padding")
     for value in padding:
         check(value >= 0, "padding must not be negative")
@@ -86,10 +99,15 @@ def convolution(
         check(value > 0, "stride, dilation and groups must be positive")
     _check_channels(input, weight, bias, transposed, groups)
     dtype = _dtype(input, weight, bias)
-    sizes = conv_sizes(input.sizes, weight.sizes, stride, padding, dilation, transposed, output_padding, groups)
+    sizes = conv_sizes(
+        input.sizes, weight.sizes, stride, padding, dilation, transposed, output_padding, groups
+    )
     for size in sizes[2:]:
         if not known(size > 0):
-            check(size > 0, lambda: f"the output would be of sizes {show(sizes)}, from {show(input.sizes)}")
+            check(
+                size > 0,
+                lambda: f"the output would be of sizes {show(sizes)}, from {show(input.sizes)}",
+            )
     if input.sizes[1] == 0:
         sizes = (sizes[0], 0, *sizes[2:])  # whatever the weight has
     if empty(input.sizes):
@@ -110,57 +128,80 @@ def convolution(
     return TensorSpec(sizes, strides, 0, dtype, input.device)
 
 
-def _dtype(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> torch.dtype:  # noqa: A002
-    """The dtype that all three have; for an input without samples or channels, which eager only multiplies by a weight,
-    the promoted one.
+def _dtype(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> torch.dtype:
+    """The dtype that all three have; for an input without samples or channels, which eager only
+    multiplies by a weight, the promoted one.
 
     Raises: DtypeError where the dtypes differ otherwise.
     """
     if input.dtype is weight.dtype and (bias is None or bias.dtype is input.dtype):
         return input.dtype
     dtypes = [spec.dtype for spec in (input, weight, bias) if spec is not None]
-    refuse_unless_empty(f"input, weight and bias must have one dtype, got {dtypes}", input.sizes[:2])
+    refuse_unless_empty(
+        f"input, weight and bias must have one dtype, got {dtypes}", input.sizes[:2]
+    )
     if input.sizes[1] == 0:
         dtype = result_type((input, weight))
     else:
         dtype = result_type((input, weight.view((), ())))
-    if bias is not None and not torch.can_cast(result_type((input.with_(dtype=dtype), bias.view((), ()))), dtype):
+    if bias is not None and not torch.can_cast(
+        result_type((input.with_(dtype=dtype), bias.view((), ()))), dtype
+    ):
         raise DtypeError(f"a bias of {bias.dtype} cannot be added to {dtype}")
     return dtype
 
 
 def _check_channels(
-    input: TensorSpec,  # noqa: A002 - name of the schema
-    weight: TensorSpec,
-    bias: TensorSpec | None,
-    transposed: bool,
-    groups: Size,
+    input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None, transposed: bool, groups: Size
 ) -> None:
     channels = input.sizes[1]
     for size in input.sizes[2:]:
         if not known(size >= 1):
             fine = (size >= 1) | (input.sizes[0] == 0) | (channels == 0)
-            check(fine, lambda: f"only the batch or the channels may be empty, got {show(input.sizes)}")
+            check(
+                fine,
+                lambda: f"only the batch or the channels may be empty, got {show(input.sizes)}",
+            )
     if transposed:
         check(
-            weight.sizes[0] == channels, lambda: f"weight {show(weight.sizes)} does not fit input {show(input.sizes)}"
+            weight.sizes[0] == channels,
+            lambda: f"weight {show(weight.sizes)} does not fit input {show(input.sizes)}",
         )
-        check(channels % groups == 0, lambda: f"{channels} input channels are no multiple of {groups} groups")
+        check(
+            channels % groups == 0,
+            lambda: f"{channels} input channels are no multiple of {groups} groups",
+        )
         if not known(channels >= groups):
-            check(channels >= groups, lambda: f"{channels} input channels are fewer than {groups} groups")
+            check(
+                channels >= groups,
+                lambda: f"{channels} input channels are fewer than {groups} groups",
+            )
         for kernel in weight.sizes[2:]:
             if not known(kernel >= 1):
-                check(kernel >= 1, lambda: f"kernels must not be empty, got weight {show(weight.sizes)}")
+                check(
+                    kernel >= 1,
+                    lambda: f"kernels must not be empty, got weight {show(weight.sizes)}",
+                )
         if not known(weight.sizes[1] >= 1):
-            check(weight.sizes[1] >= 1, lambda: f"weight must not be empty, got {show(weight.sizes)}")
+            check(
+                weight.sizes[1] >= 1, lambda: f"weight must not be empty, got {show(weight.sizes)}"
+            )
         out = weight.sizes[1] * groups
     else:
-        wanted = weight.sizes[1] if type(groups) is int and groups == 1 else weight.sizes[1] * groups
+        wanted = (
+            weight.sizes[1] if type(groups) is int and groups == 1 else weight.sizes[1] * groups
+        )
         if not same(wanted, channels):
-            check(wanted == channels, lambda: f"weight {show(weight.sizes)} does not fit input {show(input.sizes)}")
+            check(
+                wanted == channels,
+                lambda: f"weight {show(weight.sizes)} does not fit input {show(input.sizes)}",
+            )
         out = weight.sizes[0]
         if not (type(groups) is int and groups == 1):
-            check(out % groups == 0, lambda: f"{out} output channels are no multiple of {groups} groups")
+            check(
+                out % groups == 0,
+                lambda: f"{out} output channels are no multiple of {groups} groups",
+            )
         if not known(out >= groups):
             check(out >= groups, lambda: f"{out} output channels are fewer than {groups} groups")
     if bias is not None:

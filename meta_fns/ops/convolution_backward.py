@@ -25,7 +25,7 @@ __all__: list[str] = []
 )
 def convolution_backward(
     grad_output: TensorSpec,
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec,
     bias_sizes: Sequence[Size] | None,
     stride: Sequence[Size],
@@ -36,17 +36,33 @@ def convolution_backward(
     groups: Size,
     output_mask: Sequence[bool],
 ) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None]:
-    """The gradients of input, weight and bias that are asked for; channels-last where the output is."""
-    output = convolution(input, weight, None, stride, padding, dilation, transposed, output_padding, groups)
+    """The gradients of input, weight and bias that are asked for; channels-last where the output
+    is.
+    """
+    output = convolution(
+        input, weight, None, stride, padding, dilation, transposed, output_padding, groups
+    )
     need_sizes("grad_output", grad_output, output.sizes)
     need_same("grad_output", grad_output, "input", input)
-    bias = TensorSpec.contiguous((output.sizes[1],), input.dtype, input.device) if output_mask[2] else None
+    bias = (
+        TensorSpec.contiguous((output.sizes[1],), input.dtype, input.device)
+        if output_mask[2]
+        else None
+    )
     if has_zero(input.sizes):
-        return laid_out_like(input) if output_mask[0] else None, laid_out_like(weight) if output_mask[1] else None, bias
+        return (
+            laid_out_like(input) if output_mask[0] else None,
+            laid_out_like(weight) if output_mask[1] else None,
+            bias,
+        )
     last = not layout.canonical(output.sizes, output.strides)
     grad_weight = None
     if output_mask[1]:
-        if last and input.dtype is torch.float64 and layout.is_channels_last(weight.sizes, weight.strides, _LAST):
+        if (
+            last
+            and input.dtype is torch.float64
+            and layout.is_channels_last(weight.sizes, weight.strides, _LAST)
+        ):
             grad_weight = laid_out_like(weight)
         else:
             grad_weight = _laid_out(weight, last)

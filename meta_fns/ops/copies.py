@@ -69,7 +69,10 @@ def copy_(self: TensorSpec, src: TensorSpec, non_blocking: bool = False) -> Tens
     """``src``, which must broadcast to the sizes of ``self``, written into ``self``."""
     expand(src.sizes, src.strides, self.sizes)
     if _shares_memory(self) and _looks_like(self, src):
-        raise UnsupportedOp("copying into elements that share memory: eager does so only from the very same elements")
+        raise UnsupportedOp(
+            "copying into elements that share memory: eager does so only from the very same "
+            "elements"
+        )
     need_writable(self)
     return self
 
@@ -77,7 +80,9 @@ def copy_(self: TensorSpec, src: TensorSpec, non_blocking: bool = False) -> Tens
 def _shares_memory(spec: TensorSpec) -> bool:
     """True if a dimension is expanded; asks of its size."""
     expanded = [
-        s for s, t in zip(spec.sizes, spec.strides, strict=True) if type(t) is int and t == 0 and not same(s, 1)
+        s
+        for s, t in zip(spec.sizes, spec.strides, strict=True)
+        if type(t) is int and t == 0 and not same(s, 1)
     ]
     return any(size > 1 for size in expanded) and not has_zero(spec.sizes)
 

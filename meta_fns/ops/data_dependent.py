@@ -1,4 +1,5 @@
-"""Ops whose output sizes depend on data: each asks the context for an unknown size with the bounds that hold.
+"""Ops whose output sizes depend on data: each asks the context for an unknown size with the bounds
+that hold.
 
 A zero-sized input has no data: its result is known.
 """
@@ -15,7 +16,17 @@ from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.checks import INTS, has_zero, need_dtype, need_equal
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import Context, rule
-from meta_fns.core.sizes import Size, at_least_one, check, holds_here, known, same_shape, show, sym_max, sym_min
+from meta_fns.core.sizes import (
+    Size,
+    at_least_one,
+    check,
+    holds_here,
+    known,
+    same_shape,
+    show,
+    sym_max,
+    sym_min,
+)
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding.rearranging import one_hot as one_hot_padding
@@ -35,10 +46,13 @@ def _count_of(ctx: Context, counted: TensorSpec, total: Size) -> Size:
 
 @rule("aten.nonzero.default", "aten.argwhere.default", data_dependent=True)
 def nonzero(ctx: Context, self: TensorSpec) -> TensorSpec:
-    """The positions of elements that are not 0, one a row: ``(u, dim)``, in columns as they are found."""
+    """The positions of elements that are not 0, one a row: ``(u, dim)``, in columns as they are
+    found.
+    """
     n = len(self.sizes)
     count = _count_of(ctx, self, self.numel())
-    # Eager fills the columns one after the other; no element is addressed through the stride of an empty result.
+    # Eager fills the columns one after the other; no element is addressed through the stride of an
+    # empty result.
     stride = count if self.device.type == "cpu" and type(count) is int else at_least_one(count)
     return TensorSpec((count, n), (1, stride), 0, torch.int64, self.device)
 
@@ -49,7 +63,9 @@ def one_hot(ctx: Context, self: TensorSpec, num_classes: Size = -1) -> TensorSpe
     if self.dtype is not torch.int64:
         raise DtypeError(f"class numbers must be int64, got {self.dtype}")
     if type(num_classes) is int and num_classes == -1:
-        check(self.numel() != 0, lambda: "the number of classes of an empty tensor cannot be inferred")
+        check(
+            self.numel() != 0, lambda: "the number of classes of an empty tensor cannot be inferred"
+        )
         num_classes = ctx.new_size(1, None)
     else:
         check(num_classes >= 1, lambda: f"there must be at least one class, got {num_classes}")
@@ -89,7 +105,7 @@ def _vector(self: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
 def unique2(
     ctx: Context,
     self: TensorSpec,
-    sorted: bool = True,  # noqa: A002
+    sorted: bool = True,
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
@@ -107,10 +123,7 @@ def _at_least(total: Size) -> Size:
 
 @rule("aten._unique.default", data_dependent=True)
 def unique(
-    ctx: Context,
-    self: TensorSpec,
-    sorted: bool = True,  # noqa: A002
-    return_inverse: bool = False,
+    ctx: Context, self: TensorSpec, sorted: bool = True, return_inverse: bool = False
 ) -> tuple[TensorSpec, TensorSpec]:
     """The distinct values; the position of each element among them."""
     values, inverse, _ = unique2(ctx, self, sorted, return_inverse)
@@ -119,7 +132,11 @@ def unique(
 
 @rule("aten.unique_consecutive.default", data_dependent=True)
 def unique_consecutive(
-    ctx: Context, self: TensorSpec, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    ctx: Context,
+    self: TensorSpec,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
     """The values without repetitions of their neighbour, flat or as slices along ``dim``."""
     if dim is not None and not (len(self.sizes) == 1 and dim == 0):
@@ -135,7 +152,7 @@ def unique_dim(
     ctx: Context,
     self: TensorSpec,
     dim: int,
-    sorted: bool = True,  # noqa: A002
+    sorted: bool = True,
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
@@ -163,7 +180,9 @@ def unique_dim(
 
 
 @rule("aten.repeat_interleave.Tensor", data_dependent=True)
-def repeat_interleave(ctx: Context, repeats: TensorSpec, *, output_size: Size | None = None) -> TensorSpec:
+def repeat_interleave(
+    ctx: Context, repeats: TensorSpec, *, output_size: Size | None = None
+) -> TensorSpec:
     """``i`` as many times as ``repeats[i]`` says; their sum is ``output_size`` if that is known."""
     need_dtype("repeats", repeats, (torch.int64, torch.int32))
     if len(repeats.sizes) != 1:
@@ -175,7 +194,9 @@ def repeat_interleave(ctx: Context, repeats: TensorSpec, *, output_size: Size | 
 
 
 @rule("aten.bincount.default", data_dependent=True)
-def bincount(ctx: Context, self: TensorSpec, weights: TensorSpec | None = None, minlength: Size = 0) -> TensorSpec:
+def bincount(
+    ctx: Context, self: TensorSpec, weights: TensorSpec | None = None, minlength: Size = 0
+) -> TensorSpec:
     """Count how often each number occurs, up to the largest one; at least ``minlength`` counts."""
     need_dtype("self", self, INTS)
     if len(self.sizes) != 1:
@@ -183,7 +204,8 @@ def bincount(ctx: Context, self: TensorSpec, weights: TensorSpec | None = None, 
     check(minlength >= 0, lambda: f"minlength must not be negative, got {minlength}")
     total = self.sizes[0]
     if (type(total) is int or weights is not None or holds_here(total >= 1)) and total == 0:
-        # Weights say nothing of the dtype then; elsewhere the answer, that there is a count, is worth the question.
+        # Weights say nothing of the dtype then; elsewhere the answer, that there is a count, is
+        # worth the question.
         return TensorSpec.contiguous((minlength,), torch.int64, self.device)
     if weights is not None:
         if len(weights.sizes) != 1:
@@ -192,7 +214,9 @@ def bincount(ctx: Context, self: TensorSpec, weights: TensorSpec | None = None, 
     dtype = torch.int64
     if weights is not None:
         dtype = weights.dtype if weights.dtype is torch.float32 else torch.float64
-    return TensorSpec.contiguous((ctx.new_size(sym_max(minlength, _at_least(total)), None),), dtype, self.device)
+    return TensorSpec.contiguous(
+        (ctx.new_size(sym_max(minlength, _at_least(total)), None),), dtype, self.device
+    )
 
 
 @rule("aten._is_all_true.default", "aten._is_any_true.default", name="truth of all elements")

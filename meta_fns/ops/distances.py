@@ -61,13 +61,17 @@ def cdist_forward(x1: TensorSpec, x2: TensorSpec, p: float, compute_mode: int | 
 
 
 @rule("aten.cdist.default")
-def cdist(x1: TensorSpec, x2: TensorSpec, p: float = 2, compute_mode: int | None = None) -> TensorSpec:
+def cdist(
+    x1: TensorSpec, x2: TensorSpec, p: float = 2, compute_mode: int | None = None
+) -> TensorSpec:
     """The same as one op, which finds out itself by which kernel."""
     return cdist_forward(x1, x2, p, compute_mode)
 
 
 @rule("aten._cdist_backward.default")
-def cdist_backward(grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: float, cdist: TensorSpec) -> TensorSpec:
+def cdist_backward(
+    grad: TensorSpec, x1: TensorSpec, x2: TensorSpec, p: float, cdist: TensorSpec
+) -> TensorSpec:
     """The gradient of ``x1`` with the batches broadcast."""
     need_dtype("x1", x1, DOUBLES)
     need_dtype("grad", grad, DOUBLES)

@@ -1,4 +1,6 @@
-"""Numbers drawn from distributions: written over a tensor, in the likeness of one, or with parameters from tensors."""
+"""Numbers drawn from distributions: written over a tensor, in the likeness of one, or with
+parameters from tensors.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def _fillers(
     *,
     padding: Callable[..., Any] | None = None,
 ) -> None:
-    """``op_(self, ...)`` writes random numbers to self; ``op(self, ...)`` makes a tensor laid out like it."""
+    """``op_(self, ...)`` writes random numbers to self; ``op(self, ...)`` makes a tensor laid out
+    like it.
+    """
 
     def fill(self: TensorSpec, *args: Any, **options: Any) -> TensorSpec:
         if not accept(self.dtype):
@@ -198,8 +202,12 @@ def normal_float_float(
 
 
 @rule("aten.multinomial.default")
-def multinomial(self: TensorSpec, num_samples: Size, replacement: bool = False, *, generator: Any = None) -> TensorSpec:
-    """Draws from the distributions in the rows: ``(n, c) -> (n, num_samples)``, ``(c,) -> (num_samples,)``."""
+def multinomial(
+    self: TensorSpec, num_samples: Size, replacement: bool = False, *, generator: Any = None
+) -> TensorSpec:
+    """Draws from the distributions in the rows: ``(n, c) -> (n, num_samples)``,
+    ``(c,) -> (num_samples,)``.
+    """
     need_dtype("self", self, FLOATS)
     if len(self.sizes) not in (1, 2):
         raise ShapeError(f"self must have 1 or 2 dimensions, got {show(self.sizes)}")
@@ -215,7 +223,12 @@ def multinomial(self: TensorSpec, num_samples: Size, replacement: bool = False, 
     return TensorSpec.contiguous((*self.sizes[:-1], num_samples), torch.int64, self.device)
 
 
-@rule("aten.poisson.default", "aten._sample_dirichlet.default", "aten._standard_gamma.default", name="draws")
+@rule(
+    "aten.poisson.default",
+    "aten._sample_dirichlet.default",
+    "aten._standard_gamma.default",
+    name="draws",
+)
 def poisson(self: TensorSpec, generator: Any = None) -> TensorSpec:
     """Draws with the parameters in self, contiguous."""
     need_dtype("self", self, FLOATS)

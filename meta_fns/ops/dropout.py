@@ -27,9 +27,7 @@ def native_dropout_backward(grad_output: TensorSpec, mask: TensorSpec, scale: An
 
 @rule("aten.native_dropout.default", padding=random_numbers.dropped)
 def native_dropout(
-    input: TensorSpec,  # noqa: A002 - name of the schema
-    p: float,
-    train: bool | None,
+    input: TensorSpec, p: float, train: bool | None
 ) -> tuple[TensorSpec, TensorSpec]:
     """The input with elements dropped, and a mask of those that are left."""
     if not 0 <= p <= 1:
@@ -38,18 +36,18 @@ def native_dropout(
 
 
 @rule("aten._fused_dropout.default")
-def fused_dropout(self: TensorSpec, p: float, generator: object = None) -> tuple[TensorSpec, TensorSpec]:
+def fused_dropout(
+    self: TensorSpec, p: float, generator: object = None
+) -> tuple[TensorSpec, TensorSpec]:
     """The input with elements dropped, and a byte mask of those that are left."""
     return laid_out_like(self), laid_out_like(self, torch.uint8)
 
 
 @rule("aten.dropout.default")
-def dropout(
-    input: TensorSpec,  # noqa: A002 - name of the schema
-    p: float,
-    train: bool,
-) -> TensorSpec:
-    """The input with elements dropped, in training; an empty input, or one of which nothing is dropped, is returned."""
+def dropout(input: TensorSpec, p: float, train: bool) -> TensorSpec:
+    """The input with elements dropped, in training; an empty input, or one of which nothing is
+    dropped, is returned.
+    """
     if not 0 <= p <= 1:
         raise ShapeError(f"p must be in [0, 1], got {p}")
     if not train or p == 0:

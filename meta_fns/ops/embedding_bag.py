@@ -32,7 +32,11 @@ SUM, MEAN, MAX = 0, 1, 2
 
 
 def _bag_checks(
-    weight: TensorSpec, indices: TensorSpec, offsets: TensorSpec, mode: int, per_sample: TensorSpec | None
+    weight: TensorSpec,
+    indices: TensorSpec,
+    offsets: TensorSpec,
+    mode: int,
+    per_sample: TensorSpec | None,
 ) -> None:
     need_rank("weight", weight, 2)
     need_rank("indices", indices, 1)
@@ -45,7 +49,9 @@ def _bag_checks(
             raise ShapeError("per_sample_weights are for mode sum only")
         need_rank("per_sample_weights", per_sample, 1)
         if per_sample.dtype is not weight.dtype:
-            raise DtypeError(f"per_sample_weights are of {per_sample.dtype}, weight of {weight.dtype}")
+            raise DtypeError(
+                f"per_sample_weights are of {per_sample.dtype}, weight of {weight.dtype}"
+            )
         need_equal(per_sample.sizes[0], indices.sizes[0], "per_sample_weights and indices")
 
 
@@ -59,10 +65,15 @@ def _bags(
     padding_idx: int,
     forward_only: bool,
 ) -> Four:
-    """The bags; for the gradient the bag of each index, the size of each bag, the index that was largest."""
+    """The bags; for the gradient the bag of each index, the size of each bag, the index that was
+    largest.
+    """
     _bag_checks(weight, indices, offsets, mode, per_sample)
     if not known(weight.sizes[0] >= 1):
-        check((indices.sizes[0] == 0) | (weight.sizes[0] >= 1), "an index is out of range: weight has no rows")
+        check(
+            (indices.sizes[0] == 0) | (weight.sizes[0] >= 1),
+            "an index is out of range: weight has no rows",
+        )
     bags = offsets.sizes[0]
     if include_last_offset:
         check(bags >= 1, "offsets must hold at least the last one")
@@ -96,8 +107,12 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Four:
-    """Rows of ``weight`` summed, averaged or maximised by bag: ``(v, h), (n,), (bags,) -> (bags, h)``."""
-    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx, False)
+    """Rows of ``weight`` summed, averaged or maximised by bag:
+    ``(v, h), (n,), (bags,) -> (bags, h)``.
+    """
+    return _bags(
+        weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx, False
+    )
 
 
 @rule("aten._embedding_bag_forward_only.default")
@@ -113,7 +128,9 @@ def embedding_bag_forward_only(
     padding_idx: int = -1,
 ) -> Four:
     """The same where no gradient is wanted."""
-    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx, True)
+    return _bags(
+        weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx, True
+    )
 
 
 @rule("aten._embedding_bag_backward.default")
@@ -185,10 +202,12 @@ def embedding_bag_per_sample_weights_backward(
     return TensorSpec.contiguous(indices.sizes, grad.dtype, grad.device)
 
 
-# --- segments --------------------------------------------------------------------------------------------------------
+# --- segments -------------------------------------------------------------------------------------
 
 
-def _segments(data: TensorSpec, reduce: str, lengths: TensorSpec | None, offsets: TensorSpec | None, axis: int) -> Size:
+def _segments(
+    data: TensorSpec, reduce: str, lengths: TensorSpec | None, offsets: TensorSpec | None, axis: int
+) -> Size:
     at = wrap_dim(axis, len(data.sizes))
     if reduce not in ("max", "mean", "min", "sum", "prod"):
         raise ShapeError(f"unknown reduction {reduce!r}")
@@ -241,7 +260,9 @@ def segment_reduce_backward(
 
 
 @rule("aten.hash_tensor.default")
-def hash_tensor(self: TensorSpec, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> TensorSpec:
+def hash_tensor(
+    self: TensorSpec, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0
+) -> TensorSpec:
     """A hash over ``dim``."""
     if self.dtype.is_complex:
         raise DtypeError(f"not implemented for {self.dtype}")
@@ -250,7 +271,7 @@ def hash_tensor(self: TensorSpec, dim: Sequence[int] = (), *, keepdim: bool = Fa
     return reduce_to(self, dim, keepdim, torch.uint64)
 
 
-# --- histograms ------------------------------------------------------------------------------------------------------
+# --- histograms -----------------------------------------------------------------------------------
 
 
 def _vector(self: TensorSpec, size: Size) -> TensorSpec:
@@ -304,7 +325,10 @@ def _histogramdd_checks(self: TensorSpec, weight: TensorSpec | None, count: int)
         raise ShapeError(f"self must have at least 2 dimensions, got {show(self.sizes)}")
     fits = self.sizes[-1] == count
     if not known(fits):
-        check(fits, lambda: f"bins for {count} dimensions, the last of self is of size {self.sizes[-1]}")
+        check(
+            fits,
+            lambda: f"bins for {count} dimensions, the last of self is of size {self.sizes[-1]}",
+        )
     _histogram_checks(self, weight, self.sizes[:-1])
 
 
@@ -340,7 +364,11 @@ def histogramdd_from_bin_cts(
 
 @rule("aten._histogramdd_from_bin_tensors.default")
 def histogramdd_from_bin_tensors(
-    self: TensorSpec, bins: Sequence[TensorSpec], *, weight: TensorSpec | None = None, density: bool = False
+    self: TensorSpec,
+    bins: Sequence[TensorSpec],
+    *,
+    weight: TensorSpec | None = None,
+    density: bool = False,
 ) -> TensorSpec:
     """Counts between the edges given for several dimensions."""
     _histogramdd_checks(self, weight, len(bins))

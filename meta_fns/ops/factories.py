@@ -151,7 +151,9 @@ def like(
     layout_: torch.layout | None,
     memory_format: torch.memory_format | None,
 ) -> TensorSpec:
-    """A new tensor in the likeness of another: its sizes; unless told, its layout as far as dense, dtype and device."""
+    """A new tensor in the likeness of another: its sizes; unless told, its layout as far as dense,
+    dtype and device.
+    """
     if layout_ is not None:
         need_strided(layout_)
     where = self.device if device is None else target_device(device, self.device)
@@ -198,9 +200,13 @@ def full_like(
     return like(self, dtype, device, layout, memory_format)
 
 
-def _new(self: TensorSpec, size: Sequence[Size], dtype: torch.dtype | None, device: Any, layout_: Any) -> TensorSpec:
+def _new(
+    self: TensorSpec, size: Sequence[Size], dtype: torch.dtype | None, device: Any, layout_: Any
+) -> TensorSpec:
     need_strided(layout_)
-    return TensorSpec.contiguous(_sizes(size), dtype or self.dtype, target_device(device, self.device))
+    return TensorSpec.contiguous(
+        _sizes(size), dtype or self.dtype, target_device(device, self.device)
+    )
 
 
 @rule(

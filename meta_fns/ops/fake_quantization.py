@@ -1,4 +1,5 @@
-"""Quantisation that stays in floating point: values rounded as if they had been quantised, for training.
+"""Quantisation that stays in floating point: values rounded as if they had been quantised, for
+training.
 
 Source: aten/src/ATen/native/quantized/FakeQuantPerTensorAffine.cpp, FakeQuantPerChannelAffine.cpp.
 """
@@ -32,11 +33,17 @@ def fake_quantize(
     self: TensorSpec, scale: float, zero_point: int, quant_min: int, quant_max: int
 ) -> tuple[TensorSpec, TensorSpec]:
     """The values rounded, and which of them lay in the range."""
-    check((zero_point >= quant_min) & (zero_point <= quant_max), "zero_point must be in the range of the values")
+    check(
+        (zero_point >= quant_min) & (zero_point <= quant_max),
+        "zero_point must be in the range of the values",
+    )
     return _rounded(self, quant_min, quant_max)
 
 
-@rule("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default", name="fake quantisation")
+@rule(
+    "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
+    name="fake quantisation",
+)
 def fake_quantize_by_tensors(
     self: TensorSpec,
     scale: TensorSpec,
@@ -51,7 +58,12 @@ def fake_quantize_by_tensors(
 
 @rule("aten.fake_quantize_per_channel_affine_cachemask.default", name="fake quantisation")
 def fake_quantize_by_channel(
-    self: TensorSpec, scale: TensorSpec, zero_point: TensorSpec, axis: int, quant_min: int, quant_max: int
+    self: TensorSpec,
+    scale: TensorSpec,
+    zero_point: TensorSpec,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
 ) -> tuple[TensorSpec, TensorSpec]:
     """The same with a scale and a zero point for each index along ``axis``."""
     need_rank("scale", scale, 1)
@@ -61,5 +73,7 @@ def fake_quantize_by_channel(
     need_equal(scale.sizes[0], zero_point.sizes[0], "scale and zero_point")
     if axis < 0:
         raise ShapeError(f"axis must not be negative, got {axis}")
-    need_equal(scale.sizes[0], self.sizes[wrap_dim(axis, len(self.sizes))], "scale and self along the axis")
+    need_equal(
+        scale.sizes[0], self.sizes[wrap_dim(axis, len(self.sizes))], "scale and self along the axis"
+    )
     return _rounded(self, quant_min, quant_max)

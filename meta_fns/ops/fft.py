@@ -1,7 +1,8 @@
-"""Fourier transforms. Untransformed dimensions come first, by falling input stride; the transformed ones lie innermost.
+"""Fourier transforms. Untransformed dimensions come first, by falling input stride; the transformed
+ones lie innermost.
 
-Source: ``_exec_fft`` of ATen/native/mkl/SpectralOps.cpp (and CuFFT's, which does the same); without MKL (PocketFFT)
-results are contiguous.
+Source: ``_exec_fft`` of ATen/native/mkl/SpectralOps.cpp (and CuFFT's, which does the same); without
+MKL (PocketFFT) results are contiguous.
 """
 
 from __future__ import annotations
@@ -40,14 +41,20 @@ def _by_stride(dims: Sequence[int], tensor: TensorSpec) -> list[int]:
     found: list[int] = []
     for d in dims:
         at = len(found)
-        while at and dense.compare(strides[found[at - 1]], strides[d], sizes[found[at - 1]], sizes[d]) < 0:
+        while (
+            at
+            and dense.compare(strides[found[at - 1]], strides[d], sizes[found[at - 1]], sizes[d])
+            < 0
+        ):
             at -= 1
         found.insert(at, d)
     return found
 
 
 def _partition(ndim: int, transformed: Sequence[int]) -> list[int]:
-    """The other dimensions in the order in which std::partition leaves them: from both ends, swapping."""
+    """The other dimensions in the order in which std::partition leaves them: from both ends,
+    swapping.
+    """
     order = list(range(ndim))
     chosen = set(transformed)
     first, last = 0, ndim
@@ -66,7 +73,9 @@ def _partition(ndim: int, transformed: Sequence[int]) -> list[int]:
     return order[:first]
 
 
-def _executed(self: TensorSpec, sizes: Shape, dims: Sequence[int], dtype: torch.dtype) -> TensorSpec:
+def _executed(
+    self: TensorSpec, sizes: Shape, dims: Sequence[int], dtype: torch.dtype
+) -> TensorSpec:
     """The output of one transform over ``dims``, innermost last, of these sizes."""
     if not _MKL and self.device.type == "cpu":
         return TensorSpec.contiguous(sizes, dtype, self.device)
@@ -109,7 +118,9 @@ def fft_c2c(self: TensorSpec, dim: Sequence[Size], normalization: int, forward: 
 
 @rule("aten._fft_r2c.default")
 def fft_r2c(self: TensorSpec, dim: Sequence[int], normalization: int, onesided: bool) -> TensorSpec:
-    """A transform of real numbers over ``dim``; of the last one, half the frequencies if ``onesided``."""
+    """A transform of real numbers over ``dim``; of the last one, half the frequencies if
+    ``onesided``.
+    """
     need_dtype("self", self, _REAL)
     dims = _need_dims(self, dim)
     last = dims[-1]
@@ -121,8 +132,12 @@ def fft_r2c(self: TensorSpec, dim: Sequence[int], normalization: int, onesided: 
 
 
 @rule("aten._fft_c2r.default")
-def fft_c2r(self: TensorSpec, dim: Sequence[int], normalization: int, last_dim_size: Size) -> TensorSpec:
-    """The inverse of ``_fft_r2c``: real numbers, ``last_dim_size`` of them in the last dimension of ``dim``."""
+def fft_c2r(
+    self: TensorSpec, dim: Sequence[int], normalization: int, last_dim_size: Size
+) -> TensorSpec:
+    """The inverse of ``_fft_r2c``: real numbers, ``last_dim_size`` of them in the last dimension of
+    ``dim``.
+    """
     need_dtype("self", self, _COMPLEX)
     dims = _need_dims(self, dim)
     if not known(last_dim_size >= 1):
@@ -134,6 +149,10 @@ def fft_c2r(self: TensorSpec, dim: Sequence[int], normalization: int, last_dim_s
     sizes = (*self.sizes[:last], last_dim_size, *self.sizes[last + 1 :])
     given = self.sizes[last]
     if not same(given, last_dim_size // 2 + 1):
-        fits = (given == last_dim_size // 2 + 1) | (given == last_dim_size) | (last_dim_size == given // 2 + 1)
+        fits = (
+            (given == last_dim_size // 2 + 1)
+            | (given == last_dim_size)
+            | (last_dim_size == given // 2 + 1)
+        )
         check(fits, lambda: f"{given} frequencies do not fit last_dim_size {last_dim_size}")
     return _executed(source, sizes, [last], to_real(self.dtype))

@@ -1,4 +1,6 @@
-"""Sliding windows as columns (im2col, behind ``F.unfold``) and columns added up again (col2im, behind ``F.fold``)."""
+"""Sliding windows as columns (im2col, behind ``F.unfold``) and columns added up again (col2im,
+behind ``F.fold``).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from meta_fns.core.checks import (
-    FLOATS,
-    need_dtype,
-    need_nonempty,
-    need_rank,
-)
+from meta_fns.core.checks import FLOATS, need_dtype, need_nonempty, need_rank
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, same, show
 from meta_fns.core.spec import TensorSpec
@@ -71,7 +68,9 @@ def col2im(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> TensorSpec:
-    """Columns added up where their windows were: ``(n, c k k, windows) -> (n, c, *output_size)``."""
+    """Columns added up where their windows were: ``(n, c k k, windows) -> (n, c,
+    *output_size)``.
+    """
     need_rank("self", self, 2, 3)
     need_nonempty("self", self, range(len(self.sizes) - 2, len(self.sizes)))
     need_dtype("self", self, _COLUMNS)
@@ -82,7 +81,10 @@ def col2im(
     if not known(fits):
         check(fits, lambda: f"{channels} rows are no multiple of the window {list(kernel_size)}")
     if not same(count, rows * columns):
-        check(count == rows * columns, lambda: f"{count} columns are not the windows of {show(output_size)}")
+        check(
+            count == rows * columns,
+            lambda: f"{count} columns are not the windows of {show(output_size)}",
+        )
     return self.fresh((*self.sizes[:-2], channels // window, *output_size))
 
 

@@ -1,8 +1,9 @@
-"""Ops on lists of tensors, of optimisers above all: each does to every item what an op on one tensor does.
+"""Ops on lists of tensors, of optimisers above all: each does to every item what an op on one
+tensor does.
 
-``_foreach_add_.List(self, other)`` is ``self[i].add_(other[i])`` for each ``i``, so its rule is made from that of
-``add.Tensor``.  The fused steps of optimisers write into lists of tensors of equal sizes and return nothing; so does
-what unscales gradients for them.
+``_foreach_add_.List(self, other)`` is ``self[i].add_(other[i])`` for each ``i``, so its rule is
+made from that of ``add.Tensor``.  The fused steps of optimisers write into lists of tensors of
+equal sizes and return nothing; so does what unscales gradients for them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _ELEMENTS = {
     "clamp_max.List": "clamp_max.Tensor",
     "norm.Scalar": "linalg_vector_norm.default",
 }
-"""The op on one tensor for each op on lists, unless it has the same name and takes a tensor (or nothing) beside it."""
+"""The op on one tensor for each op on lists, unless it has the same name and takes a tensor (or
+nothing) beside it.
+"""
 _VALUES = ("addcmul", "addcdiv")
 _CONVERTING = ("copy", "zero")
 
@@ -51,7 +54,9 @@ def derive(op: OpOverload) -> Rule | None:
     found = _element(base, op._overloadname)
     if found is None or found.data_dependent:
         return None
-    return Rule(str(op), _of_lists(op, base, found.fn, in_place), name=f"foreach {base}".replace("_", " "))
+    return Rule(
+        str(op), _of_lists(op, base, found.fn, in_place), name=f"foreach {base}".replace("_", " ")
+    )
 
 
 def _element(base: str, overload: str) -> Rule | None:
@@ -64,7 +69,9 @@ def _element(base: str, overload: str) -> Rule | None:
     return lookup(getattr(packet, chosen)) if chosen in packet.overloads() else None
 
 
-def _of_lists(op: OpOverload, base: str, one: Callable[..., Any], in_place: bool) -> Callable[..., Any]:
+def _of_lists(
+    op: OpOverload, base: str, one: Callable[..., Any], in_place: bool
+) -> Callable[..., Any]:
     arguments = op._schema.arguments
     names = [each.name for each in arguments]
     parted = {each.name for each in arguments if str(each.type) in _LISTS}
@@ -79,7 +86,8 @@ def _of_lists(op: OpOverload, base: str, one: Callable[..., Any], in_place: bool
         results = []
         for i in range(count):
             values = {
-                name: given[name][i] if name in parted and _is_list(given[name]) else given[name] for name in names
+                name: given[name][i] if name in parted and _is_list(given[name]) else given[name]
+                for name in names
             }
             results.append(_one(base, one, values))
         if not in_place:
@@ -135,10 +143,14 @@ def _need_alike(**lists: Sequence[TensorSpec]) -> None:
         for mine, other in zip(first, items, strict=False):
             need_writable(other)
             if not same_shape(mine.sizes, other.sizes) and tuple(mine.sizes) != tuple(other.sizes):
-                raise ShapeError(f"{name} has sizes {show(other.sizes)} where the parameter has {show(mine.sizes)}")
+                raise ShapeError(
+                    f"{name} has sizes {show(other.sizes)} where the parameter has "
+                    f"{show(mine.sizes)}"
+                )
             if mine.dtype is not other.dtype or mine.device != other.device:
                 raise DtypeError(
-                    f"{name} is {other.dtype} on {other.device}, its parameter {mine.dtype} on {mine.device}"
+                    f"{name} is {other.dtype} on {other.device}, its parameter {mine.dtype} on "
+                    f"{mine.device}"
                 )
 
 
@@ -154,7 +166,13 @@ def fused_adam(
     **numbers: Any,
 ) -> None:
     """One step of Adam or AdamW for every parameter."""
-    _need_alike(self=self, grads=grads, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs, max_exp_avg_sqs=max_exp_avg_sqs)
+    _need_alike(
+        self=self,
+        grads=grads,
+        exp_avgs=exp_avgs,
+        exp_avg_sqs=exp_avg_sqs,
+        max_exp_avg_sqs=max_exp_avg_sqs,
+    )
 
 
 @rule("aten._fused_sgd_.default", "aten._fused_sgd_.tensor_lr", name="fused sgd")
@@ -203,7 +221,11 @@ def unscale(self: Sequence[TensorSpec], found_inf: TensorSpec, inv_scale: Tensor
 
 @rule("aten._amp_update_scale_.default", name="update scale")
 def update_scale(
-    self: TensorSpec, growth_tracker: TensorSpec, found_inf: TensorSpec, *factors: float, **named: Any
+    self: TensorSpec,
+    growth_tracker: TensorSpec,
+    found_inf: TensorSpec,
+    *factors: float,
+    **named: Any,
 ) -> TensorSpec:
     """The next scale of gradients, written where the last one was."""
     _need_number("growth_tracker", growth_tracker, torch.int32)

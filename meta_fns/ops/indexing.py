@@ -42,20 +42,33 @@ def embedding(
         raise ShapeError(f"weight must have 2 dimensions, got {show(weight.sizes)}")
     need_index_dtype("indices", indices)
     if not empty(indices.sizes) and not known(weight.sizes[0] >= 1):
-        check((product(indices.sizes) == 0) | (weight.sizes[0] >= 1), "an index is out of range: weight has no rows")
+        check(
+            (product(indices.sizes) == 0) | (weight.sizes[0] >= 1),
+            "an index is out of range: weight has no rows",
+        )
     return TensorSpec.contiguous((*indices.sizes, weight.sizes[1]), weight.dtype, weight.device)
 
 
 @rule("aten.embedding_renorm_.default")
-def embedding_renorm_(weight: TensorSpec, indices: TensorSpec, max_norm: float, norm_type: float) -> TensorSpec:
-    """Scales the rows of ``weight`` that are indexed, in place, to a norm of at most ``max_norm``."""
+def embedding_renorm_(
+    weight: TensorSpec, indices: TensorSpec, max_norm: float, norm_type: float
+) -> TensorSpec:
+    """Scales the rows of ``weight`` that are indexed, in place, to a norm of at most
+    ``max_norm``.
+    """
     if not (weight.dtype.is_floating_point or weight.dtype.is_complex):
-        check(product(indices.sizes) == 0, lambda: f"weight must be floating point or complex, got {weight.dtype}")
+        check(
+            product(indices.sizes) == 0,
+            lambda: f"weight must be floating point or complex, got {weight.dtype}",
+        )
     if len(weight.sizes) != 2:
         raise ShapeError(f"weight must have 2 dimensions, got {show(weight.sizes)}")
     need_index_dtype("indices", indices)
     if not empty(indices.sizes) and not known(weight.sizes[0] >= 1):
-        check((product(indices.sizes) == 0) | (weight.sizes[0] >= 1), "an index is out of range: weight has no rows")
+        check(
+            (product(indices.sizes) == 0) | (weight.sizes[0] >= 1),
+            "an index is out of range: weight has no rows",
+        )
     return weight
 
 
@@ -68,16 +81,26 @@ def index_select(self: TensorSpec, dim: int, index: TensorSpec) -> TensorSpec:
     at = wrap_dim(dim, len(self.sizes))
     if not self.sizes:
         if index.sizes:
-            check(index.sizes[0] == 1, lambda: f"index into a 0-d tensor must be of size 1, got {show(index.sizes)}")
+            check(
+                index.sizes[0] == 1,
+                lambda: f"index into a 0-d tensor must be of size 1, got {show(index.sizes)}",
+            )
         return TensorSpec((), (), 0, self.dtype, self.device, torch.strided, True)
     size = index.sizes[0] if index.sizes else 1
     if not known(self.sizes[at] >= 1):
-        check((self.sizes[at] >= 1) | (size == 0), lambda: f"cannot index dimension {at} of {show(self.sizes)}, size 0")
-    return TensorSpec.contiguous((*self.sizes[:at], size, *self.sizes[at + 1 :]), self.dtype, self.device)
+        check(
+            (self.sizes[at] >= 1) | (size == 0),
+            lambda: f"cannot index dimension {at} of {show(self.sizes)}, size 0",
+        )
+    return TensorSpec.contiguous(
+        (*self.sizes[:at], size, *self.sizes[at + 1 :]), self.dtype, self.device
+    )
 
 
 @rule("aten.gather.default", padding=padded_indexing.gather)
-def gather(self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = False) -> TensorSpec:
+def gather(
+    self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool = False
+) -> TensorSpec:
     """``self`` along ``dim`` at the positions in ``index``, whose sizes the result has.
 
     Elsewhere than along ``dim`` the index may not be larger than ``self``.
@@ -88,7 +111,9 @@ def gather(self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool =
         return result
     need_index_dtype("index", index)
     if max(len(self.sizes), 1) != max(len(index.sizes), 1):
-        raise ShapeError(f"index {show(index.sizes)} must have as many dimensions as self {show(self.sizes)}")
+        raise ShapeError(
+            f"index {show(index.sizes)} must have as many dimensions as self {show(self.sizes)}"
+        )
     if self.sizes and index.sizes:
         for d, (size, full) in enumerate(zip(index.sizes, self.sizes, strict=True)):
             if d != at and size is not full and not same(size, full):
@@ -99,7 +124,8 @@ def gather(self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool =
                     check(
                         fits,
                         lambda: (
-                            f"index {show(index.sizes)} is larger than self {show(self.sizes)} outside dimension {at}"
+                            f"index {show(index.sizes)} is larger than self {show(self.sizes)} "
+                            f"outside dimension {at}"
                         ),
                     )
         if not known(self.sizes[at] >= 1):
@@ -115,14 +141,19 @@ class IndexPlan:
 
     ``before`` kept dimensions, the broadcast index sizes, the other kept dimensions.
 
-    ``source``: sizes and strides of ``self`` in the order of the result, with the index sizes (of stride 0) in place of
-    the indexed dimensions.
+    ``source``: sizes and strides of ``self`` in the order of the result, with the index sizes (of
+    stride 0) in place of the indexed dimensions.
     """
 
     __slots__ = ("before", "index_sizes", "indices", "sizes", "strides")
 
     def __init__(
-        self, sizes: Shape, strides: Shape, before: int, index_sizes: Shape, indices: list[TensorSpec]
+        self,
+        sizes: Shape,
+        strides: Shape,
+        before: int,
+        index_sizes: Shape,
+        indices: list[TensorSpec],
     ) -> None:
         self.sizes = sizes
         self.strides = strides
@@ -135,7 +166,8 @@ class IndexPlan:
         after = len(self.sizes) - self.before - len(self.index_sizes)
         found = [(self.sizes, self.strides)]
         for index in self.indices:
-            # Eager expands them, makes them int64, and reshapes them: dimensions of size 1 before and after.
+            # Eager expands them, makes them int64, and reshapes them: dimensions of size 1 before
+            # and after.
             whole, strides_of_whole = expand(index.sizes, index.strides, self.index_sizes)
             if index.dtype is torch.int32:
                 strides_of_whole = dense.like_strides(whole, strides_of_whole, None)
@@ -147,9 +179,11 @@ class IndexPlan:
 
 
 def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | None]) -> IndexPlan:
-    """Work out advanced indexing of ``self``: masks become as many unknown-length vectors as they have dimensions.
+    """Work out advanced indexing of ``self``: masks become as many unknown-length vectors as they
+    have dimensions.
 
-    Raises: ShapeError if the indices do not fit or do not broadcast; DataDependentOutput for masks without a context.
+    Raises: ShapeError if the indices do not fit or do not broadcast; DataDependentOutput for masks
+    without a context.
     """
     if not indices:
         raise ShapeError("at least one index must be given")
@@ -165,7 +199,9 @@ def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | No
             need_index_dtype("an index", item)
             expanded.append(item)
     if len(expanded) > len(self.sizes):
-        raise ShapeError(f"{len(expanded)} indices are too many for a tensor of sizes {show(self.sizes)}")
+        raise ShapeError(
+            f"{len(expanded)} indices are too many for a tensor of sizes {show(self.sizes)}"
+        )
     given = [i for i, item in enumerate(expanded) if item is not None]
     tensors = [item for item in expanded if item is not None]
     if not tensors:
@@ -185,7 +221,9 @@ def index_plan(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | No
             if i not in masked and not known(size >= 1):
                 check(
                     (size != 0) | (product(index_sizes) == 0),
-                    lambda: f"index is out of bounds for a dimension of size 0, in {show(self.sizes)}",
+                    lambda: (
+                        f"index is out of bounds for a dimension of size 0, in {show(self.sizes)}"
+                    ),
                 )
     head, tail = kept[:before], kept[before:]
     sizes = (*(self.sizes[i] for i in head), *index_sizes, *(self.sizes[i] for i in tail))
@@ -198,27 +236,45 @@ def _mask_vectors(ctx: Context, self: TensorSpec, mask: TensorSpec, at: int) -> 
     if not mask.sizes:
         raise UnsupportedOp("indexing by a 0-d mask")
     if at + len(mask.sizes) > len(self.sizes):
-        raise ShapeError(f"mask {show(mask.sizes)} has more dimensions than are left of {show(self.sizes)}")
+        raise ShapeError(
+            f"mask {show(mask.sizes)} has more dimensions than are left of {show(self.sizes)}"
+        )
     for size, full in zip(mask.sizes, self.sizes[at:], strict=False):
         if size is not full and not same(size, full):
-            check(size == full, lambda: f"mask {show(mask.sizes)} does not fit {show(self.sizes)} at dimension {at}")
+            check(
+                size == full,
+                lambda: (
+                    f"mask {show(mask.sizes)} does not fit {show(self.sizes)} at dimension {at}"
+                ),
+            )
     count = ctx.count_of(mask, 0, mask.numel())
     # Columns of nonzero()'s result.
     step = len(mask.sizes)
     return [TensorSpec((count,), (step,), i, torch.int64, mask.device) for i in range(step)]
 
 
-@rule("aten.index.Tensor", "aten._unsafe_index.Tensor", data_dependent=True, padding=padded_indexing.index)
+@rule(
+    "aten.index.Tensor",
+    "aten._unsafe_index.Tensor",
+    data_dependent=True,
+    padding=padded_indexing.index,
+)
 def index(ctx: Context, self: TensorSpec, indices: Sequence[TensorSpec | None]) -> TensorSpec:
-    """``self[indices]``: index sizes broadcast and stand where the first index stood, or in front if the indices are
-    not adjacent.
+    """``self[indices]``: index sizes broadcast and stand where the first index stood, or in front
+    if the indices are not adjacent.
 
     A mask selects an unknown number of elements, ``0 .. mask.numel()``.
     """
     plan = index_plan(ctx, self, indices)
     sizes = plan.sizes
-    # Kept dimensions keep their order and so do those of the indices; where the two meet, the iterator's sort decides.
+    # Kept dimensions keep their order and so do those of the indices; where the two meet, the
+    # iterator's sort decides.
     simple = len(plan.index_sizes) <= 1 or not plan.before
-    if simple and not static(sizes) and self.canonical() and all(t.canonical() for t in plan.indices):
+    if (
+        simple
+        and not static(sizes)
+        and self.canonical()
+        and all(t.canonical() for t in plan.indices)
+    ):
         return TensorSpec.contiguous(sizes, self.dtype, self.device)
     return TensorSpec(sizes, output_strides(sizes, plan.operands()), 0, self.dtype, self.device)

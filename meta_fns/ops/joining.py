@@ -20,12 +20,17 @@ from meta_fns.padding import rearranging as padded_rearranging
 __all__ = ["cat", "common_format", "repeat", "stack"]
 
 
-@rule("aten.cat.default", "aten.concat.default", "aten.concatenate.default", padding=padded_joining.cat)
+@rule(
+    "aten.cat.default",
+    "aten.concat.default",
+    "aten.concatenate.default",
+    padding=padded_joining.cat,
+)
 def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
     """The tensors side by side along ``dim``, where their sizes add; all other sizes must agree.
 
-    A 1-d tensor among tensors of more dimensions must be empty and is passed over. Channels-last inputs (all of them)
-    give a channels-last output, all else is contiguous.
+    A 1-d tensor among tensors of more dimensions must be empty and is passed over. Channels-last
+    inputs (all of them) give a channels-last output, all else is contiguous.
     """
     if not tensors:
         raise ShapeError("cat needs at least one tensor")
@@ -41,7 +46,8 @@ def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
     for i, tensor in enumerate(counted[1:]):
         if len(tensor.sizes) != len(first.sizes):
             raise ShapeError(
-                f"tensors[{i + 1}] has sizes {show(tensor.sizes)}, another number than {show(first.sizes)}"
+                f"tensors[{i + 1}] has sizes {show(tensor.sizes)}, another number than "
+                f"{show(first.sizes)}"
             )
         for d, (mine, other) in enumerate(zip(first.sizes, tensor.sizes, strict=True)):
             if d == at:
@@ -49,7 +55,9 @@ def cat(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
             elif mine is not other and not same(mine, other):
                 check(
                     mine == other,
-                    lambda: f"sizes differ outside dimension {at}: {[show(t.sizes) for t in counted]}",
+                    lambda: (
+                        f"sizes differ outside dimension {at}: {[show(t.sizes) for t in counted]}"
+                    ),
                 )
     for tensor in tensors:
         if tensor.device != first.device:
@@ -66,7 +74,10 @@ def _without_legacy_empty(tensors: Sequence[TensorSpec]) -> list[TensorSpec]:
         return list(tensors)
     for tensor in tensors:
         if len(tensor.sizes) == 1 and not same(tensor.sizes[0], 0):
-            check(tensor.sizes[0] == 0, lambda: f"a 1-d tensor is not empty: {[show(t.sizes) for t in tensors]}")
+            check(
+                tensor.sizes[0] == 0,
+                lambda: f"a 1-d tensor is not empty: {[show(t.sizes) for t in tensors]}",
+            )
     return [t for t in tensors if len(t.sizes) > 1]
 
 
@@ -104,8 +115,11 @@ def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
         return TensorSpec.contiguous(sizes, dtype, first.device)
     if at == len(first.sizes):
         added = [t.view((*t.sizes, 1), (*t.strides, 1)) for t in tensors]
-        return TensorSpec(sizes, layout.strides_of_format(sizes, common_format(added)), 0, dtype, first.device)
-    # Before the last dimension eager joins along an existing one, in the format of the tensors, and takes that apart.
+        return TensorSpec(
+            sizes, layout.strides_of_format(sizes, common_format(added)), 0, dtype, first.device
+        )
+    # Before the last dimension eager joins along an existing one, in the format of the tensors, and
+    # takes that apart.
     found = common_format(tensors)
     if found is torch.contiguous_format:
         return TensorSpec.contiguous(sizes, dtype, first.device)
@@ -117,10 +131,14 @@ def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
 
 @rule("aten.repeat.default", padding=padded_rearranging.repeat)
 def repeat(self: TensorSpec, repeats: Sequence[Size]) -> TensorSpec:
-    """The tensor tiled, each size times its count; a count for each dimension, more for new leading ones."""
+    """The tensor tiled, each size times its count; a count for each dimension, more for new leading
+    ones.
+    """
     lead = len(repeats) - len(self.sizes)
     if lead < 0:
-        raise ShapeError(f"{len(repeats)} counts are fewer than the dimensions of {show(self.sizes)}")
+        raise ShapeError(
+            f"{len(repeats)} counts are fewer than the dimensions of {show(self.sizes)}"
+        )
     sizes = [*repeats[:lead]]
     for size, count in zip(self.sizes, repeats[lead:], strict=True):
         sizes.append(size if type(count) is int and count == 1 else size * count)

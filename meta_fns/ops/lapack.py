@@ -47,7 +47,9 @@ def in_columns(spec: TensorSpec, sizes: Sequence[Size] | None = None) -> TensorS
     return by_columns(spec.sizes if sizes is None else sizes, spec.dtype, spec.device)
 
 
-def in_rows(spec: TensorSpec, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> TensorSpec:
+def in_rows(
+    spec: TensorSpec, sizes: Sequence[Size], dtype: torch.dtype | None = None
+) -> TensorSpec:
     """A fresh contiguous tensor, of the dtype (unless told) and on the device of ``spec``."""
     return TensorSpec.contiguous(sizes, dtype or spec.dtype, spec.device)
 

@@ -1,22 +1,29 @@
-"""Functions of matrices: inverses, determinants, exponentials; the cross product; checks of LAPACK's codes."""
+"""Functions of matrices: inverses, determinants, exponentials; the cross product; checks of
+LAPACK's codes.
+"""
 
 from __future__ import annotations
 
 import torch
 
 from meta_fns.core.broadcasting import broadcast
-from meta_fns.core.checks import (
-    need_contiguous,
-    need_equal,
-    need_same,
-)
+from meta_fns.core.checks import need_contiguous, need_equal, need_same
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.core.type_promotion import to_real
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.lapack import Four, Three, Two, codes, in_columns, in_rows, need_matrix, need_square
+from meta_fns.ops.lapack import (
+    Four,
+    Three,
+    Two,
+    codes,
+    in_columns,
+    in_rows,
+    need_matrix,
+    need_square,
+)
 
 __all__: list[str] = []
 
@@ -47,7 +54,12 @@ def slogdet(A: TensorSpec) -> Four:
     """Signs and logarithms of determinants, and the LU factors they were read off."""
     need_square("A", A)
     batch = A.sizes[:-2]
-    return in_rows(A, batch), in_rows(A, batch, to_real(A.dtype)), in_columns(A), codes(A, A.sizes[:-1])
+    return (
+        in_rows(A, batch),
+        in_rows(A, batch, to_real(A.dtype)),
+        in_columns(A),
+        codes(A, A.sizes[:-1]),
+    )
 
 
 @rule("aten.linalg_matrix_exp.default")
@@ -63,7 +75,11 @@ def matrix_exp(self: TensorSpec) -> TensorSpec:
 
 @rule("aten.linalg_pinv.atol_rtol_tensor")
 def pinv(
-    self: TensorSpec, *, atol: TensorSpec | None = None, rtol: TensorSpec | None = None, hermitian: bool = False
+    self: TensorSpec,
+    *,
+    atol: TensorSpec | None = None,
+    rtol: TensorSpec | None = None,
+    hermitian: bool = False,
 ) -> TensorSpec:
     """The pseudo-inverse: ``(m, n) -> (n, m)``."""
     need_matrix("self", self)

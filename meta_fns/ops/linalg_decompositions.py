@@ -1,14 +1,12 @@
-"""Decompositions of matrices: Cholesky, eigenvalues, singular values, QR, LU, LDL; products of reflections."""
+"""Decompositions of matrices: Cholesky, eigenvalues, singular values, QR, LU, LDL; products of
+reflections.
+"""
 
 from __future__ import annotations
 
 import torch
 
-from meta_fns.core.checks import (
-    need_dtype,
-    need_equal,
-    need_same,
-)
+from meta_fns.core.checks import need_dtype, need_equal, need_same
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import check, known, show
 from meta_fns.core.spec import TensorSpec
@@ -62,7 +60,9 @@ def eig(self: TensorSpec) -> Two:
     need_square("self", self)
     dtype = to_complex(self.dtype)
     vectors = (
-        by_columns(self.sizes, dtype, self.device) if self.device.type == "cpu" else in_rows(self, self.sizes, dtype)
+        by_columns(self.sizes, dtype, self.device)
+        if self.device.type == "cpu"
+        else in_rows(self, self.sizes, dtype)
     )
     return in_rows(self, self.sizes[:-1], dtype), vectors
 
@@ -98,20 +98,26 @@ def svd(
 
 @rule("aten.linalg_qr.default")
 def qr(A: TensorSpec, mode: str = "reduced") -> Two:
-    """``(m, n) -> (m, k), (k, n)`` with ``k = min(m, n)``, or ``k = m`` if complete; mode ``r``: not the first."""
+    """``(m, n) -> (m, k), (k, n)`` with ``k = min(m, n)``, or ``k = m`` if complete; mode ``r``:
+    not the first.
+    """
     need_matrix("A", A)
     if mode not in ("reduced", "complete", "r"):
         raise ShapeError(f"mode must be 'reduced', 'complete' or 'r', got {mode!r}")
     *batch, m, n = A.sizes
     k = m if mode == "complete" else smaller(m, n)
-    return nothing(A) if mode == "r" else in_columns(A, (*batch, m, k)), in_columns(A, (*batch, k, n))
+    return nothing(A) if mode == "r" else in_columns(A, (*batch, m, k)), in_columns(
+        A, (*batch, k, n)
+    )
 
 
 @rule("aten.geqrf.default")
 def geqrf(self: TensorSpec) -> Two:
     """The raw factors of a QR decomposition."""
     need_matrix("self", self)
-    return in_columns(self), in_rows(self, (*self.sizes[:-2], smaller(self.sizes[-2], self.sizes[-1])))
+    return in_columns(self), in_rows(
+        self, (*self.sizes[:-2], smaller(self.sizes[-2], self.sizes[-1]))
+    )
 
 
 @rule("aten.linalg_lu_factor_ex.default")
@@ -144,10 +150,7 @@ def lu(A: TensorSpec, *, pivot: bool = True) -> Three:
 
 @rule("aten.lu_unpack.default")
 def lu_unpack(
-    LU_data: TensorSpec,
-    LU_pivots: TensorSpec,
-    unpack_data: bool = True,
-    unpack_pivots: bool = True,
+    LU_data: TensorSpec, LU_pivots: TensorSpec, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> Three:
     """The permutation and the triangular factors of a compact LU decomposition."""
     if len(LU_data.sizes) < 2:
@@ -158,21 +161,28 @@ def lu_unpack(
 
 
 @rule("aten.linalg_ldl_factor_ex.default")
-def ldl_factor_ex(self: TensorSpec, *, hermitian: bool = False, check_errors: bool = False) -> Three:
+def ldl_factor_ex(
+    self: TensorSpec, *, hermitian: bool = False, check_errors: bool = False
+) -> Three:
     """Compact LDL factors, pivots, and a code for each matrix."""
     need_square("self", self)
     return in_columns(self), codes(self, self.sizes[:-1]), codes(self, self.sizes[:-2])
 
 
 @rule("aten.linalg_householder_product.default")
-def householder_product(input: TensorSpec, tau: TensorSpec) -> TensorSpec:  # noqa: A002 - name of the schema
+def householder_product(input: TensorSpec, tau: TensorSpec) -> TensorSpec:
     """The product of Householder reflections: the sizes of the input."""
     need_matrix("input", input)
     m, n = input.sizes[-2:]
     check(m >= n, lambda: f"input {show(input.sizes)} must have at least as many rows as columns")
     if not tau.sizes or len(tau.sizes) != len(input.sizes) - 1:
-        raise ShapeError(f"tau {show(tau.sizes)} must have one dimension less than input {show(input.sizes)}")
-    check(n >= tau.sizes[-1], lambda: f"tau {show(tau.sizes)} has more entries than input {show(input.sizes)} columns")
+        raise ShapeError(
+            f"tau {show(tau.sizes)} must have one dimension less than input {show(input.sizes)}"
+        )
+    check(
+        n >= tau.sizes[-1],
+        lambda: f"tau {show(tau.sizes)} has more entries than input {show(input.sizes)} columns",
+    )
     for a, b in zip(input.sizes[:-2], tau.sizes[:-1], strict=True):
         need_equal(a, b, "the batches of input and tau")
     need_same("tau", tau, "input", input)
@@ -181,17 +191,26 @@ def householder_product(input: TensorSpec, tau: TensorSpec) -> TensorSpec:  # no
 
 @rule("aten.ormqr.default")
 def ormqr(
-    self: TensorSpec, input2: TensorSpec, input3: TensorSpec, left: bool = True, transpose: bool = False
+    self: TensorSpec,
+    input2: TensorSpec,
+    input3: TensorSpec,
+    left: bool = True,
+    transpose: bool = False,
 ) -> TensorSpec:
     """A matrix times a product of Householder reflections: the sizes of ``input3``."""
     need_matrix("self", self)
     if len(input3.sizes) < 2:
         raise ShapeError(f"input3 must have at least 2 dimensions, got {show(input3.sizes)}")
     side = input3.sizes[-2 if left else -1]
-    need_equal(input2.sizes[-1], smaller(side, self.sizes[-1]), f"tau {show(input2.sizes)} does not fit")
+    need_equal(
+        input2.sizes[-1], smaller(side, self.sizes[-1]), f"tau {show(input2.sizes)} does not fit"
+    )
     need_equal(side, self.sizes[-2], "reflections do not fit the matrix")
     if len(self.sizes) != len(input2.sizes) + 1 or len(self.sizes) != len(input3.sizes):
-        raise ShapeError(f"dimensions of {show(self.sizes)}, {show(input2.sizes)}, {show(input3.sizes)} do not fit")
+        raise ShapeError(
+            f"dimensions of {show(self.sizes)}, {show(input2.sizes)}, {show(input3.sizes)} do not "
+            "fit"
+        )
     for a, b, c in zip(self.sizes[:-2], input2.sizes[:-1], input3.sizes[:-2], strict=True):
         need_equal(a, b, "the batches")
         need_equal(a, c, "the batches")

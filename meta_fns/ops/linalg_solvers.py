@@ -5,18 +5,23 @@ from __future__ import annotations
 import torch
 
 from meta_fns.core.broadcasting import broadcast
-from meta_fns.core.checks import (
-    need_dtype,
-    need_equal,
-    need_same,
-    need_sizes,
-)
+from meta_fns.core.checks import need_dtype, need_equal, need_same, need_sizes
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, known, same, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.core.type_promotion import to_real
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.lapack import Four, Two, codes, in_columns, in_rows, need_matrix, need_square, nothing, smaller
+from meta_fns.ops.lapack import (
+    Four,
+    Two,
+    codes,
+    in_columns,
+    in_rows,
+    need_matrix,
+    need_square,
+    nothing,
+    smaller,
+)
 
 __all__: list[str] = []
 
@@ -44,11 +49,7 @@ def _is_vectors(a: TensorSpec, b: TensorSpec) -> bool:
 
 @rule("aten._linalg_solve_ex.default")
 def solve_ex(
-    A: TensorSpec,
-    B: TensorSpec,
-    *,
-    left: bool = True,
-    check_errors: bool = False,
+    A: TensorSpec, B: TensorSpec, *, left: bool = True, check_errors: bool = False
 ) -> Four:
     """The solution of ``A X = B``; LU factors, pivots and a code for each matrix."""
     need_same("B", B, "A", A)
@@ -68,12 +69,7 @@ def solve_ex(
 
 @rule("aten.linalg_lu_solve.default")
 def lu_solve(
-    LU: TensorSpec,
-    pivots: TensorSpec,
-    B: TensorSpec,
-    *,
-    left: bool = True,
-    adjoint: bool = False,
+    LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, *, left: bool = True, adjoint: bool = False
 ) -> TensorSpec:
     """The solution of ``A X = B`` from the LU factors of A."""
     need_dtype("pivots", pivots, (torch.int32,))
@@ -87,7 +83,9 @@ def lu_solve(
 
 
 @rule("aten.linalg_ldl_solve.default")
-def ldl_solve(LD: TensorSpec, pivots: TensorSpec, B: TensorSpec, *, hermitian: bool = False) -> TensorSpec:
+def ldl_solve(
+    LD: TensorSpec, pivots: TensorSpec, B: TensorSpec, *, hermitian: bool = False
+) -> TensorSpec:
     """The solution of ``A X = B`` from the LDL factors of A."""
     need_same("B", B, "LD", LD)
     if len(B.sizes) < 2:
@@ -101,12 +99,7 @@ def ldl_solve(LD: TensorSpec, pivots: TensorSpec, B: TensorSpec, *, hermitian: b
 
 @rule("aten.linalg_solve_triangular.default")
 def solve_triangular(
-    self: TensorSpec,
-    B: TensorSpec,
-    *,
-    upper: bool,
-    left: bool = True,
-    unitriangular: bool = False,
+    self: TensorSpec, B: TensorSpec, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> TensorSpec:
     """The solution of ``A X = B`` for triangular A."""
     need_same("B", B, "A", self)
@@ -125,7 +118,9 @@ def triangular_solve(
     transpose: bool = False,
     unitriangular: bool = False,
 ) -> Two:
-    """The solution of ``A X = self`` for triangular A, and a copy of A; both with the batches broadcast."""
+    """The solution of ``A X = self`` for triangular A, and a copy of A; both with the batches
+    broadcast.
+    """
     if len(self.sizes) < 2:
         raise ShapeError(f"self must have at least 2 dimensions, got {show(self.sizes)}")
     need_same("self", self, "A", A)
@@ -145,11 +140,13 @@ def cholesky_solve(self: TensorSpec, input2: TensorSpec, upper: bool = False) ->
 
 
 @rule("aten.linalg_lstsq.default")
-def lstsq(self: TensorSpec, b: TensorSpec, rcond: float | None = None, *, driver: str | None = None) -> Four:
+def lstsq(
+    self: TensorSpec, b: TensorSpec, rcond: float | None = None, *, driver: str | None = None
+) -> Four:
     """Least squares: the solution; residuals, rank and singular values as the driver computes them.
 
-    Residuals are there for ``m > n`` unless the driver is gelsy; that they are dropped where a matrix lacks full rank
-    depends on data and is not known here.
+    Residuals are there for ``m > n`` unless the driver is gelsy; that they are dropped where a
+    matrix lacks full rank depends on data and is not known here.
     """
     need_same("b", b, "self", self)
     need_matrix("self", self)
@@ -171,7 +168,9 @@ def lstsq(self: TensorSpec, b: TensorSpec, rcond: float | None = None, *, driver
     solution = solution.view((*batch, n, wide[-1]), solution.strides)
     tall = driver != "gelsy" and m > n
     real = to_real(self.dtype)
-    residuals = in_rows(b, batch if vectors else (*batch, wide[-1]), real) if tall else nothing(self, real)
+    residuals = (
+        in_rows(b, batch if vectors else (*batch, wide[-1]), real) if tall else nothing(self, real)
+    )
     if vectors:
         solution = solution.view((*batch, n), solution.strides[:-1])
     rank = nothing(self, torch.int64) if driver == "gels" else in_rows(self, batch, torch.int64)

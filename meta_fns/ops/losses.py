@@ -46,7 +46,9 @@ def mse_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1) -> Tensor
 
 
 @rule("aten.smooth_l1_loss.default", padding=padded_losses.by_element)
-def smooth_l1_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1, beta: Any = 1.0) -> TensorSpec:
+def smooth_l1_loss(
+    self: TensorSpec, target: TensorSpec, reduction: int = 1, beta: Any = 1.0
+) -> TensorSpec:
     """Squared below ``beta``, absolute above."""
     if beta < 0:
         raise ShapeError(f"beta must not be negative, got {beta}")
@@ -54,7 +56,9 @@ def smooth_l1_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1, bet
 
 
 @rule("aten.huber_loss.default", padding=padded_losses.by_element)
-def huber_loss(self: TensorSpec, target: TensorSpec, reduction: int = 1, delta: Any = 1.0) -> TensorSpec:
+def huber_loss(
+    self: TensorSpec, target: TensorSpec, reduction: int = 1, delta: Any = 1.0
+) -> TensorSpec:
     """Squared below ``delta``, linear above."""
     if delta <= 0:
         raise ShapeError(f"delta must be positive, got {delta}")
@@ -78,7 +82,9 @@ def _like_input(grad_output: TensorSpec, self: TensorSpec, target: TensorSpec) -
 
 
 @rule("aten.mse_loss_backward.default", padding=gradients.loss_by_element)
-def mse_loss_backward(grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int) -> TensorSpec:
+def mse_loss_backward(
+    grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int
+) -> TensorSpec:
     """The gradient of mse_loss in self."""
     return _like_input(grad_output, self, target)
 
@@ -136,7 +142,9 @@ def _need_dtype_of(self: TensorSpec, *others: TensorSpec | None) -> None:
 
 
 def _squeezed_broadcast(*operands: TensorSpec | None) -> None:
-    """Require that operands broadcast once their dimensions of size 1 are gone (which is what eager does here)."""
+    """Require that operands broadcast once their dimensions of size 1 are gone (which is what eager
+    does here).
+    """
     given = [t.sizes for t in operands if t is not None]
     if all(same_shape(sizes, given[0]) for sizes in given[1:]):
         return
@@ -148,7 +156,11 @@ def _squeezed_broadcast(*operands: TensorSpec | None) -> None:
 
 @rule("aten.binary_cross_entropy_backward.default", padding=gradients.loss_by_element)
 def binary_cross_entropy_backward(
-    grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, weight: TensorSpec | None = None, reduction: int = 1
+    grad_output: TensorSpec,
+    self: TensorSpec,
+    target: TensorSpec,
+    weight: TensorSpec | None = None,
+    reduction: int = 1,
 ) -> TensorSpec:
     """The gradient of binary_cross_entropy in self, laid out like it."""
     need_dtype("self", self, FLOATS)
@@ -182,7 +194,8 @@ def binary_cross_entropy_with_logits(
 def _nll_checks(self: TensorSpec, target: TensorSpec, weight: TensorSpec | None) -> None:
     if len(self.sizes) not in (1, 2) or len(target.sizes) > 1:
         raise ShapeError(
-            f"self must have 1 or 2 dimensions and target 0 or 1: {show(self.sizes)}, {show(target.sizes)}"
+            f"self must have 1 or 2 dimensions and target 0 or 1: {show(self.sizes)}, "
+            f"{show(target.sizes)}"
         )
     if not (len(self.sizes) == 1 and not target.sizes):
         if not target.sizes:
@@ -198,9 +211,15 @@ def _nll_weight(weight: TensorSpec, classes: Size) -> None:
 
 @rule("aten.nll_loss_forward.default", padding=padded_losses.negative_log_likelihood)
 def nll_loss_forward(
-    self: TensorSpec, target: TensorSpec, weight: TensorSpec | None, reduction: int, ignore_index: Size
+    self: TensorSpec,
+    target: TensorSpec,
+    weight: TensorSpec | None,
+    reduction: int,
+    ignore_index: Size,
 ) -> tuple[TensorSpec, TensorSpec]:
-    """The negative log likelihood of the target classes: ``(n, c), (n,) -> (n,)`` or 0-d; and the total weight."""
+    """The negative log likelihood of the target classes: ``(n, c), (n,) -> (n,)`` or 0-d; and the
+    total weight.
+    """
     need_dtype("self", self, FLOATS)
     need_dtype("target", target, (torch.int64, torch.uint8))
     _need_dtype_of(self, weight)
@@ -238,7 +257,9 @@ def nll_loss_backward(
 
 def _nll2d_checks(self: TensorSpec, target: TensorSpec, weight: TensorSpec | None) -> None:
     if len(target.sizes) != 3 or len(self.sizes) != 4:
-        raise ShapeError(f"self must have 4 dimensions and target 3: {show(self.sizes)}, {show(target.sizes)}")
+        raise ShapeError(
+            f"self must have 4 dimensions and target 3: {show(self.sizes)}, {show(target.sizes)}"
+        )
     for i in (0, 2, 3):
         need_equal(self.sizes[i], target.sizes[i - (i > 0)], "self and target")
     if weight is not None:
@@ -247,9 +268,15 @@ def _nll2d_checks(self: TensorSpec, target: TensorSpec, weight: TensorSpec | Non
 
 @rule("aten.nll_loss2d_forward.default", padding=padded_losses.negative_log_likelihood)
 def nll_loss2d_forward(
-    self: TensorSpec, target: TensorSpec, weight: TensorSpec | None, reduction: int, ignore_index: Size
+    self: TensorSpec,
+    target: TensorSpec,
+    weight: TensorSpec | None,
+    reduction: int,
+    ignore_index: Size,
 ) -> tuple[TensorSpec, TensorSpec]:
-    """Negative log likelihoods by position, ``(n, c, h, w), (n, h, w) -> (n, h, w)`` or 0-d; the total weight."""
+    """Negative log likelihoods by position, ``(n, c, h, w), (n, h, w) -> (n, h, w)`` or 0-d; the
+    total weight.
+    """
     need_dtype("self", self, FLOATS)
     need_dtype("target", target, (torch.int64, torch.uint8))
     _need_dtype_of(self, weight)
@@ -284,7 +311,9 @@ def nll_loss2d_backward(
 
 
 def _margin_sizes(self: TensorSpec, target: TensorSpec, *, by_class: bool) -> tuple[Size, Size]:
-    """Batch and number of classes of a margin loss. ``by_class``: the target has an entry for each class."""
+    """Batch and number of classes of a margin loss. ``by_class``: the target has an entry for each
+    class.
+    """
     ndim = len(self.sizes)
     if ndim > 2:
         raise ShapeError(f"self must have at most 2 dimensions, got {show(self.sizes)}")
@@ -298,7 +327,9 @@ def _margin_sizes(self: TensorSpec, target: TensorSpec, *, by_class: bool) -> tu
     if by_class:
         if ndim < 2:
             if len(target.sizes) > 1:
-                raise ShapeError(f"target {show(target.sizes)} does not fit self {show(self.sizes)}")
+                raise ShapeError(
+                    f"target {show(target.sizes)} does not fit self {show(self.sizes)}"
+                )
             need_equal(target.numel(), classes, "target must have an element for each class")
         else:
             need_sizes("target", target, self.sizes)
@@ -358,7 +389,9 @@ def multi_margin_loss_backward(
 def multilabel_margin_loss_forward(
     self: TensorSpec, target: TensorSpec, reduction: int
 ) -> tuple[TensorSpec, TensorSpec]:
-    """The margin loss of several classes: ``(n, c), (n, c) -> (n,)`` or 0-d; and which classes are targets."""
+    """The margin loss of several classes: ``(n, c), (n, c) -> (n,)`` or 0-d; and which classes are
+    targets.
+    """
     need_dtype("self", self, (torch.float32, torch.float64))
     need_dtype("target", target, (torch.int64,))
     batch, _ = _margin_sizes(self, target, by_class=True)
@@ -370,7 +403,11 @@ def multilabel_margin_loss_forward(
 
 @rule("aten.multilabel_margin_loss_backward.default")
 def multilabel_margin_loss_backward(
-    grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int, is_target: TensorSpec
+    grad_output: TensorSpec,
+    self: TensorSpec,
+    target: TensorSpec,
+    reduction: int,
+    is_target: TensorSpec,
 ) -> TensorSpec:
     """The gradient of multilabel_margin_loss in self, contiguous."""
     _need_dtype_of(self, grad_output, is_target)

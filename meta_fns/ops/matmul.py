@@ -63,10 +63,14 @@ def bmm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
     b2, k2, m = mat2.sizes
     # Eager looks at the dtypes no earlier than there is something to multiply.
     if self.dtype is not mat2.dtype:
-        refuse_unless_empty(f"self and mat2 must have one dtype, got {self.dtype} and {mat2.dtype}", (b, n, k, m))
+        refuse_unless_empty(
+            f"self and mat2 must have one dtype, got {self.dtype} and {mat2.dtype}", (b, n, k, m)
+        )
     need_product(self.dtype, (b, n, k, m))
     if self.device != mat2.device:
-        raise DtypeError(f"self and mat2 must be on one device, got {self.device} and {mat2.device}")
+        raise DtypeError(
+            f"self and mat2 must be on one device, got {self.device} and {mat2.device}"
+        )
     if b is not b2 and not same(b, b2):
         check(b == b2, lambda: f"batch sizes differ: {show(self.sizes)} @ {show(mat2.sizes)}")
     inner(k, k2, self, mat2)
@@ -74,7 +78,9 @@ def bmm(self: TensorSpec, mat2: TensorSpec) -> TensorSpec:
 
 
 @rule("aten.addmm.default", padding=padded_matmul.added_product)
-def addmm(self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+def addmm(
+    self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, *, beta: Any = 1, alpha: Any = 1
+) -> TensorSpec:
     """``(n, m) + (n, k) @ (k, m) -> (n, m)``, the first expanded to that."""
     need_dim("mat1", mat1, 2)
     need_dim("mat2", mat2, 2)

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns.core import dense, layout
-from meta_fns.core.checks import FLOATS, HALVES, need_dtype, need_equal, need_sizes, refuse_unless_empty
+from meta_fns.core.checks import (
+    FLOATS,
+    HALVES,
+    need_dtype,
+    need_equal,
+    need_sizes,
+    refuse_unless_empty,
+)
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Size, check, empty, known, same, show, static
@@ -21,7 +28,9 @@ __all__ = ["batch_norm", "batch_norm_like", "layer_norm", "softmax"]
 
 @rule("aten._softmax.default", "aten._log_softmax.default", padding=padded_reductions.softmax)
 def softmax(self: TensorSpec, dim: int, half_to_float: bool) -> TensorSpec:
-    """Softmax along ``dim``, contiguous; ``half_to_float`` (CUDA) reads float16 and gives float32."""
+    """Softmax along ``dim``, contiguous; ``half_to_float`` (CUDA) reads float16 and gives
+    float32.
+    """
     wrap_dim(dim, len(self.sizes))
     if not self.dtype.is_floating_point:
         refuse_unless_empty(f"softmax is not implemented for {self.dtype}", self.sizes)
@@ -52,7 +61,7 @@ def _per_channel(name: str, spec: TensorSpec | None, size: Size) -> None:
         check(spec.sizes[0] == size, lambda: f"{name} {show(spec.sizes)} must be of size {size}")
 
 
-def _stat_dtype(input: TensorSpec, *parameters: TensorSpec | None) -> torch.dtype:  # noqa: A002 - name of the schema
+def _stat_dtype(input: TensorSpec, *parameters: TensorSpec | None) -> torch.dtype:
     """The dtype of saved means.
 
     On CPU that of the parameters (float32 beside a bfloat16 input), on CUDA float32 for halves.
@@ -68,16 +77,20 @@ def _stat_dtype(input: TensorSpec, *parameters: TensorSpec | None) -> torch.dtyp
 
 @rule("aten.native_layer_norm.default", padding=padded_normalization.layer_norm)
 def layer_norm(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     normalized_shape: Sequence[Size],
     weight: TensorSpec | None,
     bias: TensorSpec | None,
     eps: float,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    """The input normalised over its last dimensions, contiguous; mean and 1/deviation, those dimensions of size 1."""
+    """The input normalised over its last dimensions, contiguous; mean and 1/deviation, those
+    dimensions of size 1.
+    """
     n = len(normalized_shape)
     if n < 1 or len(input.sizes) < n:
-        raise ShapeError(f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}")
+        raise ShapeError(
+            f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}"
+        )
     if not input.dtype.is_floating_point:
         raise DtypeError(f"layer norm is not implemented for {input.dtype}")
     given = [p.dtype for p in (weight, bias) if p is not None]
@@ -98,15 +111,20 @@ def layer_norm(
             if size is not wanted and not same(size, wanted):
                 check(
                     size == wanted,
-                    lambda: f"normalized_shape {show(normalized_shape)} does not fit {show(input.sizes)}",
+                    lambda: (
+                        f"normalized_shape {show(normalized_shape)} does not fit "
+                        f"{show(input.sizes)}"
+                    ),
                 )
-    stat = TensorSpec.contiguous((*input.sizes[:lead], *((1,) * n)), _stat_dtype(input, weight, bias), input.device)
+    stat = TensorSpec.contiguous(
+        (*input.sizes[:lead], *((1,) * n)), _stat_dtype(input, weight, bias), input.device
+    )
     return input.fresh(), stat, stat
 
 
 @rule("aten.native_batch_norm.default", padding=padded_normalization.batch_norm)
 def batch_norm(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec | None,
     bias: TensorSpec | None,
     running_mean: TensorSpec | None,
@@ -131,16 +149,21 @@ def batch_norm(
     if training and input.device.type == "cpu":
         for size in input.sizes:
             if not known(size != 0):
-                check(size != 0, lambda: f"training needs at least one element, got {show(input.sizes)}")
+                check(
+                    size != 0,
+                    lambda: f"training needs at least one element, got {show(input.sizes)}",
+                )
     output = batch_norm_like(input)
     count = channels if training or input.device.type != "cpu" else 0
-    stat = TensorSpec.contiguous((count,), _stat_dtype(input, weight, bias, running_mean, running_var), input.device)
+    stat = TensorSpec.contiguous(
+        (count,), _stat_dtype(input, weight, bias, running_mean, running_var), input.device
+    )
     return output, stat, stat
 
 
 @rule("aten._native_batch_norm_legit.default")
 def batch_norm_legit(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec | None,
     bias: TensorSpec | None,
     running_mean: TensorSpec,
@@ -155,7 +178,7 @@ def batch_norm_legit(
 
 @rule("aten._native_batch_norm_legit.no_stats")
 def batch_norm_no_stats(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec | None,
     bias: TensorSpec | None,
     training: bool,
@@ -166,7 +189,7 @@ def batch_norm_no_stats(
     return batch_norm(input, weight, bias, None, None, training, momentum, eps)
 
 
-def batch_norm_like(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of the schema
+def batch_norm_like(input: TensorSpec) -> TensorSpec:
     """Return the result of batch norm: channels-last if the input is just that, else contiguous."""
     if input.canonical() or len(input.sizes) not in (4, 5):
         return input.fresh()
@@ -176,38 +199,50 @@ def batch_norm_like(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of th
     else:
         keeps = layout.suggested_format(input.sizes, input.strides) is last
         keeps = keeps and dense.is_dense(input.sizes, input.strides)
-        keeps = keeps and not (input.device.type == "cpu" and layout.plainly_contiguous(input.sizes, input.strides))
-        keeps = keeps or (layout.is_channels_last(input.sizes, input.strides, last) and not input.is_contiguous())
+        keeps = keeps and not (
+            input.device.type == "cpu" and layout.plainly_contiguous(input.sizes, input.strides)
+        )
+        keeps = keeps or (
+            layout.is_channels_last(input.sizes, input.strides, last) and not input.is_contiguous()
+        )
     if not keeps:
         return input.fresh()
-    return TensorSpec(input.sizes, layout.channels_last_strides(input.sizes), 0, input.dtype, input.device)
+    return TensorSpec(
+        input.sizes, layout.channels_last_strides(input.sizes), 0, input.dtype, input.device
+    )
 
 
 @rule("aten._fused_rms_norm.default", padding=padded_normalization.layer_norm)
 def fused_rms_norm(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     normalized_shape: Sequence[Size],
     weight: TensorSpec | None,
     eps: float | None,
 ) -> tuple[TensorSpec, TensorSpec]:
-    """The input over its root mean square of the last dimensions; and that, inverted, with those of size 1."""
+    """The input over its root mean square of the last dimensions; and that, inverted, with those of
+    size 1.
+    """
     need_dtype("input", input, FLOATS)
     n = len(normalized_shape)
     lead = len(input.sizes) - n
     if n < 1 or lead < 0:
-        raise ShapeError(f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}")
+        raise ShapeError(
+            f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}"
+        )
     for mine, wanted in zip(input.sizes[lead:], normalized_shape, strict=True):
         need_equal(mine, wanted, "normalized_shape does not fit input")
     if weight is not None:
         need_sizes("weight", weight, normalized_shape)
     dtype = torch.float32 if input.dtype in HALVES else input.dtype
-    return input.fresh(), TensorSpec.contiguous((*input.sizes[:lead], *((1,) * n)), dtype, input.device)
+    return input.fresh(), TensorSpec.contiguous(
+        (*input.sizes[:lead], *((1,) * n)), dtype, input.device
+    )
 
 
 @rule("aten.cudnn_batch_norm.default", data_dependent=True, padding=padded_normalization.batch_norm)
 def cudnn_batch_norm(
     ctx: Context,
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec,
     bias: TensorSpec | None,
     running_mean: TensorSpec | None,
@@ -220,9 +255,16 @@ def cudnn_batch_norm(
 
     The size of the reserve in training is cuDNN's secret: an unknown.
     """
-    output = batch_norm(input, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon)[
-        0
-    ]
+    output = batch_norm(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        exponential_average_factor,
+        epsilon,
+    )[0]
     count = input.sizes[1] if training else 0
     stat = TensorSpec.contiguous((count,), weight.dtype, weight.device)
     reserve = ctx.new_size(0, None) if training else 0

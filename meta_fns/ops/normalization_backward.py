@@ -31,7 +31,9 @@ __all__ = ["stat_dtype"]
 
 
 @rule("aten._log_softmax_backward_data.default", padding=gradients.softmax)
-def log_softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
+def log_softmax_backward(
+    grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype
+) -> TensorSpec:
     """The gradient of log softmax from its output: contiguous, in the dtype of the input."""
     wrap_dim(dim, len(grad_output.sizes))
     need_same("grad_output", grad_output, "output", output)
@@ -39,7 +41,9 @@ def log_softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, 
 
 
 @rule("aten._softmax_backward_data.default", padding=gradients.softmax)
-def softmax_backward(grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype) -> TensorSpec:
+def softmax_backward(
+    grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: torch.dtype
+) -> TensorSpec:
     """The gradient of softmax from its output: contiguous, in the dtype of the input."""
     wrap_dim(dim, len(grad_output.sizes))
     need_same_sizes("grad_output", grad_output, "output", output)
@@ -53,7 +57,7 @@ def _softmax_gradient(grad_output: TensorSpec, input_dtype: torch.dtype) -> Tens
     return grad_output.fresh(None, input_dtype if halves else None)
 
 
-def stat_dtype(input: TensorSpec, weight: TensorSpec | None) -> torch.dtype:  # noqa: A002 - name of the schema
+def stat_dtype(input: TensorSpec, weight: TensorSpec | None) -> torch.dtype:
     """The dtype of saved statistics: float32 beside half inputs with float32 parameters."""
     if input.dtype in HALVES and weight is not None and weight.dtype is torch.float32:
         return torch.float32
@@ -67,7 +71,7 @@ def _contiguous(spec: TensorSpec | None) -> TensorSpec | None:
 @rule("aten.native_layer_norm_backward.default", padding=gradients.layer_norm)
 def native_layer_norm_backward(
     grad_out: TensorSpec,
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     normalized_shape: Sequence[Size],
     mean: TensorSpec,
     rstd: TensorSpec,
@@ -80,7 +84,9 @@ def native_layer_norm_backward(
     need_same("grad_out", grad_out, "input", input)
     lead = len(input.sizes) - len(normalized_shape)
     if lead < 0:
-        raise ShapeError(f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}")
+        raise ShapeError(
+            f"normalized_shape {show(normalized_shape)} does not fit input {show(input.sizes)}"
+        )
     for a, b in zip(input.sizes[lead:], normalized_shape, strict=True):
         need_equal(a, b, "normalized_shape does not fit input")
     if weight is not None:
@@ -97,7 +103,7 @@ def native_layer_norm_backward(
 @rule("aten.native_batch_norm_backward.default", padding=gradients.batch_norm)
 def native_batch_norm_backward(
     grad_out: TensorSpec,
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec | None,
     running_mean: TensorSpec | None,
     running_var: TensorSpec | None,
@@ -107,7 +113,9 @@ def native_batch_norm_backward(
     eps: float,
     output_mask: Sequence[bool],
 ) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None]:
-    """The gradients of input, weight and bias that are asked for; the first laid out as the input suggests."""
+    """The gradients of input, weight and bias that are asked for; the first laid out as the input
+    suggests.
+    """
     need_dtype("input", input, FLOATS)
     need_same("grad_out", grad_out, "input", input)
     channels = input.sizes[1]
@@ -120,7 +128,7 @@ def native_batch_norm_backward(
 @rule("aten.batch_norm_backward.default")
 def batch_norm_backward(
     grad_out: TensorSpec,
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec,
     running_mean: TensorSpec | None,
     running_var: TensorSpec | None,
@@ -133,11 +141,20 @@ def batch_norm_backward(
 ) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None]:
     """``native_batch_norm_backward`` of ``_batch_norm_with_update``."""
     return native_batch_norm_backward(
-        grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask
+        grad_out,
+        input,
+        weight,
+        running_mean,
+        running_var,
+        save_mean,
+        save_var,
+        update,
+        eps,
+        output_mask,
     )
 
 
-def _group_norm_accepts(input: torch.Tensor) -> bool:  # noqa: A002 - name of the schema
+def _group_norm_accepts(input: torch.Tensor) -> bool:
     batch, channels, spatial = input.shape
     try:
         torch.native_group_norm(input, None, None, batch, channels, spatial, 1, 1e-5)
@@ -146,14 +163,15 @@ def _group_norm_accepts(input: torch.Tensor) -> bool:  # noqa: A002 - name of th
     return True
 
 
-# Before 2.14, torch refuses an input that is not contiguous.  Since then torch refuses no channels and no places.
+# Before 2.14, torch refuses an input that is not contiguous.  Since then torch refuses no channels
+# and no places.
 _ANY_LAYOUT = _group_norm_accepts(torch.ones(1, 2, 2, device="cpu").transpose(1, 2))
 _NO_PLACES = _group_norm_accepts(torch.ones(1, 1, 0, device="cpu"))
 
 
 @rule("aten.native_group_norm.default", padding=group_norm)
 def native_group_norm(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec | None,
     bias: TensorSpec | None,
     N: Size,
@@ -168,7 +186,7 @@ def native_group_norm(
     return _suggested(input, strict=not _ANY_LAYOUT), stat, stat
 
 
-def _suggested(input: TensorSpec, *, strict: bool) -> TensorSpec:  # noqa: A002 - name of the schema
+def _suggested(input: TensorSpec, *, strict: bool) -> TensorSpec:
     """Fresh, in the memory format that the input suggests on CPU, contiguous on CUDA.
 
     ``strict`` requires the input to be contiguous in that.
@@ -180,11 +198,13 @@ def _suggested(input: TensorSpec, *, strict: bool) -> TensorSpec:  # noqa: A002 
         found = layout.suggested_format(input.sizes, input.strides)
     if strict and not input.is_contiguous(found):
         raise ShapeError(f"input must be contiguous, got {input}")
-    return TensorSpec(input.sizes, layout.strides_of_format(input.sizes, found), 0, input.dtype, input.device)
+    return TensorSpec(
+        input.sizes, layout.strides_of_format(input.sizes, found), 0, input.dtype, input.device
+    )
 
 
 def _group_norm_checks(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec | None,
     bias: TensorSpec | None,
     n: Size,
@@ -213,13 +233,16 @@ def _group_norm_checks(
     if len(input.sizes) > 1 and same(input.sizes[0], n) and same(input.sizes[1], channels):
         total, wanted = product(input.sizes[2:]), spatial
     if not same(total, wanted):
-        check(total == wanted, lambda: f"input {show(input.sizes)} is not ({n}, {channels}, {spatial})")
+        check(
+            total == wanted,
+            lambda: f"input {show(input.sizes)} is not ({n}, {channels}, {spatial})",
+        )
 
 
 @rule("aten.native_group_norm_backward.default", padding=gradients.group_norm)
 def native_group_norm_backward(
     grad_out: TensorSpec,
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     mean: TensorSpec,
     rstd: TensorSpec,
     weight: TensorSpec | None,
@@ -241,7 +264,9 @@ def native_group_norm_backward(
             need_numel(name, spec, (N, group))
         if weight is not None:
             need_numel("weight", weight, (C,))
-    vector = TensorSpec.contiguous((C,), weight.dtype if weight is not None else input.dtype, input.device)
+    vector = TensorSpec.contiguous(
+        (C,), weight.dtype if weight is not None else input.dtype, input.device
+    )
     return (
         _suggested(input, strict=False) if output_mask[0] else None,
         vector if output_mask[1] else None,
@@ -250,12 +275,16 @@ def native_group_norm_backward(
 
 
 @rule("aten._weight_norm_interface.default")
-def weight_norm_interface(v: TensorSpec, g: TensorSpec, dim: int = 0) -> tuple[TensorSpec, TensorSpec]:
+def weight_norm_interface(
+    v: TensorSpec, g: TensorSpec, dim: int = 0
+) -> tuple[TensorSpec, TensorSpec]:
     """``v`` scaled to the norms ``g`` along ``dim``, and its own norms."""
     need_dtype("v", v, FLOATS)
     last = len(v.sizes) - 1
     if dim not in (0, last):
-        raise ShapeError(f"dim must be the first or the last of {len(v.sizes)} dimensions, got {dim}")
+        raise ShapeError(
+            f"dim must be the first or the last of {len(v.sizes)} dimensions, got {dim}"
+        )
     dtype = torch.float32 if g.dtype is torch.bfloat16 else g.dtype
     norms = TensorSpec(g.sizes, dense.like_strides(g.sizes, g.strides, None), 0, dtype, g.device)
     return v.fresh(), norms
@@ -272,7 +301,7 @@ def weight_norm_interface_backward(
 @rule("aten._fused_rms_norm_backward.default", padding=gradients.layer_norm)
 def fused_rms_norm_backward(
     grad_out: TensorSpec,
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     normalized_shape: Sequence[Size],
     rstd: TensorSpec,
     weight: TensorSpec | None,
@@ -285,7 +314,7 @@ def fused_rms_norm_backward(
 
 @rule("aten.cudnn_batch_norm_backward.default")
 def cudnn_batch_norm_backward(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     grad_output: TensorSpec,
     weight: TensorSpec,
     running_mean: TensorSpec | None,

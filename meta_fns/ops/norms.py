@@ -8,9 +8,7 @@ from typing import Any
 
 import torch
 
-from meta_fns.core.checks import (
-    need_nonempty,
-)
+from meta_fns.core.checks import need_nonempty
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import show

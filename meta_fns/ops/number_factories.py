@@ -1,4 +1,6 @@
-"""Tensors made of numbers in order: arange, eye, linspace, logspace, triangles of indices; and triangles of tensors."""
+"""Tensors made of numbers in order: arange, eye, linspace, logspace, triangles of indices; and
+triangles of tensors.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,10 @@ def linspace(
 
 
 @rule(
-    "aten.logspace.default", "aten.logspace.Scalar_Tensor", "aten.logspace.Tensor_Scalar", "aten.logspace.Tensor_Tensor"
+    "aten.logspace.default",
+    "aten.logspace.Scalar_Tensor",
+    "aten.logspace.Tensor_Scalar",
+    "aten.logspace.Tensor_Tensor",
 )
 def logspace(
     start: Any,
@@ -128,9 +133,12 @@ def fft_rfftfreq(
     return _frequencies(n // 2 + 1, dtype, device, layout)
 
 
-def _frequencies(count: Size, dtype: torch.dtype | None, device: Device, layout: torch.layout | None) -> TensorSpec:
+def _frequencies(
+    count: Size, dtype: torch.dtype | None, device: Device, layout: torch.layout | None
+) -> TensorSpec:
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    if not dtype.is_floating_point:  # complex ones pass the check of torch's, but there is no kernel
+    # complex ones pass the check of torch's, but there is no kernel
+    if not dtype.is_floating_point:
         raise DtypeError(f"frequencies need a floating-point dtype, got {dtype}")
     return fresh((count,), dtype, device, layout)
 
@@ -143,7 +151,9 @@ def _triangle(row: Size, col: Size, offset: Size, lower: bool) -> Size:
 
 
 def _growing_rows(row: Size, col: Size) -> Size:
-    """Return the number of elements in ``row`` (0 if negative) rows of 1, 2, 3 … elements, at most ``col`` each."""
+    """Return the number of elements in ``row`` (0 if negative) rows of 1, 2, 3 … elements, at most
+    ``col`` each.
+    """
     row = sym_max(row, 0)
     grown = sym_min(row, col)
     return grown * (grown + 1) // 2 + (row - grown) * col
@@ -180,7 +190,13 @@ def triu_indices(
 
 
 def _indices(
-    row: Size, col: Size, offset: Size, lower: bool, dtype: torch.dtype | None, layout_: Any, device: Any
+    row: Size,
+    col: Size,
+    offset: Size,
+    lower: bool,
+    dtype: torch.dtype | None,
+    layout_: Any,
+    device: Any,
 ) -> TensorSpec:
     if row < 0 or col < 0:
         raise ShapeError(f"row and col must not be negative, got {row} and {col}")
@@ -210,7 +226,9 @@ def empty_permuted(
 ) -> TensorSpec:
     """Return a new tensor whose dimensions are stored in the order given, outermost first."""
     if len(physical_layout) != len(size) or sorted(physical_layout) != list(range(len(size))):
-        raise ShapeError(f"physical_layout {list(physical_layout)} is no order of {len(size)} dimensions")
+        raise ShapeError(
+            f"physical_layout {list(physical_layout)} is no order of {len(size)} dimensions"
+        )
     made = fresh([size[i] for i in physical_layout], dtype, device, layout)
     strides: list[Size] = [0] * len(size)
     for i, stride in zip(physical_layout, made.strides, strict=True):
@@ -304,7 +322,9 @@ def arange_start_step(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """``start .. end``, exclusive, by ``step``: int64 if all three are ints, else the default dtype."""
+    """``start .. end``, exclusive, by ``step``: int64 if all three are ints, else the default
+    dtype.
+    """
     need_strided(layout)
     numbers = (start, end, step)
     if dtype is None:
@@ -317,11 +337,17 @@ def arange_start_step(
 
 
 def _arange_size(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Size:
-    floats = any(isinstance(n, float) or number_dtype(n).is_floating_point for n in (start, end, step))
+    floats = any(
+        isinstance(n, float) or number_dtype(n).is_floating_point for n in (start, end, step)
+    )
     truncates = dtype is torch.int64 and (_TRUNCATES or not floats)
     if all(isinstance(n, (int, float)) for n in (start, end, step)):
         return _arange_static(start, end, step, truncates=truncates)
-    return _arange_of_floats(start, end, step, truncates=truncates) if floats else _arange_of_integers(start, end, step)
+    return (
+        _arange_of_floats(start, end, step, truncates=truncates)
+        if floats
+        else _arange_of_integers(start, end, step)
+    )
 
 
 def _arange_of_integers(start: Any, end: Any, step: Any) -> Size:
@@ -331,12 +357,17 @@ def _arange_of_integers(start: Any, end: Any, step: Any) -> Size:
         check(step < 0, "arange: step must not be 0")
         span, step = start - end, -step
     if not known(span >= 0):
-        check(span >= 0, lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step")
+        check(
+            span >= 0,
+            lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step",
+        )
     return span if type(step) is int and step == 1 else ceil_div(span, step)
 
 
 def _arange_of_floats(start: Any, end: Any, step: Any, *, truncates: bool) -> Size:
-    """``ceil((end - start) / step)``, where eager's floats are exact on the way; else for the sizes of this call."""
+    """``ceil((end - start) / step)``, where eager's floats are exact on the way; else for the sizes
+    of this call.
+    """
     fractions = [_fraction(n) for n in (start, end, step)]
     (first, under_first), (last, under_last), (by, under_by) = fractions
     if truncates and None not in (first, last, by) and under_first == under_last == under_by == 1:
@@ -344,25 +375,35 @@ def _arange_of_floats(start: Any, end: Any, step: Any, *, truncates: bool) -> Si
     if truncates or type(by) is not int or not 0 < abs(by) < _FEW or None in (first, last):
         if not truncates and isinstance(step, (int, float)) and step:
             return _ceil_of_quotient(start, end, float(step))
-        start, end, step = (n if isinstance(n, (int, float)) else float(n.guard_float()) for n in (start, end, step))
+        start, end, step = (
+            n if isinstance(n, (int, float)) else float(n.guard_float()) for n in (start, end, step)
+        )
         return _arange_static(start, end, step, truncates=truncates)
     span = last * under_first - first * under_last
     span, by = (span, by) if by > 0 else (-span, -by)
     if not known(span >= 0):
-        check(span >= 0, lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step")
+        check(
+            span >= 0,
+            lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step",
+        )
     return ceil_div(span * under_by, under_first * under_last * by)
 
 
 def _ceil_of_quotient(start: Any, end: Any, step: float) -> Size:
-    """``ceil((end - start) / step)`` in double precision, as eager computes it; a bound is symbolic.
+    """``ceil((end - start) / step)`` in double precision, as eager computes it; a bound is
+    symbolic.
 
-    A symbolic bound knows how to compute and to round.  What cannot be rounded for all sizes is fixed.
+    A symbolic bound knows how to compute and to round.  What cannot be rounded for all sizes is
+    fixed.
     """
     like = start if isinstance(end, (int, float)) else end
     if not any(isinstance(n, float) or number_dtype(n).is_floating_point for n in (start, end)):
         span = (end - start).sym_float()  # exact
     else:
-        one, other = (like.wrap_float(float(n)) if isinstance(n, (int, float)) else n.sym_float() for n in (start, end))
+        one, other = (
+            like.wrap_float(float(n)) if isinstance(n, (int, float)) else n.sym_float()
+            for n in (start, end)
+        )
         span = other if isinstance(start, (int, float)) and start == 0 else other.sub(one)
     span, by = (span, step) if step > 0 else (span.neg(), -step)
     whole = span.floor()
@@ -373,12 +414,15 @@ def _ceil_of_quotient(start: Any, end: Any, step: float) -> Size:
 
 
 _FEW = 2**10
-# Before 2.14, torch truncates the bounds and the step of an int64 range to integers before it counts the elements.
+# Before 2.14, torch truncates the bounds and the step of an int64 range to integers before it
+# counts the elements.
 _TRUNCATES: bool = torch.arange(0, 0.5, dtype=torch.int64, device="cpu").numel() == 0
 
 
 def _fraction(number: Any) -> tuple[Any, int]:
-    """A number as a numerator over a power of two; ``(None, 1)`` where it is none, or of too many digits."""
+    """A number as a numerator over a power of two; ``(None, 1)`` where it is none, or of too many
+    digits.
+    """
     if isinstance(number, float):
         top, bottom = number.as_integer_ratio() if math.isfinite(number) else (None, 1)
     elif isinstance(number, int) or number_dtype(number) is torch.int64:
@@ -394,7 +438,9 @@ def _arange_static(start: float, end: float, step: float, *, truncates: bool) ->
     if not all(math.isfinite(n) for n in (start, end)):
         raise ShapeError(f"arange: unsupported range {start} to {end}")
     if (end - start) * (1 if step > 0 else -1) < 0:
-        raise ShapeError(f"arange: bounds {start}, {end} are inconsistent with the sign of step {step}")
+        raise ShapeError(
+            f"arange: bounds {start}, {end} are inconsistent with the sign of step {step}"
+        )
     if truncates:
         return -((int(start) - int(end)) // int(step))
     return math.ceil((float(end) - float(start)) / float(step))

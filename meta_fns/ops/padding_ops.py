@@ -8,7 +8,15 @@ from typing import Any
 import torch
 
 from meta_fns.core import dense, layout
-from meta_fns.core.checks import COMPLEX, FLOATS, need_dtype, need_equal, need_nonempty, need_rank, need_same
+from meta_fns.core.checks import (
+    COMPLEX,
+    FLOATS,
+    need_dtype,
+    need_equal,
+    need_nonempty,
+    need_rank,
+    need_same,
+)
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, only_at_run_time, show, sym_min
 from meta_fns.core.spec import TensorSpec
@@ -51,8 +59,12 @@ def constant_pad_nd(self: TensorSpec, pad: Sequence[Size], value: Any = 0) -> Te
         sizes[d] = self.sizes[d] + before + after
         for size in (cut[d], sizes[d]):
             if not (type(size) is int and size >= 0) and not known(size >= 0):
-                check(size >= 0, lambda: f"padding {show(self.sizes)} by {list(pad)} gives a negative size")
-    # Where nothing is added eager clones, which keeps more layouts; a contiguous tensor gives a contiguous one anyway.
+                check(
+                    size >= 0,
+                    lambda: f"padding {show(self.sizes)} by {list(pad)} gives a negative size",
+                )
+    # Where nothing is added eager clones, which keeps more layouts; a contiguous tensor gives a
+    # contiguous one anyway.
     if not grows and open_amounts:
         grows = self.canonical() or any(bool(amount != 0) for amount in open_amounts)
     if not grows:
@@ -61,10 +73,14 @@ def constant_pad_nd(self: TensorSpec, pad: Sequence[Size], value: Any = 0) -> Te
     found = torch.contiguous_format
     if not self.canonical():
         found = layout.suggested_format(self.sizes, self.strides)
-    return TensorSpec(tuple(sizes), layout.strides_of_format(sizes, found), 0, self.dtype, self.device)
+    return TensorSpec(
+        tuple(sizes), layout.strides_of_format(sizes, found), 0, self.dtype, self.device
+    )
 
 
-def _padded_sizes(self: TensorSpec, padding: Sequence[Size], n: int, *, reflect: bool, nonempty: bool) -> Shape:
+def _padded_sizes(
+    self: TensorSpec, padding: Sequence[Size], n: int, *, reflect: bool, nonempty: bool
+) -> Shape:
     if len(padding) != 2 * n:
         raise ShapeError(f"padding needs {2 * n} values, got {len(padding)}")
     need_rank("self", self, n + 1, n + 2)
@@ -81,10 +97,19 @@ def _padded_sizes(self: TensorSpec, padding: Sequence[Size], n: int, *, reflect:
             for amount in (before, after):
                 fits = amount < size
                 if not known(fits):
-                    check(fits, lambda: f"reflection by {list(padding)} must be less than the sizes {show(self.sizes)}")
+                    check(
+                        fits,
+                        lambda: (
+                            f"reflection by {list(padding)} must be less than the sizes "
+                            f"{show(self.sizes)}"
+                        ),
+                    )
         sizes[d] = size + before + after
         if not known(sizes[d] >= 0):
-            check(sizes[d] >= 0, lambda: f"padding {show(self.sizes)} by {list(padding)} gives a negative size")
+            check(
+                sizes[d] >= 0,
+                lambda: f"padding {show(self.sizes)} by {list(padding)} gives a negative size",
+            )
         left = left | (sizes[d] >= 1)
     if not known(left):
         check(left, lambda: f"padding {show(self.sizes)} by {list(padding)} leaves nothing")
@@ -92,7 +117,9 @@ def _padded_sizes(self: TensorSpec, padding: Sequence[Size], n: int, *, reflect:
 
 
 def _fresh(self: TensorSpec, sizes: Shape, like: TensorSpec, *, keeps_format: bool) -> TensorSpec:
-    """A fresh tensor of ``sizes``, in the memory format that ``like`` suggests if the op keeps it."""
+    """A fresh tensor of ``sizes``, in the memory format that ``like`` suggests if the op keeps
+    it.
+    """
     found = torch.contiguous_format
     if keeps_format and not like.canonical():
         found = layout.suggested_format(like.sizes, like.strides)
@@ -108,10 +135,14 @@ def _register(kind: str, n: int) -> None:
         sizes = _padded_sizes(self, padding, n, reflect=reflect, nonempty=True)
         return _fresh(self, sizes, self, keeps_format=n > 1 and len(sizes) in (4, 5))
 
-    def pad_backward(grad_output: TensorSpec, self: TensorSpec, padding: Sequence[Size]) -> TensorSpec:
+    def pad_backward(
+        grad_output: TensorSpec, self: TensorSpec, padding: Sequence[Size]
+    ) -> TensorSpec:
         sizes = _padded_sizes(self, padding, n, reflect=reflect and n == 1, nonempty=False)
         if len(grad_output.sizes) != len(sizes):
-            raise ShapeError(f"grad_output {show(grad_output.sizes)} must be of sizes {show(sizes)}")
+            raise ShapeError(
+                f"grad_output {show(grad_output.sizes)} must be of sizes {show(sizes)}"
+            )
         # Eager looks at the padded dimensions only.
         looked_at = n + (kind == "replication" and n == 3)
         for mine, wanted in zip(grad_output.sizes[-looked_at:], sizes[-looked_at:], strict=True):
@@ -120,10 +151,15 @@ def _register(kind: str, n: int) -> None:
         need_dtype("grad_output", grad_output, FLOATS | COMPLEX)
         return _fresh(self, self.sizes, self, keeps_format=n > 1 and len(sizes) in (4, 5))
 
-    pad.__doc__ = f"{kind.capitalize()} padding of the last {n} dimensions: `[before, after]` from the last one on."
+    pad.__doc__ = (
+        f"{kind.capitalize()} padding of the last {n} dimensions: `[before, after]` "
+        "from the last one on."
+    )
     pad_backward.__doc__ = f"The gradient of {kind}_pad{n}d."
     register(f"aten.{kind}_pad{n}d.default", pad, name=f"{kind} padding", padding=mirrored)
-    register(f"aten.{kind}_pad{n}d_backward.default", pad_backward, name=f"gradient of {kind} padding")
+    register(
+        f"aten.{kind}_pad{n}d_backward.default", pad_backward, name=f"gradient of {kind} padding"
+    )
 
 
 for _n in (1, 2, 3):

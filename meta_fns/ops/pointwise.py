@@ -42,7 +42,11 @@ def _without_bool(fn: Callable[..., TensorSpec]) -> Callable[..., TensorSpec]:
 
     def checked(self: Any, other: Any, *rest: Any, **options: Any) -> TensorSpec:
         for operand in (self, other):
-            if (operand.dtype if type(operand) is TensorSpec else type_promotion.number_dtype(operand)) is torch.bool:
+            if (
+                operand.dtype
+                if type(operand) is TensorSpec
+                else type_promotion.number_dtype(operand)
+            ) is torch.bool:
                 raise DtypeError("subtraction with a bool argument is not supported")
         return fn(self, other, *rest, **options)
 
@@ -60,7 +64,12 @@ def _register_tables() -> None:
             )
     for names, kind, letters in SCALED:
         for name in names.split():
-            register(f"aten.{name}.default", nary(2, kind, letters, numbers=False), name=PROMOTES, padding=pointwise)
+            register(
+                f"aten.{name}.default",
+                nary(2, kind, letters, numbers=False),
+                name=PROMOTES,
+                padding=pointwise,
+            )
     for names, kind, letters in LIKE:
         for name in names.split():
             register(f"aten.{name}.default", like(kind, letters), name=POINTWISE, padding=pointwise)
@@ -72,7 +81,12 @@ def _register_tables() -> None:
                     fn = _without_bool(fn)
                 if name.startswith(("add.", "sub.", "rsub.", "subtract.")):
                     fn = _with_alpha(fn)
-                register(f"aten.{name if '.' in name else name + '.default'}", fn, name=PROMOTES, padding=pointwise)
+                register(
+                    f"aten.{name if '.' in name else name + '.default'}",
+                    fn,
+                    name=PROMOTES,
+                    padding=pointwise,
+                )
 
 
 _register_tables()

@@ -1,8 +1,9 @@
 """Pointwise ops as data: names (``.default`` unless said), promotion kind, accepted common dtypes.
 
-Kinds: ``same`` output in the common dtype; ``float`` ints and bools compute in the default float dtype; ``bool`` a bool
-output; ``real`` complex gives its value dtype; ``angle`` is ``float`` then ``real``; ``double`` computes in double
-precision. Letters (``core.pointwise.DTYPES``) name the common dtypes that eager's CPU kernels accept.
+Kinds: ``same`` output in the common dtype; ``float`` ints and bools compute in the default float
+dtype; ``bool`` a bool output; ``real`` complex gives its value dtype; ``angle`` is ``float`` then
+``real``; ``double`` computes in double precision. Letters (``core.pointwise.DTYPES``) name the
+common dtypes that eager's CPU kernels accept.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ Row = tuple[str, str, str]
 
 UNARY: tuple[Row, ...] = (
     (
-        "atan asin acos rsqrt log2 log sigmoid sin exp cosh log10 log1p reciprocal sinh sqrt tan tanh expm1 cos sinc "
+        "atan asin acos rsqrt log2 log sigmoid sin exp cosh log10 log1p reciprocal sinh sqrt tan "
+        "tanh expm1 cos sinc "
         "acosh asinh atanh exp2",
         "float",
         "buihfc",
     ),
     (
-        "special_airy_ai special_log_ndtr special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri "
-        "special_erfcx special_bessel_j0 special_spherical_bessel_j0 special_bessel_j1 special_modified_bessel_i0 "
-        "special_modified_bessel_i1 special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 "
+        "special_airy_ai special_log_ndtr special_modified_bessel_k0 special_modified_bessel_k1 "
+        "special_ndtri "
+        "special_erfcx special_bessel_j0 special_spherical_bessel_j0 special_bessel_j1 "
+        "special_modified_bessel_i0 "
+        "special_modified_bessel_i1 special_scaled_modified_bessel_k0 "
+        "special_scaled_modified_bessel_k1 "
         "special_bessel_y0 special_bessel_y1",
         "float",
         "buif",
@@ -33,7 +38,11 @@ UNARY: tuple[Row, ...] = (
         "buihf",
     ),
     (
-        "selu softshrink frac softplus mish elu hardshrink hardsigmoid hardswish leaky_relu celu gelu round.decimals",
+        (
+            "selu softshrink frac softplus mish elu hardshrink hardsigmoid hardswish leaky_relu "
+            "celu "
+            "gelu round.decimals"
+        ),
         "same",
         "hf",
     ),
@@ -53,8 +62,8 @@ UNARY: tuple[Row, ...] = (
 # A tensor, and a number that promotes but is passed to the kernel.
 SCALED: tuple[Row, ...] = (("clamp_max clamp_min", "same", "buihf"),)
 
-# These allocate their output like the input and not through the iterator: the layout differs for tensors that are not
-# dense.
+# These allocate their output like the input and not through the iterator: the layout differs for
+# tensors that are not dense.
 LIKE: tuple[Row, ...] = (
     ("deg2rad rad2deg", "float", "buihf"),
     ("_conj_physical", "same", "buihfcz"),
@@ -89,7 +98,11 @@ def _each(names: str, *overloads: str) -> str:
 BINARY: tuple[Row, ...] = (
     (_each(_POLYNOMIALS, "default", "n_scalar", "x_scalar"), "float", "buif"),
     (_each("special_zeta", "default", "other_scalar", "self_scalar"), "float", "buif"),
-    ("clamp_max.Tensor clamp_min.Tensor max.other min.other maximum minimum fmin fmax", "same", "buihf"),
+    (
+        "clamp_max.Tensor clamp_min.Tensor max.other min.other maximum minimum fmin fmax",
+        "same",
+        "buihf",
+    ),
     ("gelu_backward logit_backward nextafter igamma igammac hypot logaddexp2", "same", "hf"),
     ("logaddexp silu_backward sigmoid_backward tanh_backward", "same", "hfc"),
     ("gcd lcm", "same", "ui"),
@@ -100,14 +113,26 @@ BINARY: tuple[Row, ...] = (
         "ui",
     ),
     (_each("__and__ __or__ __xor__", "Tensor", "Scalar"), "same", "bui"),
-    (_each("bitwise_and bitwise_or bitwise_xor", "Tensor", "Scalar", "Scalar_Tensor"), "same", "bui"),
+    (
+        _each("bitwise_and bitwise_or bitwise_xor", "Tensor", "Scalar", "Scalar_Tensor"),
+        "same",
+        "bui",
+    ),
     ("logical_and logical_or logical_xor", "bool", "buihfc"),
     (_each("eq ne", "Tensor", "Scalar"), "bool", "buihfczw"),
     (_each("lt gt le ge", "Tensor", "Scalar"), "bool", "buihf"),
-    ("xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self atan2 copysign.Tensor copysign.Scalar", "float", "buihf"),
+    (
+        "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self atan2 copysign.Tensor copysign.Scalar",
+        "float",
+        "buihf",
+    ),
     (_each("special_xlog1py", "default", "other_scalar", "self_scalar"), "float", "buihf"),
     ("div.Tensor div.Scalar true_divide.Tensor", "float", "buihfc"),
-    ("remainder.Tensor remainder.Scalar remainder.Scalar_Tensor fmod.Tensor fmod.Scalar", "same", "uihf"),
+    (
+        "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor fmod.Tensor fmod.Scalar",
+        "same",
+        "uihf",
+    ),
     ("floor_divide floor_divide.Scalar", "same", "uihf"),
     ("pow.Tensor_Tensor", "same", "uihfc"),
     ("add.Tensor add.Scalar mul.Tensor mul.Scalar multiply.Tensor", "same", "buihfcz"),

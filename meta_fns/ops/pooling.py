@@ -7,11 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from meta_fns.core import layout
-from meta_fns.core.checks import (
-    need_equal,
-    need_nonempty,
-    need_rank,
-)
+from meta_fns.core.checks import need_equal, need_nonempty, need_rank
 from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
@@ -35,7 +31,9 @@ def pair(values: Sequence[Size] | Size, default: Sequence[Size] = (), n: int = 2
     raise ShapeError(f"needs 1 or {n} values, got {list(values)}")
 
 
-def pooled_size(size: Size, kernel: Size, padding: Size, stride: Size, dilation: Size, ceil_mode: bool) -> Size:
+def pooled_size(
+    size: Size, kernel: Size, padding: Size, stride: Size, dilation: Size, ceil_mode: bool
+) -> Size:
     """The size of a pooled dimension.
 
     With ``ceil_mode`` a last window that starts inside the input or its left padding counts.
@@ -50,8 +48,12 @@ def pooled_size(size: Size, kernel: Size, padding: Size, stride: Size, dilation:
     return out
 
 
-def formatted(spec: TensorSpec, sizes: Shape, like: TensorSpec | None = None, *, keep: bool = True) -> TensorSpec:
-    """A fresh tensor of ``sizes``, in the memory format of ``like`` (or ``spec`` itself) if that is to be kept."""
+def formatted(
+    spec: TensorSpec, sizes: Shape, like: TensorSpec | None = None, *, keep: bool = True
+) -> TensorSpec:
+    """A fresh tensor of ``sizes``, in the memory format of ``like`` (or ``spec`` itself) if that is
+    to be kept.
+    """
     like = like or spec
     found = torch.contiguous_format
     if keep and len(sizes) in (4, 5) and len(sizes) == len(like.sizes) and not like.canonical():
@@ -60,7 +62,10 @@ def formatted(spec: TensorSpec, sizes: Shape, like: TensorSpec | None = None, *,
 
 
 def need_window(
-    kernel: Sequence[Size], stride: Sequence[Size], padding: Sequence[Size], dilation: Sequence[Size]
+    kernel: Sequence[Size],
+    stride: Sequence[Size],
+    padding: Sequence[Size],
+    dilation: Sequence[Size],
 ) -> None:
     """Require positive kernels, strides and dilations, and paddings of at most half the kernel."""
     for k, s, p, d in zip(kernel, stride, padding, dilation, strict=True):
@@ -92,7 +97,12 @@ def window_sizes(
         at = ndim - n + i
         size = pooled_size(self.sizes[at], kernel[i], padding[i], stride[i], dilation[i], ceil_mode)
         if not known(size >= 1):
-            check(size >= 1, lambda: f"the output of pooling {show(self.sizes)} by {list(kernel)} would be empty")
+            check(
+                size >= 1,
+                lambda: (
+                    f"the output of pooling {show(self.sizes)} by {list(kernel)} would be empty"
+                ),
+            )
         sizes[at] = size
     return tuple(sizes)
 

@@ -44,7 +44,9 @@ def _average_sizes(
             fits = size >= k
             if not known(fits):
                 check(fits, f"input {show(self.sizes)} is smaller than the kernel {list(kernel)}")
-    return window_sizes(self, kernel, pair(stride, kernel, n), pair(padding, n=n), [1] * n, ceil_mode)
+    return window_sizes(
+        self, kernel, pair(stride, kernel, n), pair(padding, n=n), [1] * n, ceil_mode
+    )
 
 
 def _register_average(n: int) -> None:
@@ -60,7 +62,9 @@ def _register_average(n: int) -> None:
         if divisor_override == 0:
             raise ShapeError("divisor_override must not be 0")
         need_dtype("self", self, _POOLED)
-        return formatted(self, _average_sizes(self, n, kernel_size, stride, padding, ceil_mode), keep=n == 2)
+        return formatted(
+            self, _average_sizes(self, n, kernel_size, stride, padding, ceil_mode), keep=n == 2
+        )
 
     def backward(
         grad_output: TensorSpec,
@@ -84,7 +88,10 @@ def _register_average(n: int) -> None:
     backward.__doc__ = f"The gradient of avg_pool{n}d."
     register(f"aten.avg_pool{n}d.default", average, name="average pooling", padding=average_pooling)
     register(
-        f"aten.avg_pool{n}d_backward.default", backward, name="gradient of average pooling", padding=gradients.pooling
+        f"aten.avg_pool{n}d_backward.default",
+        backward,
+        name="gradient of average pooling",
+        padding=gradients.pooling,
     )
 
 
@@ -100,23 +107,31 @@ def _register_adaptive(n: int) -> None:
             refuse_unless_empty(f"not implemented for self of {self.dtype}", without)
         for size in output_size:
             if not known(size >= 0):
-                check(size >= 0, lambda: f"output_size must not be negative, got {show(output_size)}")
+                check(
+                    size >= 0, lambda: f"output_size must not be negative, got {show(output_size)}"
+                )
         return formatted(self, (*self.sizes[:-n], *output_size), keep=n == 2)
 
     def backward(grad_output: TensorSpec, self: TensorSpec) -> TensorSpec:
         need_rank("grad_output", grad_output, n + 1, n + 2)
         need_nonempty("grad_output", grad_output, range(1, len(grad_output.sizes)))
         if len(grad_output.sizes) != len(self.sizes):
-            raise ShapeError(f"grad_output {show(grad_output.sizes)} does not fit self {show(self.sizes)}")
+            raise ShapeError(
+                f"grad_output {show(grad_output.sizes)} does not fit self {show(self.sizes)}"
+            )
         if grad_output.dtype is not self.dtype:
             raise DtypeError(f"grad_output is of {grad_output.dtype}, self of {self.dtype}")
         need_dtype("self", self, FLOATS)
         return formatted(self, self.sizes, keep=n == 2)
 
-    adaptive.__doc__ = f"The average over as many windows as `output_size` says, in the last {n} dimensions."
+    adaptive.__doc__ = (
+        f"The average over as many windows as `output_size` says, in the last {n} dimensions."
+    )
     backward.__doc__ = f"The gradient of adaptive_avg_pool{n}d."
     subject = "adaptive average pooling"
-    register(f"aten._adaptive_avg_pool{n}d.default", adaptive, name=subject, padding=adaptive_average)
+    register(
+        f"aten._adaptive_avg_pool{n}d.default", adaptive, name=subject, padding=adaptive_average
+    )
     name = f"aten._adaptive_avg_pool{n}d_backward.default"
     register(name, backward, name="gradient of adaptive average pooling", padding=gradients.pooling)
 

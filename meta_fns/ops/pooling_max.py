@@ -21,7 +21,14 @@ from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, product, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.pooling import formatted, need_gradient, need_window, pair, pooled_size, window_sizes
+from meta_fns.ops.pooling import (
+    formatted,
+    need_gradient,
+    need_window,
+    pair,
+    pooled_size,
+    window_sizes,
+)
 from meta_fns.padding import convolution as padded_convolution
 from meta_fns.padding import gradients
 
@@ -43,7 +50,9 @@ def max_pool2d_with_indices(
     dilation: Sequence[int] | int = 1,
     ceil_mode: bool = False,
 ) -> Pair:
-    """The maximum over windows of the last two dimensions, and its int64 positions; channels-last stays so."""
+    """The maximum over windows of the last two dimensions, and its int64 positions; channels-last
+    stays so.
+    """
     kernel = pair(kernel_size)
     step = pair(stride, kernel)
     pad, spread = pair(padding), pair(dilation)
@@ -60,7 +69,12 @@ def max_pool2d_with_indices(
     for i in range(2):
         size = pooled_size(self.sizes[n - 2 + i], kernel[i], pad[i], step[i], spread[i], ceil_mode)
         if not known(size >= 1):
-            check(size >= 1, lambda: f"the output of pooling {show(self.sizes)} by {list(kernel)} would be empty")
+            check(
+                size >= 1,
+                lambda: (
+                    f"the output of pooling {show(self.sizes)} by {list(kernel)} would be empty"
+                ),
+            )
         sizes[n - 2 + i] = size
     found = torch.contiguous_format
     if n == 4 and not self.canonical():
@@ -78,7 +92,9 @@ def max_pool1d(
     dilation: Sequence[int] | int = 1,
     ceil_mode: bool = False,
 ) -> TensorSpec:
-    """The maximum over windows of the last dimension, as the CPU computes it without gradients: always contiguous."""
+    """The maximum over windows of the last dimension, as the CPU computes it without gradients:
+    always contiguous.
+    """
     n = len(self.sizes)
     if n not in (2, 3):
         raise ShapeError(f"needs 2 or 3 dimensions, got {show(self.sizes)}")
@@ -93,7 +109,10 @@ def max_pool1d(
             check(size != 0, lambda: f"only the batch may be empty, got {show(self.sizes)}")
     size = pooled_size(self.sizes[-1], kernel, pad, step, spread, ceil_mode)
     if not known(size >= 1):
-        check(size >= 1, lambda: f"the output of pooling {show(self.sizes)} by {kernel} would be empty")
+        check(
+            size >= 1,
+            lambda: f"the output of pooling {show(self.sizes)} by {kernel} would be empty",
+        )
     return self.fresh((*self.sizes[:-1], size))
 
 
@@ -106,10 +125,14 @@ def max_pool3d_with_indices(
     dilation: Sequence[int] | int = 1,
     ceil_mode: bool = False,
 ) -> Pair:
-    """The maximum over windows of the last three dimensions, and its int64 positions; channels-last stays so."""
+    """The maximum over windows of the last three dimensions, and its int64 positions; channels-last
+    stays so.
+    """
     kernel = pair(kernel_size, n=3)
     need_dtype("self", self, REALS)
-    sizes = window_sizes(self, kernel, pair(stride, kernel, 3), pair(padding, n=3), pair(dilation, n=3), ceil_mode)
+    sizes = window_sizes(
+        self, kernel, pair(stride, kernel, 3), pair(padding, n=3), pair(dilation, n=3), ceil_mode
+    )
     return _with_positions(formatted(self, sizes, keep=len(sizes) == 5))
 
 
@@ -146,7 +169,12 @@ def _register_backward(n: int) -> None:
 
     backward.__doc__ = f"The gradient of max_pool{n}d."
     name = f"aten.max_pool{n}d_with_indices_backward.default"
-    register(name, backward, name="gradient of max pooling", padding=gradients.max_pooling if n == 2 else None)
+    register(
+        name,
+        backward,
+        name="gradient of max pooling",
+        padding=gradients.max_pooling if n == 2 else None,
+    )
 
 
 def _register_adaptive(n: int) -> None:
@@ -170,7 +198,9 @@ def _register_adaptive(n: int) -> None:
         need_dtype("self", self, FLOATS)
         return formatted(self, self.sizes, keep=n == 2)
 
-    adaptive.__doc__ = f"The maximum over as many windows as `output_size` says, in the last {n} dimensions."
+    adaptive.__doc__ = (
+        f"The maximum over as many windows as `output_size` says, in the last {n} dimensions."
+    )
     backward.__doc__ = f"The gradient of adaptive_max_pool{n}d."
     register(
         f"aten.adaptive_max_pool{n}d.default",
@@ -178,26 +208,42 @@ def _register_adaptive(n: int) -> None:
         name="adaptive max pooling",
         padding=padded_convolution.adaptive_max_pooling,
     )
-    register(f"aten.adaptive_max_pool{n}d_backward.default", backward, name="gradient of adaptive max pooling")
+    register(
+        f"aten.adaptive_max_pool{n}d_backward.default",
+        backward,
+        name="gradient of adaptive max pooling",
+    )
 
 
-def _fraction_sizes(self: TensorSpec, kernel_size: Sequence[int], output_size: Sequence[int], n: int) -> Shape:
+def _fraction_sizes(
+    self: TensorSpec, kernel_size: Sequence[int], output_size: Sequence[int], n: int
+) -> Shape:
     need_rank("self", self, n + 1, n + 2)
     if len(kernel_size) not in (1, n) or len(output_size) not in (1, n):
-        raise ShapeError(f"kernel_size and output_size need {n} values, got {list(kernel_size)}, {list(output_size)}")
+        raise ShapeError(
+            f"kernel_size and output_size need {n} values, got {list(kernel_size)}, "
+            f"{list(output_size)}"
+        )
     kernel, out = pair(kernel_size, n=n), pair(output_size, n=n)
     ndim = len(self.sizes)
     need_nonempty("self", self, range(ndim - n - 1, ndim))
     for size, k, o in zip(self.sizes[-n:], kernel, out, strict=True):
         fits = o + k - 1 <= size if n == 2 else o + k - 1 < size
         if not known(fits):
-            check(fits, f"windows of {list(kernel)} for {list(out)} outputs do not fit into {show(self.sizes)}")
+            check(
+                fits,
+                f"windows of {list(kernel)} for {list(out)} outputs do not fit into "
+                f"{show(self.sizes)}",
+            )
     return (*self.sizes[:-n], *out)
 
 
 def _register_fractional(n: int) -> None:
     def fractional(
-        self: TensorSpec, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: TensorSpec
+        self: TensorSpec,
+        kernel_size: Sequence[int],
+        output_size: Sequence[int],
+        random_samples: TensorSpec,
     ) -> Pair:
         sizes = _fraction_sizes(self, kernel_size, output_size, n)
         need_rank("random_samples", random_samples, 3)
@@ -207,8 +253,16 @@ def _register_fractional(n: int) -> None:
         batch = self.sizes[0] if len(self.sizes) == n + 2 else 1
         least = random_samples.sizes[0] >= batch
         if not known(least):
-            check(least, lambda: f"random_samples {show(random_samples.sizes)} do not fit self {show(self.sizes)}")
-        need_sizes("random_samples", random_samples, (random_samples.sizes[0], self.sizes[-n - 1], n))
+            check(
+                least,
+                lambda: (
+                    f"random_samples {show(random_samples.sizes)} do not fit self "
+                    f"{show(self.sizes)}"
+                ),
+            )
+        need_sizes(
+            "random_samples", random_samples, (random_samples.sizes[0], self.sizes[-n - 1], n)
+        )
         return _with_positions(self.fresh(sizes))
 
     def backward(
@@ -235,7 +289,11 @@ def _register_fractional(n: int) -> None:
     fractional.__doc__ = f"The maximum over windows at random places in the last {n} dimensions."
     backward.__doc__ = f"The gradient of fractional_max_pool{n}d."
     register(f"aten.fractional_max_pool{n}d.default", fractional, name="fractional max pooling")
-    register(f"aten.fractional_max_pool{n}d_backward.default", backward, name="gradient of fractional max pooling")
+    register(
+        f"aten.fractional_max_pool{n}d_backward.default",
+        backward,
+        name="gradient of fractional max pooling",
+    )
 
 
 for _n in (2, 3):
@@ -244,7 +302,9 @@ for _n in (2, 3):
     _register_fractional(_n)
 
 
-def _unpooled(self: TensorSpec, indices: TensorSpec, output_size: Sequence[Size], n: int) -> TensorSpec:
+def _unpooled(
+    self: TensorSpec, indices: TensorSpec, output_size: Sequence[Size], n: int
+) -> TensorSpec:
     need_dtype("indices", indices, (torch.int64,))
     if len(output_size) != n:
         raise ShapeError(f"output_size needs {n} values, got {show(output_size)}")

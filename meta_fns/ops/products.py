@@ -1,4 +1,6 @@
-"""Products of vectors and matrices beyond ``mm``: with vectors, in batches, fused, in integers or 8-bit floats."""
+"""Products of vectors and matrices beyond ``mm``: with vectors, in batches, fused, in integers or
+8-bit floats.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def mv(self: TensorSpec, vec: TensorSpec) -> TensorSpec:
 
 
 @rule("aten.addmv.default", padding=padded_matmul.added_product)
-def addmv(self: TensorSpec, mat: TensorSpec, vec: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+def addmv(
+    self: TensorSpec, mat: TensorSpec, vec: TensorSpec, *, beta: Any = 1, alpha: Any = 1
+) -> TensorSpec:
     """``(n,) + (n, k) @ (k,) -> (n,)``."""
     result = mv(mat, vec)
     if len(self.sizes) > 1:
@@ -64,7 +68,9 @@ def addmv(self: TensorSpec, mat: TensorSpec, vec: TensorSpec, *, beta: Any = 1, 
 
 
 @rule("aten.addr.default")
-def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+def addr(
+    self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, *, beta: Any = 1, alpha: Any = 1
+) -> TensorSpec:
     """``(n, m) + (n,) x (m,) -> (n, m)``."""
     need_rank("vec1", vec1, 1)
     need_rank("vec2", vec2, 1)
@@ -82,7 +88,9 @@ def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, *, beta: Any = 1,
 
 
 @rule("aten.addbmm.default")
-def addbmm(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+def addbmm(
+    self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: Any = 1, alpha: Any = 1
+) -> TensorSpec:
     """``(n, m) + sum of (b, n, k) @ (b, k, m) -> (n, m)``."""
     sizes = _batches(self, batch1, batch2)[1:]
     fit_into("self", self.sizes, sizes)
@@ -92,17 +100,23 @@ def addbmm(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: An
 
 
 @rule("aten.addbmm_.default")
-def addbmm_(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+def addbmm_(
+    self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: Any = 1, alpha: Any = 1
+) -> TensorSpec:
     """``addbmm`` into self, which is resized to the result."""
     result = addbmm(self, batch1, batch2, beta=beta, alpha=alpha)
-    if len(self.sizes) == 2 and all(same(a, b) or a == b for a, b in zip(self.sizes, result.sizes, strict=True)):
+    if len(self.sizes) == 2 and all(
+        same(a, b) or a == b for a, b in zip(self.sizes, result.sizes, strict=True)
+    ):
         need_writable(self)
         return self
     return result.with_(storage_offset=self.storage_offset)
 
 
 @rule("aten.baddbmm.default", padding=padded_matmul.added_product)
-def baddbmm(self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: Any = 1, alpha: Any = 1) -> TensorSpec:
+def baddbmm(
+    self: TensorSpec, batch1: TensorSpec, batch2: TensorSpec, *, beta: Any = 1, alpha: Any = 1
+) -> TensorSpec:
     """``(b, n, m) + (b, n, k) @ (b, k, m) -> (b, n, m)``."""
     sizes = _batches(self, batch1, batch2)
     fit_into("self", self.sizes, sizes)
@@ -150,7 +164,9 @@ def trilinear(
     sumdim: Sequence[int],
     unroll_dim: int = 1,
 ) -> TensorSpec:
-    """The product of three tensors, each with dimensions of size 1 added, summed over ``sumdim``."""
+    """The product of three tensors, each with dimensions of size 1 added, summed over
+    ``sumdim``.
+    """
     total = len(i1.sizes) + len(expand1)
     if not 0 <= unroll_dim < total:
         raise ShapeError(f"unroll_dim {unroll_dim} is out of range for {total} dimensions")
@@ -178,7 +194,13 @@ def trilinear(
 
 @rule("aten._addmm_activation.default")
 def addmm_activation(
-    self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False
+    self: TensorSpec,
+    mat1: TensorSpec,
+    mat2: TensorSpec,
+    *,
+    beta: Any = 1,
+    alpha: Any = 1,
+    use_gelu: bool = False,
 ) -> TensorSpec:
     """``addmm``, then relu or gelu."""
     return addmm(self, mat1, mat2, beta=beta, alpha=alpha)
@@ -210,4 +232,6 @@ def scaled_mm(
     need_rank("self", self, 2)
     need_rank("mat2", mat2, 2)
     need_equal(self.sizes[1], mat2.sizes[0], f"{show(self.sizes)} @ {show(mat2.sizes)}")
-    return TensorSpec.contiguous((self.sizes[0], mat2.sizes[1]), out_dtype or self.dtype, self.device)
+    return TensorSpec.contiguous(
+        (self.sizes[0], mat2.sizes[1]), out_dtype or self.dtype, self.device
+    )

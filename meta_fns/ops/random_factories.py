@@ -1,4 +1,6 @@
-"""New tensors of random numbers, of given sizes or in the likeness of another. Values are data, sizes are not."""
+"""New tensors of random numbers, of given sizes or in the likeness of another. Values are data,
+sizes are not.
+"""
 
 from __future__ import annotations
 

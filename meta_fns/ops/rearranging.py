@@ -33,7 +33,9 @@ def flip(self: TensorSpec, dims: Sequence[int]) -> TensorSpec:
 def roll(self: TensorSpec, shifts: Sequence[Size], dims: Sequence[int] = ()) -> TensorSpec:
     """Elements shifted around along dimensions (or as if flat)."""
     if not dims and len(shifts) == 1:
-        return laid_out_like(self) if len(self.sizes) == 1 and has_zero(self.sizes) else self.fresh()
+        return (
+            laid_out_like(self) if len(self.sizes) == 1 and has_zero(self.sizes) else self.fresh()
+        )
     if not shifts or len(shifts) != len(dims):
         raise ShapeError(f"roll needs as many shifts as dims, got {list(shifts)} and {list(dims)}")
     for d in dims:
@@ -52,7 +54,9 @@ def roll(self: TensorSpec, shifts: Sequence[Size], dims: Sequence[int] = ()) -> 
 
 
 def _rolled(self: TensorSpec, shift: Size, at: int) -> TensorSpec:
-    """The two pieces along one dimension, joined in the other order, in the memory format of both."""
+    """The two pieces along one dimension, joined in the other order, in the memory format of
+    both.
+    """
     size = self.sizes[at]
     start = (size - shift) % size
     lead, rest = self.sizes[:at], self.sizes[at + 1 :]
@@ -91,7 +95,13 @@ def narrow_copy(self: TensorSpec, dim: int, start: Size, length: Size) -> Tensor
         start = start + size
     fits = (start >= 0) & (start + length <= size)
     if not known(fits):
-        check(fits, lambda: f"{length} elements from {start} do not fit into dimension {at} of {show(self.sizes)}")
+        check(
+            fits,
+            lambda: (
+                f"{length} elements from {start} do not fit into dimension {at} of "
+                f"{show(self.sizes)}"
+            ),
+        )
     return self.fresh((*self.sizes[:at], length, *self.sizes[at + 1 :]))
 
 
@@ -102,14 +112,18 @@ def unsafe_split(self: TensorSpec, split_size: Size, dim: int = 0) -> list[Tenso
 
 
 @rule("aten.unsafe_split_with_sizes.default", padding=padded_slicing.pieces)
-def unsafe_split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0) -> list[TensorSpec]:
+def unsafe_split_with_sizes(
+    self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0
+) -> list[TensorSpec]:
     """``split_with_sizes`` whose pieces do not count as views."""
     return list(split_with_sizes(self, split_sizes, dim))
 
 
 @rule("aten._chunk_cat.default")
 def chunk_cat(tensors: Sequence[TensorSpec], dim: int, num_chunks: int) -> TensorSpec:
-    """Each tensor padded, cut into chunks along ``dim``, flattened from there, joined: ``(*lead, chunks, size)``."""
+    """Each tensor padded, cut into chunks along ``dim``, flattened from there, joined:
+    ``(*lead, chunks, size)``.
+    """
     if num_chunks < 1 or not tensors:
         raise ShapeError("needs at least one tensor and one chunk")
     dtype, device = tensors[0].dtype, tensors[0].device
@@ -120,7 +134,9 @@ def chunk_cat(tensors: Sequence[TensorSpec], dim: int, num_chunks: int) -> Tenso
         if len(tensor.sizes) <= at:
             raise ShapeError(f"{show(tensor.sizes)} has no dimension {at}")
         for a, b in zip(tensor.sizes[:at], lead, strict=True):
-            need_equal(a, b, f"{show(tensor.sizes)} and {show(tensors[0].sizes)} before dimension {at}")
+            need_equal(
+                a, b, f"{show(tensor.sizes)} and {show(tensors[0].sizes)} before dimension {at}"
+            )
         need_nonempty("a tensor", tensor, range(len(tensor.sizes)))
         rows = (tensor.sizes[at] + num_chunks - 1) // num_chunks
         for size in tensor.sizes[at + 1 :]:
@@ -132,8 +148,12 @@ def chunk_cat(tensors: Sequence[TensorSpec], dim: int, num_chunks: int) -> Tenso
 
 
 @rule("aten.resize_.default")
-def resize_(self: TensorSpec, size: Sequence[Size], *, memory_format: torch.memory_format | None = None) -> TensorSpec:
-    """``self`` with other sizes, contiguous unless the sizes are its own (or in a memory format)."""
+def resize_(
+    self: TensorSpec, size: Sequence[Size], *, memory_format: torch.memory_format | None = None
+) -> TensorSpec:
+    """``self`` with other sizes, contiguous unless the sizes are its own (or in a memory
+    format).
+    """
     for item in size:
         check(item >= 0, lambda: f"a negative size in {show(size)}")
     if memory_format is torch.preserve_format:

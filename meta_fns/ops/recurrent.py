@@ -23,7 +23,7 @@ __all__: list[str] = []
 @rule("aten.mkldnn_rnn_layer.default", data_dependent=True)
 def mkldnn_rnn_layer(
     ctx: Context,
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight0: TensorSpec,
     weight1: TensorSpec,
     weight2: TensorSpec,
@@ -42,7 +42,8 @@ def mkldnn_rnn_layer(
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec, TensorSpec | None]:
     """One direction of one layer: the output, the last states, and oneDNN's workspace.
 
-    The workspace is there where a gradient may be asked for; its size is the library's secret: an unknown.
+    The workspace is there where a gradient may be asked for; its size is the library's secret: an
+    unknown.
     """
     need_rank("input", input, 3)
     need_equal(weight0.sizes[-1], input.sizes[-1], "the widths of weight and input")
@@ -55,7 +56,7 @@ def mkldnn_rnn_layer(
 
 @rule("aten.mkldnn_rnn_layer_backward.default")
 def mkldnn_rnn_layer_backward(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight1: TensorSpec,
     weight2: TensorSpec,
     weight3: TensorSpec,
@@ -111,15 +112,19 @@ def thnn_fused_gru_cell(
     return hx.fresh(), hx.fresh((hx.sizes[0], hx.sizes[1] * 5))
 
 
-# --- fused layers of transformers ------------------------------------------------------------------------------------
+# --- fused layers of transformers -----------------------------------------------------------------
 
 
 def _need_mask(mask: TensorSpec | None, kind: int | None, x: TensorSpec, num_heads: int) -> None:
-    """Require a mask of queries and keys (type 0), of a batch and its keys (1), or of the size of the scores."""
+    """Require a mask of queries and keys (type 0), of a batch and its keys (1), or of the size of
+    the scores.
+    """
     if mask is None:
         return
     b, s, _ = x.sizes
-    need_sizes("mask", mask, {0: (s, s), 1: (b, s)}.get(2 if kind is None else kind, (b, num_heads, s, s)))
+    need_sizes(
+        "mask", mask, {0: (s, s), 1: (b, s)}.get(2 if kind is None else kind, (b, num_heads, s, s))
+    )
 
 
 @rule("aten._native_multi_head_attention.default", padding=transformer_layers.heads)
@@ -138,7 +143,9 @@ def native_multi_head_attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[TensorSpec, TensorSpec | None]:
-    """``(b, s, e) -> (b, s, e)``, and the attention weights, averaged over heads or ``(b, heads, s, t)``, if any."""
+    """``(b, s, e) -> (b, s, e)``, and the attention weights, averaged over heads or
+    ``(b, heads, s, t)``, if any.
+    """
     for name, spec in (("query", query), ("key", key), ("value", value)):
         need_rank(name, spec, 3)
     need_equal(query.sizes[2], embed_dim, "the width of query")
@@ -195,11 +202,13 @@ def masked_softmax(
     return self.fresh()
 
 
-# --- products of groups ----------------------------------------------------------------------------------------------
+# --- products of groups ---------------------------------------------------------------------------
 
 
 def _need_aligned(name: str, spec: TensorSpec) -> None:
-    """Require matrices dense along one of their dimensions, and rows that start at multiples of 16 bytes."""
+    """Require matrices dense along one of their dimensions, and rows that start at multiples of 16
+    bytes.
+    """
     outer, inner = spec.strides[-2], spec.strides[-1]
     rows, columns = spec.sizes[-2], spec.sizes[-1]
     step = 16 // spec.dtype.itemsize
@@ -211,11 +220,20 @@ def _need_aligned(name: str, spec: TensorSpec) -> None:
         stride = inner
     else:
         fits = (inner == 1) & (outer >= columns) & (outer >= 1)
-        check(fits, lambda: f"{name} must be dense along one of its last dimensions, got strides {show(spec.strides)}")
+        check(
+            fits,
+            lambda: (
+                f"{name} must be dense along one of its last dimensions, got strides "
+                f"{show(spec.strides)}"
+            ),
+        )
         stride = outer
     aligned = stride % step == 0
     if not known(aligned):
-        check(aligned, lambda: f"strides of {name} must be multiples of 16 bytes, got {show(spec.strides)}")
+        check(
+            aligned,
+            lambda: f"strides of {name} must be multiples of 16 bytes, got {show(spec.strides)}",
+        )
 
 
 @rule("aten._grouped_mm.default", padding=grouped_product)
@@ -226,8 +244,9 @@ def grouped_mm(
     bias: TensorSpec | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> TensorSpec:
-    """Products of groups of rows (columns) that end at ``offs``: ``(n, k), (g, k, m) -> (n, m)``, ``(n, k), (k, m) ->
-    (g, n, m)``, ``(g, n, k), (k, m) -> (n, m)``, and plainly ``(g, n, k), (g, k, m) -> (g, n, m)``.
+    """Products of groups of rows (columns) that end at ``offs``: ``(n, k), (g, k, m) -> (n, m)``,
+    ``(n, k), (k, m) -> (g, n, m)``, ``(g, n, k), (k, m) -> (n, m)``, and plainly
+    ``(g, n, k), (g, k, m) -> (g, n, m)``.
 
     Rows of the result start at multiples of 16 bytes.
     """
@@ -265,15 +284,19 @@ def grouped_mm(
     return TensorSpec(sizes, strides, 0, self.dtype, self.device)
 
 
-# --- connectionist temporal classification ---------------------------------------------------------------------------
+# --- connectionist temporal classification --------------------------------------------------------
 
 
-def _ctc(log_probs: TensorSpec, targets: TensorSpec, longest: Size) -> tuple[TensorSpec, TensorSpec]:
+def _ctc(
+    log_probs: TensorSpec, targets: TensorSpec, longest: Size
+) -> tuple[TensorSpec, TensorSpec]:
     need_rank("log_probs", log_probs, 3)
     need_dtype("log_probs", log_probs, DOUBLES)
     need_dtype("targets", targets, (torch.int64, torch.int32))
     steps, batch, _ = log_probs.sizes
-    alpha = TensorSpec.contiguous((batch, steps, 2 * longest + 1), log_probs.dtype, log_probs.device)
+    alpha = TensorSpec.contiguous(
+        (batch, steps, 2 * longest + 1), log_probs.dtype, log_probs.device
+    )
     return TensorSpec.contiguous((batch,), log_probs.dtype, log_probs.device), alpha
 
 
@@ -304,13 +327,18 @@ def ctc_loss(
     return _ctc(log_probs, targets, longest)
 
 
-def _ctc_targets(targets: TensorSpec, log_probs: TensorSpec, lengths: Sequence[int], longest: int) -> None:
+def _ctc_targets(
+    targets: TensorSpec, log_probs: TensorSpec, lengths: Sequence[int], longest: int
+) -> None:
     if len(targets.sizes) == 1:
         need_equal(targets.sizes[0], sum(lengths), "targets and the sum of target_lengths")
         return
     need_rank("targets", targets, 1, 2)
     need_equal(targets.sizes[0], log_probs.sizes[1], "targets and the batch")
-    check(targets.sizes[1] >= longest, lambda: f"targets {show(targets.sizes)} are shorter than target_lengths")
+    check(
+        targets.sizes[1] >= longest,
+        lambda: f"targets {show(targets.sizes)} are shorter than target_lengths",
+    )
 
 
 @rule("aten._ctc_loss.Tensor", data_dependent=True)
@@ -354,7 +382,7 @@ def ctc_loss_backward(
 
 @rule("aten._batch_norm_with_update.default")
 def batch_norm_with_update(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: TensorSpec | None,
     bias: TensorSpec | None,
     running_mean: TensorSpec,
@@ -365,5 +393,7 @@ def batch_norm_with_update(
     """``native_batch_norm`` in training; and room that the backend reserves (none on the CPU)."""
     if input.device.type != "cpu":
         raise UnsupportedOp("the reserve of _batch_norm_with_update on this device")
-    output, mean, rstd = batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
+    output, mean, rstd = batch_norm(
+        input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
     return output, mean, rstd, TensorSpec.contiguous((0,), torch.uint8, input.device)

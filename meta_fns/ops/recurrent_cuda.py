@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 @rule("aten._cudnn_rnn.default", padding=padded_recurrent.on_cuda)
 def cudnn_rnn(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     weight: Sequence[TensorSpec],
     weight_stride0: int,
     weight_buf: TensorSpec | None,
@@ -35,9 +35,11 @@ def cudnn_rnn(
     batch_sizes: Sequence[Size],
     dropout_state: TensorSpec | None,
 ) -> tuple[TensorSpec, ...]:
-    """All layers of a network over a sequence, ``(t, b, n) -> (t, b, out)``, its last states, and what cuDNN keeps.
+    """All layers of a network over a sequence, ``(t, b, n) -> (t, b, out)``, its last states, and
+    what cuDNN keeps.
 
-    Batch first, memory has the time first all the same.  Packed, ``(sum of batches, n) -> (sum of batches, out)``.
+    Batch first, memory has the time first all the same.  Packed, ``(sum of batches, n) -> (sum of
+    batches, out)``.
     """
     need_rank("input", input, 2 if batch_sizes else 3)
     need_rank("hx", hx, 3)
@@ -49,7 +51,9 @@ def cudnn_rnn(
     if cx is not None:
         need_sizes("cx", cx, (*states, hidden_size))
     if batch_sizes:
-        output = TensorSpec.contiguous((input.sizes[0], out * directions), input.dtype, input.device)
+        output = TensorSpec.contiguous(
+            (input.sizes[0], out * directions), input.dtype, input.device
+        )
     else:
         time = input.sizes[1 if batch_first else 0]
         output = TensorSpec.contiguous((time, batch, out * directions), input.dtype, input.device)

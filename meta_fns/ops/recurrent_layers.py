@@ -22,8 +22,10 @@ from meta_fns.padding import rows
 __all__: list[str] = []
 
 
-def _of_one_kind(input: TensorSpec, others: Sequence[TensorSpec]) -> None:  # noqa: A002 - name of the schema
-    """Require what one dtype and device computes on the CPU or on CUDA, whose results' strides are known here."""
+def _of_one_kind(input: TensorSpec, others: Sequence[TensorSpec]) -> None:
+    """Require what one dtype and device computes on the CPU or on CUDA, whose results' strides are
+    known here.
+    """
     need_dtype("input", input, FLOATS)
     if input.device.type not in ("cpu", "cuda"):
         raise UnsupportedOp("recurrent layers as one op on this device")
@@ -32,7 +34,7 @@ def _of_one_kind(input: TensorSpec, others: Sequence[TensorSpec]) -> None:  # no
 
 
 def _layers(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     batch: Size,
     states: Sequence[TensorSpec],
     params: Sequence[TensorSpec],
@@ -40,14 +42,18 @@ def _layers(
     num_layers: int,
     ways: int,
 ) -> Size:
-    """The width of what one direction puts out; checks states and weights, those of projections (the last) too."""
+    """The width of what one direction puts out; checks states and weights, those of projections
+    (the last) too.
+    """
     _of_one_kind(input, (*states, *params))
     each = len(params) // (num_layers * ways) if num_layers > 0 else 0
     projects = len(states) == 2 and each == (5 if has_biases else 3)
     if each != (4 if has_biases else 2) + projects or each * num_layers * ways != len(params):
         raise ShapeError(f"{len(params)} weights do not fit {num_layers} layers")
     for position, weight in enumerate(params):
-        need_rank(f"params[{position}]", weight, 1 if has_biases and position % each in (2, 3) else 2)
+        need_rank(
+            f"params[{position}]", weight, 1 if has_biases and position % each in (2, 3) else 2
+        )
     projected = params[1].sizes[1]
     hidden = params[each - 1].sizes[1] if projects else projected
     for name, state, width in zip(("hx", "cx"), states, (projected, hidden), strict=False):
@@ -60,12 +66,14 @@ def _layers(
         for bias in params[number * each + 2 : number * each + 4] if has_biases else ():
             need_sizes("bias", bias, (gates,))
         if projects:
-            need_sizes("weight of the projection", params[(number + 1) * each - 1], (projected, hidden))
+            need_sizes(
+                "weight of the projection", params[(number + 1) * each - 1], (projected, hidden)
+            )
     return projected
 
 
 def _results(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     states: Sequence[TensorSpec],
     params: Sequence[TensorSpec],
     has_biases: bool,
@@ -73,7 +81,9 @@ def _results(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[TensorSpec, ...]:
-    """``(n, b, in) -> (n, b, ways * out)`` and the last states; ``batch_first`` transposes input and output."""
+    """``(n, b, in) -> (n, b, ways * out)`` and the last states; ``batch_first`` transposes input
+    and output.
+    """
     need_rank("input", input, 3)
     length, batch = (input.sizes[1], input.sizes[0]) if batch_first else input.sizes[:2]
     check(length > 0, "the sequence must be of at least one step")
@@ -84,12 +94,14 @@ def _results(
     if batch_first:
         sizes, strides = (batch, length, width), (strides[1], strides[0], strides[2])
     output = TensorSpec(sizes, strides, 0, input.dtype, input.device)
-    return output, *(TensorSpec.contiguous(state.sizes, state.dtype, state.device) for state in states)
+    return output, *(
+        TensorSpec.contiguous(state.sizes, state.dtype, state.device) for state in states
+    )
 
 
 @rule("aten.lstm.input", name="recurrent layers", padding=padded_recurrent.layers)
 def lstm(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     hx: Sequence[TensorSpec],
     params: Sequence[TensorSpec],
     has_biases: bool,
@@ -113,7 +125,7 @@ def lstm(
     padding=padded_recurrent.layers,
 )
 def gru(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     hx: TensorSpec,
     params: Sequence[TensorSpec],
     has_biases: bool,
@@ -179,11 +191,11 @@ def gru_of_packed(
     return _packed_results(data, batch_sizes, (hx,), params, has_biases, num_layers, bidirectional)
 
 
-# --- cells -----------------------------------------------------------------------------------------------------------
+# --- cells ----------------------------------------------------------------------------------------
 
 
 def _cell(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     states: Sequence[TensorSpec],
     w_ih: TensorSpec,
     w_hh: TensorSpec,
@@ -208,7 +220,7 @@ def _cell(
 
 @rule("aten.lstm_cell.default", name="recurrent cell", padding=rows.long_cell)
 def lstm_cell(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     hx: Sequence[TensorSpec],
     w_ih: TensorSpec,
     w_hh: TensorSpec,
@@ -223,7 +235,7 @@ def lstm_cell(
 
 @rule("aten.gru_cell.default", name="recurrent cell", padding=rows.cell)
 def gru_cell(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     hx: TensorSpec,
     w_ih: TensorSpec,
     w_hh: TensorSpec,
@@ -234,9 +246,14 @@ def gru_cell(
     return _cell(input, (hx,), w_ih, w_hh, b_ih, b_hh, 3)[0]
 
 
-@rule("aten.rnn_tanh_cell.default", "aten.rnn_relu_cell.default", name="recurrent cell", padding=rows.cell)
+@rule(
+    "aten.rnn_tanh_cell.default",
+    "aten.rnn_relu_cell.default",
+    name="recurrent cell",
+    padding=rows.cell,
+)
 def rnn_cell(
-    input: TensorSpec,  # noqa: A002 - name of the schema
+    input: TensorSpec,
     hx: TensorSpec,
     w_ih: TensorSpec,
     w_hh: TensorSpec,
@@ -247,7 +264,7 @@ def rnn_cell(
     return _cell(input, (hx,), w_ih, w_hh, b_ih, b_hh, 1)[0]
 
 
-# --- packed sequences ------------------------------------------------------------------------------------------------
+# --- packed sequences -----------------------------------------------------------------------------
 
 
 def _need_batch_sizes(batch_sizes: TensorSpec) -> None:
@@ -259,12 +276,10 @@ def _need_batch_sizes(batch_sizes: TensorSpec) -> None:
 
 @rule("aten._pack_padded_sequence.default", data_dependent=True)
 def pack_padded_sequence(
-    ctx: Context,
-    input: TensorSpec,  # noqa: A002 - name of the schema
-    lengths: TensorSpec,
-    batch_first: bool,
+    ctx: Context, input: TensorSpec, lengths: TensorSpec, batch_first: bool
 ) -> tuple[TensorSpec, TensorSpec]:
-    """The steps of all sequences, step by step, and how many sequences have each step: ``(n, b, ...) -> (u, ...)``.
+    """The steps of all sequences, step by step, and how many sequences have each step:
+    ``(n, b, ...) -> (u, ...)``.
 
     How many steps there are, and how many the longest has, is in the lengths.
     """
@@ -288,7 +303,9 @@ def pack_padded_sequence_backward(
         return TensorSpec.contiguous(tuple(input_size), grad.dtype, grad.device)
     sizes = (input_size[1], input_size[0], *input_size[2:])
     strides = layout.contiguous_strides(sizes)
-    return TensorSpec(tuple(input_size), (strides[1], strides[0], *strides[2:]), 0, grad.dtype, grad.device)
+    return TensorSpec(
+        tuple(input_size), (strides[1], strides[0], *strides[2:]), 0, grad.dtype, grad.device
+    )
 
 
 @rule("aten._pad_packed_sequence.default", data_dependent=True)
@@ -300,12 +317,17 @@ def pad_packed_sequence(
     padding_value: float,
     total_length: Size,
 ) -> tuple[TensorSpec, TensorSpec]:
-    """The sequences side by side, padded, and their lengths: ``(u, ...) -> (n, b, ...)``; how many is data."""
+    """The sequences side by side, padded, and their lengths: ``(u, ...) -> (n, b, ...)``; how many
+    is data.
+    """
     _need_batch_sizes(batch_sizes)
     longest: Size = batch_sizes.sizes[0]
     check(longest > 0, "batch_sizes must not be empty")
     if not (type(total_length) is int and total_length <= 0):
-        check(total_length >= longest, lambda: f"total_length {total_length} is shorter than a sequence of {longest}")
+        check(
+            total_length >= longest,
+            lambda: f"total_length {total_length} is shorter than a sequence of {longest}",
+        )
         longest = total_length
     batch = ctx.new_size(1, data.sizes[0])
     sizes: tuple[Size, ...] = (longest, batch, *data.sizes[1:])

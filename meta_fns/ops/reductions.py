@@ -39,7 +39,9 @@ def reduced_sizes(sizes: Shape, dims: frozenset[int], keepdim: bool) -> Shape:
     return tuple([size for i, size in enumerate(sizes) if i not in dims])
 
 
-def reduce_to(self: TensorSpec, dim: Sequence[int] | int | None, keepdim: bool, dtype: torch.dtype) -> TensorSpec:
+def reduce_to(
+    self: TensorSpec, dim: Sequence[int] | int | None, keepdim: bool, dtype: torch.dtype
+) -> TensorSpec:
     """The contiguous result, of ``dtype``, of reducing over ``dim``."""
     dims = reduced_dims(dim, len(self.sizes))
     return TensorSpec.contiguous(reduced_sizes(self.sizes, dims, keepdim), dtype, self.device)
@@ -49,7 +51,10 @@ def need_nonempty(self: TensorSpec, dims: frozenset[int], name: str) -> None:
     """Raise ShapeError if a dimension reduced by an op without an identity has size 0."""
     for i in dims:
         if i < len(self.sizes):
-            check(self.sizes[i] != 0, lambda: f"{name} over a dimension of size 0 has no value: {show(self.sizes)}")
+            check(
+                self.sizes[i] != 0,
+                lambda: f"{name} over a dimension of size 0 has no value: {show(self.sizes)}",
+            )
 
 
 @rule("aten.sum.default", name="reduce everything", padding=padded_reductions.reduction)
@@ -66,7 +71,11 @@ def prod_all(self: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpe
 
 @rule("aten.sum.dim_IntList", padding=padded_reductions.reduction)
 def sum_dim(
-    self: TensorSpec, dim: Sequence[int] | None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    self: TensorSpec,
+    dim: Sequence[int] | None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> TensorSpec:
     """The sum over dimensions (all of them for an empty list)."""
     return reduce_to(self, dim, keepdim, sum_dtype(self.dtype, dtype))
@@ -74,7 +83,11 @@ def sum_dim(
 
 @rule("aten.nansum.default", padding=padded_reductions.reduction)
 def nansum(
-    self: TensorSpec, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    self: TensorSpec,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> TensorSpec:
     """The sum over dimensions, NaN counting as 0."""
     converted = self.dtype.is_floating_point and dtype is not None and dtype.is_complex
@@ -84,7 +97,9 @@ def nansum(
 
 
 @rule("aten.prod.dim_int", padding=padded_reductions.reduction)
-def prod_dim(self: TensorSpec, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorSpec:
+def prod_dim(
+    self: TensorSpec, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> TensorSpec:
     """The product over one dimension."""
     return reduce_to(self, dim, keepdim, sum_dtype(self.dtype, dtype))
 
@@ -104,7 +119,11 @@ def mean_all(self: TensorSpec, *, dtype: torch.dtype | None = None) -> TensorSpe
 
 @rule("aten.mean.dim", padding=padded_reductions.mean)
 def mean_dim(
-    self: TensorSpec, dim: Sequence[int] | None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    self: TensorSpec,
+    dim: Sequence[int] | None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> TensorSpec:
     """The mean over dimensions (all of them for an empty list)."""
     return reduce_to(self, dim, keepdim, _mean_dtype(self, dtype))
@@ -115,21 +134,34 @@ def _truth_dtype(self: TensorSpec) -> torch.dtype:
     return torch.uint8 if self.dtype is torch.uint8 else torch.bool
 
 
-@rule("aten.all.default", "aten.any.default", name="reduce everything", padding=padded_reductions.reduction)
+@rule(
+    "aten.all.default",
+    "aten.any.default",
+    name="reduce everything",
+    padding=padded_reductions.reduction,
+)
 def all_all(self: TensorSpec) -> TensorSpec:
     """Return whether all (any) elements are true."""
     return TensorSpec((), (), 0, _truth_dtype(self), self.device, torch.strided, True)
 
 
-@rule("aten.all.dim", "aten.any.dim", name="reduce a dimension", padding=padded_reductions.reduction)
+@rule(
+    "aten.all.dim", "aten.any.dim", name="reduce a dimension", padding=padded_reductions.reduction
+)
 def all_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> TensorSpec:
     """Return whether all (any) elements are true, over one dimension."""
     return reduce_to(self, dim, keepdim, _truth_dtype(self))
 
 
-@rule("aten.all.dims", "aten.any.dims", name="reduce dimensions", padding=padded_reductions.reduction)
-def all_dims(self: TensorSpec, dim: Sequence[int] | None = None, keepdim: bool = False) -> TensorSpec:
-    """Return whether all (any) elements are true, over dimensions; an empty list reduces nothing."""
+@rule(
+    "aten.all.dims", "aten.any.dims", name="reduce dimensions", padding=padded_reductions.reduction
+)
+def all_dims(
+    self: TensorSpec, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> TensorSpec:
+    """Return whether all (any) elements are true, over dimensions; an empty list reduces
+    nothing.
+    """
     if dim is not None and not dim:
         return self.fresh(None, _truth_dtype(self))
     return reduce_to(self, dim, keepdim, _truth_dtype(self))
@@ -141,7 +173,12 @@ def _real(self: TensorSpec, name: str) -> torch.dtype:
     return self.dtype
 
 
-@rule("aten.amax.default", "aten.amin.default", name="extremes over dimensions", padding=padded_reductions.reduction)
+@rule(
+    "aten.amax.default",
+    "aten.amin.default",
+    name="extremes over dimensions",
+    padding=padded_reductions.reduction,
+)
 def amax(self: TensorSpec, dim: Sequence[int] = (), keepdim: bool = False) -> TensorSpec:
     """The largest (smallest) elements over dimensions, which may not be empty."""
     dtype = self.dtype if empty(self.sizes) else _real(self, "amax")
@@ -149,7 +186,12 @@ def amax(self: TensorSpec, dim: Sequence[int] = (), keepdim: bool = False) -> Te
     return reduce_to(self, dim, keepdim, dtype)
 
 
-@rule("aten.max.default", "aten.min.default", name="reduce everything", padding=padded_reductions.reduction)
+@rule(
+    "aten.max.default",
+    "aten.min.default",
+    name="reduce everything",
+    padding=padded_reductions.reduction,
+)
 def max_all(self: TensorSpec) -> TensorSpec:
     """The largest (smallest) of all elements."""
     dtype = _real(self, "max")
@@ -157,18 +199,32 @@ def max_all(self: TensorSpec) -> TensorSpec:
     return TensorSpec((), (), 0, dtype, self.device, torch.strided, True)
 
 
-@rule("aten.max.dim", "aten.min.dim", name="extremes along a dimension", padding=padded_reductions.extreme_along)
+@rule(
+    "aten.max.dim",
+    "aten.min.dim",
+    name="extremes along a dimension",
+    padding=padded_reductions.extreme_along,
+)
 def max_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> tuple[TensorSpec, TensorSpec]:
     """The largest (smallest) elements over one dimension, and their int64 positions."""
     dtype = _real(self, "max")
     need_nonempty(self, reduced_dims(dim, len(self.sizes)), "a maximum")
     values = reduce_to(self, dim, keepdim, dtype)
-    return values, TensorSpec(values.sizes, values.strides, 0, torch.int64, self.device, torch.strided, True)
+    return values, TensorSpec(
+        values.sizes, values.strides, 0, torch.int64, self.device, torch.strided, True
+    )
 
 
-@rule("aten.argmax.default", "aten.argmin.default", name="positions of extremes", padding=padded_reductions.position)
+@rule(
+    "aten.argmax.default",
+    "aten.argmin.default",
+    name="positions of extremes",
+    padding=padded_reductions.position,
+)
 def argmax(self: TensorSpec, dim: int | None = None, keepdim: bool = False) -> TensorSpec:
-    """The int64 position of the largest (smallest) element, over one dimension or in the flattened tensor."""
+    """The int64 position of the largest (smallest) element, over one dimension or in the flattened
+    tensor.
+    """
     if _real(self, "argmax") is torch.bool:
         raise DtypeError("argmax is not implemented for bool tensors")
     need_nonempty(self, reduced_dims(dim, len(self.sizes)), "argmax")
@@ -176,7 +232,9 @@ def argmax(self: TensorSpec, dim: int | None = None, keepdim: bool = False) -> T
 
 
 @rule("aten.aminmax.default", padding=padded_reductions.extremes)
-def aminmax(self: TensorSpec, *, dim: int | None = None, keepdim: bool = False) -> tuple[TensorSpec, TensorSpec]:
+def aminmax(
+    self: TensorSpec, *, dim: int | None = None, keepdim: bool = False
+) -> tuple[TensorSpec, TensorSpec]:
     """The smallest and the largest elements."""
     dtype = _real(self, "aminmax")
     need_nonempty(self, reduced_dims(dim, len(self.sizes)), "a maximum")
@@ -190,22 +248,40 @@ def _var_dtype(self: TensorSpec) -> torch.dtype:
     return to_real(self.dtype)
 
 
-@rule("aten.var.correction", "aten.std.correction", name="variance", padding=padded_reductions.variance)
+@rule(
+    "aten.var.correction",
+    "aten.std.correction",
+    name="variance",
+    padding=padded_reductions.variance,
+)
 def var(
-    self: TensorSpec, dim: Sequence[int] | None = None, *, correction: Any = None, keepdim: bool = False
+    self: TensorSpec,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: Any = None,
+    keepdim: bool = False,
 ) -> TensorSpec:
     """The variance (standard deviation) over dimensions."""
     return reduce_to(self, dim, keepdim, _var_dtype(self))
 
 
 @rule(
-    "aten.var_mean.correction", "aten.std_mean.correction", name="variance and mean", padding=padded_reductions.variance
+    "aten.var_mean.correction",
+    "aten.std_mean.correction",
+    name="variance and mean",
+    padding=padded_reductions.variance,
 )
 def var_mean(
-    self: TensorSpec, dim: Sequence[int] | None = None, *, correction: Any = None, keepdim: bool = False
+    self: TensorSpec,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: Any = None,
+    keepdim: bool = False,
 ) -> tuple[TensorSpec, TensorSpec]:
     """The variance (standard deviation) and the mean over dimensions."""
-    return reduce_to(self, dim, keepdim, _var_dtype(self)), reduce_to(self, dim, keepdim, self.dtype)
+    return reduce_to(self, dim, keepdim, _var_dtype(self)), reduce_to(
+        self, dim, keepdim, self.dtype
+    )
 
 
 @rule("aten.logsumexp.default", padding=padded_reductions.reduction)
@@ -221,7 +297,9 @@ def count_nonzero(self: TensorSpec, dim: Sequence[int]) -> TensorSpec:
     return reduce_to(self, dim, False, torch.int64)
 
 
-@rule("aten.cumsum.default", "aten.cumprod.default", name="cumulative", padding=padded_reductions.scan)
+@rule(
+    "aten.cumsum.default", "aten.cumprod.default", name="cumulative", padding=padded_reductions.scan
+)
 def cumsum(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> TensorSpec:
     """Running sums (products) along ``dim``; int64 for bools and integers unless told."""
     wrap_dim(dim, len(self.sizes))
@@ -229,7 +307,9 @@ def cumsum(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> T
 
 
 @rule("aten.cumsum.out", "aten.cumprod.out", name="cumulative")
-def cumsum_out(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None, out: TensorSpec) -> TensorSpec:
+def cumsum_out(
+    self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None, out: TensorSpec
+) -> TensorSpec:
     """Return running sums (products) in the dtype of ``out``, whichever dtype that is."""
     wrap_dim(dim, len(self.sizes))
     if dtype is not None and dtype is not out.dtype:

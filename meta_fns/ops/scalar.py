@@ -25,7 +25,12 @@ _RANGES = {
 }
 
 
-@rule("aten._local_scalar_dense.default", "aten.item.default", name="the one element", data_dependent=True)
+@rule(
+    "aten._local_scalar_dense.default",
+    "aten.item.default",
+    name="the one element",
+    data_dependent=True,
+)
 def local_scalar_dense(ctx: Context, self: TensorSpec) -> Any:
     """The one element as an unknown number of the dtype's kind, within the dtype's range."""
     if self.sizes:

@@ -1,4 +1,6 @@
-"""Writing by index: scatter, index_add, index_put, masked_scatter, put. Results are fresh unless in place."""
+"""Writing by index: scatter, index_add, index_put, masked_scatter, put. Results are fresh unless in
+place.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from typing import Any
 import torch
 
 from meta_fns.core.broadcasting import broadcast
-from meta_fns.core.checks import INDICES, fit_into, has_zero, need_dtype, need_equal, need_same, need_sizes
+from meta_fns.core.checks import (
+    INDICES,
+    fit_into,
+    has_zero,
+    need_dtype,
+    need_equal,
+    need_same,
+    need_sizes,
+)
 from meta_fns.core.derived_rules import need_writable
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import NO_CONTEXT, register, rule
@@ -32,7 +42,9 @@ def _both(
     overlapping: bool = False,
     padding: Callable[..., Any] | None = None,
 ) -> None:
-    """Register ``aten.<name>`` for the functional rule ``fn``, and its in-place variant that returns self."""
+    """Register ``aten.<name>`` for the functional rule ``fn``, and its in-place variant that
+    returns self.
+    """
 
     def in_place(self: TensorSpec, *args: Any, **kwargs: Any) -> TensorSpec:
         fn(self, *args, **kwargs)
@@ -45,7 +57,7 @@ def _both(
     register(f"aten.{packet}_.{overload}", in_place, name=made.name)
 
 
-# --- scatter ---------------------------------------------------------------------------------------------------------
+# --- scatter --------------------------------------------------------------------------------------
 
 
 def _within(index: TensorSpec, full: TensorSpec, skip: int, what: str) -> None:
@@ -55,7 +67,9 @@ def _within(index: TensorSpec, full: TensorSpec, skip: int, what: str) -> None:
     else:
         sizes, others = index.sizes, full.sizes
     if len(sizes) != len(others):
-        raise ShapeError(f"index {show(index.sizes)} must have as many dimensions as {what} {show(full.sizes)}")
+        raise ShapeError(
+            f"index {show(index.sizes)} must have as many dimensions as {what} {show(full.sizes)}"
+        )
     for d, (size, most) in enumerate(zip(sizes, others, strict=True)):
         if d == skip or size is most or same(size, most):
             continue
@@ -63,7 +77,9 @@ def _within(index: TensorSpec, full: TensorSpec, skip: int, what: str) -> None:
         if not known(fits):
             if not static(index.sizes):
                 fits = fits | (product(index.sizes) == 0)
-            check(fits, lambda: f"index {show(index.sizes)} is larger than {what} {show(full.sizes)}")
+            check(
+                fits, lambda: f"index {show(index.sizes)} is larger than {what} {show(full.sizes)}"
+            )
 
 
 def _need_target(self: TensorSpec, at: int, index: TensorSpec) -> None:
@@ -107,20 +123,30 @@ def _need_reduction(reduce: str, accepted: Sequence[str]) -> None:
         raise ShapeError(f"reduce must be one of {', '.join(accepted)}, got {reduce!r}")
 
 
-def scatter_src_with(self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec, *, reduce: str) -> TensorSpec:
+def scatter_src_with(
+    self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec, *, reduce: str
+) -> TensorSpec:
     """``scatter`` that adds or multiplies."""
     _need_reduction(reduce, ("add", "multiply"))
     return scatter_src(self, dim, index, src)
 
 
-def scatter_value_with(self: TensorSpec, dim: int, index: TensorSpec, value: Any, *, reduce: str) -> TensorSpec:
+def scatter_value_with(
+    self: TensorSpec, dim: int, index: TensorSpec, value: Any, *, reduce: str
+) -> TensorSpec:
     """``scatter`` of a number that adds or multiplies."""
     _need_reduction(reduce, ("add", "multiply"))
     return scatter_value(self, dim, index, value)
 
 
 def scatter_reduce(
-    self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec, reduce: str, *, include_self: bool = True
+    self: TensorSpec,
+    dim: int,
+    index: TensorSpec,
+    src: TensorSpec,
+    reduce: str,
+    *,
+    include_self: bool = True,
 ) -> TensorSpec:
     """``scatter`` that reduces what meets at one position."""
     _need_reduction(reduce, _REDUCTIONS)
@@ -135,10 +161,12 @@ _both("scatter_reduce.two", scatter_reduce, padding=index_writes.scatter)
 _both("scatter_add.default", scatter_src, padding=index_writes.scatter)
 
 
-# --- slices along one dimension --------------------------------------------------------------------------------------
+# --- slices along one dimension -------------------------------------------------------------------
 
 
-def _slices_checks(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, names: str) -> int:
+def _slices_checks(
+    self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, names: str
+) -> int:
     at = wrap_dim(dim, len(self.sizes))
     if len(index.sizes) > 1:
         raise ShapeError(f"index must be a vector, got {show(index.sizes)}")
@@ -148,21 +176,30 @@ def _slices_checks(self: TensorSpec, dim: int, index: TensorSpec, source: Tensor
     if source.sizes and at >= len(source.sizes):
         raise ShapeError(f"source {show(source.sizes)} has no dimension {at}")
     count = index.numel()
-    need_equal(count, source.sizes[at] if source.sizes else 1, "index and source must have as many entries")
+    need_equal(
+        count, source.sizes[at] if source.sizes else 1, "index and source must have as many entries"
+    )
     if len(self.sizes) == 1 or names != "index_add":
         _need_target(self, at, index)
     return at
 
 
 def _same_slices(self: TensorSpec, source: TensorSpec, at: int) -> None:
-    mine, theirs = self.sizes[:at] + self.sizes[at + 1 :], source.sizes[:at] + source.sizes[at + 1 :]
+    mine, theirs = (
+        self.sizes[:at] + self.sizes[at + 1 :],
+        source.sizes[:at] + source.sizes[at + 1 :],
+    )
     if len(mine) != len(theirs):
-        raise ShapeError(f"slices of self {show(self.sizes)} and source {show(source.sizes)} differ")
+        raise ShapeError(
+            f"slices of self {show(self.sizes)} and source {show(source.sizes)} differ"
+        )
     for a, b in zip(mine, theirs, strict=True):
         need_equal(a, b, f"slices of self {show(self.sizes)} and source {show(source.sizes)}")
 
 
-def index_add(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, *, alpha: Any = 1) -> TensorSpec:
+def index_add(
+    self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, *, alpha: Any = 1
+) -> TensorSpec:
     """A copy of ``self`` with slices of ``source`` added at the given indices of ``dim``."""
     at = _slices_checks(self, dim, index, source, "index_add")
     _same_slices(self, source, at)
@@ -170,7 +207,13 @@ def index_add(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec,
 
 
 def index_reduce(
-    self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, reduce: str, *, include_self: bool = True
+    self: TensorSpec,
+    dim: int,
+    index: TensorSpec,
+    source: TensorSpec,
+    reduce: str,
+    *,
+    include_self: bool = True,
 ) -> TensorSpec:
     """A copy of ``self`` reduced with slices of ``source`` at the given indices of ``dim``."""
     _need_reduction(reduce, ("prod", "mean", "amax", "amin"))
@@ -193,7 +236,9 @@ def index_copy(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec
     if not source.sizes:
         need_equal(count, 1, "index for a 0-d source")
     elif len(source.sizes) != len(self.sizes) and self.sizes:
-        raise ShapeError(f"self {show(self.sizes)} and source {show(source.sizes)} differ in dimensions")
+        raise ShapeError(
+            f"self {show(self.sizes)} and source {show(source.sizes)} differ in dimensions"
+        )
     else:
         need_equal(count, source.sizes[at], "index and source must have as many entries")
     _same_slices(self, source, at)
@@ -212,8 +257,13 @@ def _fill_checks(self: TensorSpec, dim: int, index: TensorSpec) -> None:
     if len(index.sizes) > 1:
         raise ShapeError(f"index must be a vector, got {show(index.sizes)}")
     need_dtype("index", index, (torch.int64,))
-    if self.sizes and not known(self.sizes[at] >= 1):  # eager looks at no index where there is nothing to fill
-        fits = (self.sizes[at] >= 1) | (index.numel() == 0) | (product(self.sizes[:at] + self.sizes[at + 1 :]) == 0)
+    # eager looks at no index where there is nothing to fill
+    if self.sizes and not known(self.sizes[at] >= 1):
+        fits = (
+            (self.sizes[at] >= 1)
+            | (index.numel() == 0)
+            | (product(self.sizes[:at] + self.sizes[at + 1 :]) == 0)
+        )
         check(fits, lambda: f"index is out of range for dimension {at} of {show(self.sizes)}")
 
 
@@ -225,7 +275,9 @@ def index_fill_number(self: TensorSpec, dim: int, index: TensorSpec, value: Any)
     return laid_out_like(self)
 
 
-def index_fill_tensor(self: TensorSpec, dim: int, index: TensorSpec, value: TensorSpec) -> TensorSpec:
+def index_fill_tensor(
+    self: TensorSpec, dim: int, index: TensorSpec, value: TensorSpec
+) -> TensorSpec:
     """The same with a number in a 0-d tensor."""
     if value.sizes:
         raise ShapeError(f"value must be 0-d, got {show(value.sizes)}")
@@ -235,15 +287,21 @@ def index_fill_tensor(self: TensorSpec, dim: int, index: TensorSpec, value: Tens
     return laid_out_like(self)
 
 
-_both("index_fill.int_Scalar", index_fill_number, overlapping=True, padding=index_writes.along_index)
-_both("index_fill.int_Tensor", index_fill_tensor, overlapping=True, padding=index_writes.along_index)
+_both(
+    "index_fill.int_Scalar", index_fill_number, overlapping=True, padding=index_writes.along_index
+)
+_both(
+    "index_fill.int_Tensor", index_fill_tensor, overlapping=True, padding=index_writes.along_index
+)
 
 
-# --- advanced indexing -----------------------------------------------------------------------------------------------
+# --- advanced indexing ----------------------------------------------------------------------------
 
 
 def _values_checks(self: TensorSpec, indices: Sequence[TensorSpec | None], values: Shape) -> None:
-    """Require that values broadcast to what the indices select; with masks, as far as that is known without data."""
+    """Require that values broadcast to what the indices select; with masks, as far as that is known
+    without data.
+    """
     if not any(item is not None and item.dtype in _MASKS for item in indices):
         fit_into("values", values, index_plan(NO_CONTEXT, self, indices).sizes)
         return
@@ -263,17 +321,24 @@ def _values_checks(self: TensorSpec, indices: Sequence[TensorSpec | None], value
     assert mask is not None
     after = self.sizes[given[0] + len(mask.sizes) :]
     if len(values) > given[0] + 1 + len(after):
-        raise ShapeError(f"values {show(values)} have more dimensions than a mask selects of {show(self.sizes)}")
+        raise ShapeError(
+            f"values {show(values)} have more dimensions than a mask selects of {show(self.sizes)}"
+        )
     fit_into("values", values[max(len(values) - len(after), 0) :], after)
     if len(values) > len(after):
         size, most = values[len(values) - len(after) - 1], mask.numel()
         if type(size) is int and type(most) is int and size > max(most, 1):
-            raise ShapeError(f"values {show(values)} are more than a mask {show(mask.sizes)} can select")
+            raise ShapeError(
+                f"values {show(values)} are more than a mask {show(mask.sizes)} can select"
+            )
         fit_into("values", values[: len(values) - len(after) - 1], self.sizes[: given[0]])
 
 
 def index_put(
-    self: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec, accumulate: bool = False
+    self: TensorSpec,
+    indices: Sequence[TensorSpec | None],
+    values: TensorSpec,
+    accumulate: bool = False,
 ) -> TensorSpec:
     """A copy of ``self`` with values, broadcast, written (or added) where the indices say."""
     if values.dtype is not self.dtype:
@@ -300,16 +365,25 @@ def index_put_impl_(
 
 @rule("aten._unsafe_index_put.default", padding=index_writes.index_put)
 def unsafe_index_put(
-    self: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec, accumulate: bool = False
+    self: TensorSpec,
+    indices: Sequence[TensorSpec | None],
+    values: TensorSpec,
+    accumulate: bool = False,
 ) -> TensorSpec:
     """``index_put`` without checks of the indices."""
     return index_put(self, indices, values, accumulate)
 
 
 def _never_empty(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> TensorSpec:
-    """``self`` with something to index, since of an empty tensor nothing is read: what the mask leaves out is."""
+    """``self`` with something to index, since of an empty tensor nothing is read: what the mask
+    leaves out is.
+    """
     indexed = [i < len(indices) and indices[i] is not None for i in range(len(self.sizes))]
-    return self.fresh(tuple(at_least_one(size) if at else size for size, at in zip(self.sizes, indexed, strict=True)))
+    return self.fresh(
+        tuple(
+            at_least_one(size) if at else size for size, at in zip(self.sizes, indexed, strict=True)
+        )
+    )
 
 
 @rule("aten._unsafe_masked_index.default")
@@ -332,11 +406,13 @@ def unsafe_masked_index_put_accumulate(
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
     if not has_zero(self.sizes):
         sizes = broadcast(values.sizes, mask.sizes)
-        fit_into("values", sizes, index_plan(NO_CONTEXT, _never_empty(self, indices), indices).sizes)
+        fit_into(
+            "values", sizes, index_plan(NO_CONTEXT, _never_empty(self, indices), indices).sizes
+        )
     return laid_out_like(self)
 
 
-# --- by mask or flat position ----------------------------------------------------------------------------------------
+# --- by mask or flat position ---------------------------------------------------------------------
 
 
 def _masked_scatter_checks(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> None:
@@ -348,7 +424,9 @@ def _masked_scatter_checks(self: TensorSpec, mask: TensorSpec, source: TensorSpe
 
 @rule("aten.masked_scatter.default")
 def masked_scatter(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> TensorSpec:
-    """A contiguous copy of ``self``, broadcast with the mask, with elements of ``source`` where the mask holds."""
+    """A contiguous copy of ``self``, broadcast with the mask, with elements of ``source`` where the
+    mask holds.
+    """
     _masked_scatter_checks(self, mask, source)
     return self.fresh(broadcast(self.sizes, mask.sizes))
 
@@ -362,7 +440,9 @@ def masked_scatter_(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> T
 
 
 @rule("aten.masked_scatter_backward.default")
-def masked_scatter_backward(grad_output: TensorSpec, mask: TensorSpec, sizes: Sequence[Size]) -> TensorSpec:
+def masked_scatter_backward(
+    grad_output: TensorSpec, mask: TensorSpec, sizes: Sequence[Size]
+) -> TensorSpec:
     """The gradient of source: what the mask selects, filled up with zeros."""
     if mask.dtype is not torch.bool:
         raise DtypeError(f"mask must be bool, got {mask.dtype}")
@@ -377,7 +457,9 @@ def _need_elements(self: TensorSpec, index: TensorSpec) -> None:
         check((index.numel() == 0) | some, lambda: f"self {show(self.sizes)} has no elements")
 
 
-def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: bool = False) -> TensorSpec:
+def put(
+    self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: bool = False
+) -> TensorSpec:
     """A copy of ``self`` with ``source`` written at positions counted as if it were flat."""
     need_dtype("index", index, (torch.int64,))
     need_same("source", source, "self", self)

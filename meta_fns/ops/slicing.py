@@ -23,7 +23,15 @@ from meta_fns.errors import ShapeError, UnsupportedOp
 from meta_fns.padding import slicing as padded_slicing
 from meta_fns.padding.rearranging import diagonal as padded_diagonal
 
-__all__ = ["count_of", "diagonal", "select", "slice_dim", "slice_tensor", "split", "split_with_sizes"]
+__all__ = [
+    "count_of",
+    "diagonal",
+    "select",
+    "slice_dim",
+    "slice_tensor",
+    "split",
+    "split_with_sizes",
+]
 
 
 def count_of(size: Size, what: str) -> int:
@@ -40,10 +48,11 @@ def count_of(size: Size, what: str) -> int:
 
 
 def slice_dim(size: Size, start: Size | None, end: Size | None, step: Size) -> tuple[Size, Size]:
-    """First index and number of elements of ``start:end:step`` over ``size``, clamped as eager clamps.
+    """First index and number of elements of ``start:end:step`` over ``size``, clamped as eager
+    clamps.
 
-    In the simplest provable form: ``:s`` with ``s <= size`` has s elements, ``k:`` has ``max(size - k, 0)``, ``-k:``
-    has ``min(size, k)``.
+    In the simplest provable form: ``:s`` with ``s <= size`` has s elements, ``k:`` has
+    ``max(size - k, 0)``, ``-k:`` has ``min(size, k)``.
     """
     if type(step) is int and step < 1:
         raise ShapeError(f"slice step must be positive, got {step}")
@@ -71,7 +80,11 @@ def _at_least_zero(n: Size) -> Size:
 
 @rule("aten.slice.Tensor", name="slice", padding=padded_slicing.slice_of)
 def slice_tensor(
-    self: TensorSpec, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
+    self: TensorSpec,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: Size = 1,
 ) -> TensorSpec:
     """``self[..., start:end:step, ...]`` along ``dim``."""
     if not self.sizes:
@@ -83,13 +96,21 @@ def slice_tensor(
     if whole and count is size and type(first) is int and first == 0:
         return self
     sizes = (*self.sizes[:at], count, *self.sizes[at + 1 :])
-    strides = self.strides if whole else (*self.strides[:at], stride * step, *self.strides[at + 1 :])
-    offset = self.storage_offset if type(first) is int and first == 0 else self.storage_offset + first * stride
+    strides = (
+        self.strides if whole else (*self.strides[:at], stride * step, *self.strides[at + 1 :])
+    )
+    offset = (
+        self.storage_offset
+        if type(first) is int and first == 0
+        else self.storage_offset + first * stride
+    )
     return self.view(sizes, strides, offset)
 
 
 def _placed(index: Size, size: Size) -> tuple[Size, Cond]:
-    """An index counted from the front, whatever its sign, and that it is inside; asks for a sign that sizes tell."""
+    """An index counted from the front, whatever its sign, and that it is inside; asks for a sign
+    that sizes tell.
+    """
     if type(index) is int:
         return (index, index < size) if index >= 0 else (index + size, size >= -index)
     negative: Cond = False if known(index >= 0) else index < 0
@@ -141,7 +162,9 @@ def split(self: TensorSpec, split_size: Size, dim: int = 0) -> list[TensorSpec]:
 
 
 @rule("aten.split_with_sizes.default", padding=padded_slicing.pieces)
-def split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0) -> list[TensorSpec]:
+def split_with_sizes(
+    self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0
+) -> list[TensorSpec]:
     """Views of the given sizes along ``dim``, which must add up."""
     if not self.sizes:
         raise ShapeError("a 0-d tensor cannot be split")
@@ -154,7 +177,9 @@ def split_with_sizes(self: TensorSpec, split_sizes: Sequence[Size], dim: int = 0
         pieces.append(_piece(self, at, start, piece))
         start = start + piece
     if not same(start, size):
-        check(start == size, lambda: f"split sizes add up to {start}, dimension {at} has size {size}")
+        check(
+            start == size, lambda: f"split sizes add up to {start}, dimension {at} has size {size}"
+        )
     return pieces
 
 
@@ -168,7 +193,8 @@ def unbind(self: TensorSpec, dim: int = 0) -> list[TensorSpec]:
     strides = self.strides[:at] + self.strides[at + 1 :]
     step = self.strides[at]
     return [
-        self.view(sizes, strides, self.storage_offset + i * step) for i in range(count_of(self.sizes[at], "unbind"))
+        self.view(sizes, strides, self.storage_offset + i * step)
+        for i in range(count_of(self.sizes[at], "unbind"))
     ]
 
 
@@ -190,7 +216,9 @@ def diagonal(self: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) ->
         start = start + (offset * self.strides[b] if offset >= 0 else -offset * self.strides[a])
     keep = [i for i in range(n) if i not in (a, b)]
     sizes = (*(self.sizes[i] for i in keep), size)
-    return self.view(sizes, (*(self.strides[i] for i in keep), self.strides[a] + self.strides[b]), start)
+    return self.view(
+        sizes, (*(self.strides[i] for i in keep), self.strides[a] + self.strides[b]), start
+    )
 
 
 @rule("aten.unfold.default", padding=padded_slicing.windows)

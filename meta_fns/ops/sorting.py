@@ -37,7 +37,9 @@ def sort(self: TensorSpec, dim: int = -1, descending: bool = False) -> Pair:
 
 
 @rule("aten.sort.stable", padding=padded_sorting.sort)
-def sort_stable(self: TensorSpec, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Pair:
+def sort_stable(
+    self: TensorSpec, *, stable: bool | None, dim: int = -1, descending: bool = False
+) -> Pair:
     """The values in order along ``dim``, and where they were; laid out like the input."""
     wrap_dim(dim, len(self.sizes))
     _need_ordered(self)
@@ -46,7 +48,9 @@ def sort_stable(self: TensorSpec, *, stable: bool | None, dim: int = -1, descend
 
 
 @rule("aten.topk.default", padding=padded_sorting.topk)
-def topk(self: TensorSpec, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:  # noqa: A002
+def topk(
+    self: TensorSpec, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Pair:
     """The ``k`` largest (smallest) along ``dim``, and where they were; contiguous."""
     at = wrap_dim(dim, len(self.sizes))
     _need_ordered(self)
@@ -121,24 +125,35 @@ def _search_result(spec: TensorSpec, out_int32: bool) -> TensorSpec:
     return TensorSpec.contiguous(spec.sizes, torch.int32 if out_int32 else torch.int64, spec.device)
 
 
-def _search_checks(sequence: TensorSpec, values: Any, right: bool, side: str | None, sorter: TensorSpec | None) -> None:
+def _search_checks(
+    sequence: TensorSpec, values: Any, right: bool, side: str | None, sorter: TensorSpec | None
+) -> None:
     if side not in (None, "left", "right"):
         raise ShapeError(f"side must be 'left' or 'right', got {side!r}")
     if side == "left" and right:
         raise ShapeError("side='left' and right=True contradict each other")
     common = result_type((sequence, values))
     if common is torch.bool or common.is_complex:
-        refuse_unless_empty(f"not implemented for {common}", values.sizes if isinstance(values, TensorSpec) else ())
+        refuse_unless_empty(
+            f"not implemented for {common}", values.sizes if isinstance(values, TensorSpec) else ()
+        )
     if not sequence.sizes:
         raise ShapeError("boundaries must have at least one dimension")
     if sorter is not None:
         if sorter.dtype is not torch.int64:
             raise DtypeError(f"sorter must be int64, got {sorter.dtype}")
         if len(sorter.sizes) != len(sequence.sizes):
-            raise ShapeError(f"sorter {show(sorter.sizes)} must be of the sizes {show(sequence.sizes)}")
+            raise ShapeError(
+                f"sorter {show(sorter.sizes)} must be of the sizes {show(sequence.sizes)}"
+            )
         for a, b in zip(sorter.sizes, sequence.sizes, strict=True):
             if not same(a, b):
-                check(a == b, lambda: f"sorter {show(sorter.sizes)} must be of the sizes {show(sequence.sizes)}")
+                check(
+                    a == b,
+                    lambda: (
+                        f"sorter {show(sorter.sizes)} must be of the sizes {show(sequence.sizes)}"
+                    ),
+                )
 
 
 @rule("aten.searchsorted.Tensor", padding=rows.searched)
@@ -155,10 +170,18 @@ def searchsorted(
     _search_checks(sorted_sequence, self, right, side, sorter)
     if len(sorted_sequence.sizes) != 1:
         if len(sorted_sequence.sizes) != len(self.sizes):
-            raise ShapeError(f"boundaries {show(sorted_sequence.sizes)} do not fit values {show(self.sizes)}")
+            raise ShapeError(
+                f"boundaries {show(sorted_sequence.sizes)} do not fit values {show(self.sizes)}"
+            )
         for a, b in zip(sorted_sequence.sizes[:-1], self.sizes[:-1], strict=True):
             if not same(a, b):
-                check(a == b, lambda: f"boundaries {show(sorted_sequence.sizes)} do not fit values {show(self.sizes)}")
+                check(
+                    a == b,
+                    lambda: (
+                        f"boundaries {show(sorted_sequence.sizes)} do not fit values "
+                        f"{show(self.sizes)}"
+                    ),
+                )
     return _search_result(self, out_int32)
 
 
@@ -175,12 +198,18 @@ def searchsorted_number(
     """Return the insertion point of a number in the sorted boundaries."""
     _search_checks(sorted_sequence, self, right, side, sorter)
     if len(sorted_sequence.sizes) != 1:
-        raise ShapeError(f"boundaries must be a vector for a number, got {show(sorted_sequence.sizes)}")
-    return TensorSpec.contiguous((), torch.int32 if out_int32 else torch.int64, sorted_sequence.device)
+        raise ShapeError(
+            f"boundaries must be a vector for a number, got {show(sorted_sequence.sizes)}"
+        )
+    return TensorSpec.contiguous(
+        (), torch.int32 if out_int32 else torch.int64, sorted_sequence.device
+    )
 
 
 @rule("aten.bucketize.Tensor", padding=rows.in_buckets)
-def bucketize(self: TensorSpec, boundaries: TensorSpec, *, out_int32: bool = False, right: bool = False) -> TensorSpec:
+def bucketize(
+    self: TensorSpec, boundaries: TensorSpec, *, out_int32: bool = False, right: bool = False
+) -> TensorSpec:
     """The bucket of each value; the boundaries are a vector."""
     if len(boundaries.sizes) != 1:
         raise ShapeError(f"boundaries must be a vector, got {show(boundaries.sizes)}")
@@ -189,14 +218,20 @@ def bucketize(self: TensorSpec, boundaries: TensorSpec, *, out_int32: bool = Fal
 
 
 @rule("aten.bucketize.Scalar")
-def bucketize_number(self: Any, boundaries: TensorSpec, *, out_int32: bool = False, right: bool = False) -> TensorSpec:
+def bucketize_number(
+    self: Any, boundaries: TensorSpec, *, out_int32: bool = False, right: bool = False
+) -> TensorSpec:
     """The bucket of a number."""
     return searchsorted_number(boundaries, self, out_int32=out_int32, right=right)
 
 
 @rule("aten.isin.Tensor_Tensor", padding=rows.is_in)
 def isin(
-    elements: TensorSpec, test_elements: TensorSpec, *, assume_unique: bool = False, invert: bool = False
+    elements: TensorSpec,
+    test_elements: TensorSpec,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
 ) -> TensorSpec:
     """Mark the elements that are among the test elements; contiguous."""
     for each in (elements, test_elements):
@@ -210,7 +245,9 @@ def count_nonzero(self: TensorSpec, dim: int | None = None) -> TensorSpec:
     if dim is None:
         return TensorSpec.contiguous((), torch.int64, self.device)
     at = wrap_dim(dim, len(self.sizes))
-    return TensorSpec.contiguous(reduced_sizes(self.sizes, frozenset((at,)), False), torch.int64, self.device)
+    return TensorSpec.contiguous(
+        reduced_sizes(self.sizes, frozenset((at,)), False), torch.int64, self.device
+    )
 
 
 @rule("aten.histc.default", padding=padded_sorting.histogram)

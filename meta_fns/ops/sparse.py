@@ -1,4 +1,6 @@
-"""Sparse tensors: sizes, dtype and layout (a spec says nothing of how many elements are stored; strides are empty)."""
+"""Sparse tensors: sizes, dtype and layout (a spec says nothing of how many elements are stored;
+strides are empty).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ __all__: list[str] = []
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
-def _sparse(spec: TensorSpec, layout: torch.layout, sizes: Sequence[Size] | None = None) -> TensorSpec:
-    return TensorSpec(spec.sizes if sizes is None else tuple(sizes), (), 0, spec.dtype, spec.device, layout)
+def _sparse(
+    spec: TensorSpec, layout: torch.layout, sizes: Sequence[Size] | None = None
+) -> TensorSpec:
+    return TensorSpec(
+        spec.sizes if sizes is None else tuple(sizes), (), 0, spec.dtype, spec.device, layout
+    )
 
 
 @rule("aten._to_sparse.default")
@@ -41,7 +47,9 @@ def to_sparse(
 def to_sparse_dim(self: TensorSpec, sparse_dim: int) -> TensorSpec:
     """A tensor by coordinates of its first ``sparse_dim`` dimensions."""
     if sparse_dim < 0 or sparse_dim > len(self.sizes) or (sparse_dim == 0 and self.sizes):
-        raise ShapeError(f"sparse_dim {sparse_dim} is out of range for {len(self.sizes)} dimensions")
+        raise ShapeError(
+            f"sparse_dim {sparse_dim} is out of range for {len(self.sizes)} dimensions"
+        )
     return _sparse(self, torch.sparse_coo)
 
 
@@ -68,8 +76,12 @@ def sparse_sampled_addmm(
 
 
 @rule("aten._sparse_mm_reduce_impl.default")
-def sparse_mm_reduce(self: TensorSpec, other: TensorSpec, reduce: str) -> tuple[TensorSpec, TensorSpec]:
-    """A product of a sparse matrix whose sums are another reduction; and, for a gradient, which element was taken."""
+def sparse_mm_reduce(
+    self: TensorSpec, other: TensorSpec, reduce: str
+) -> tuple[TensorSpec, TensorSpec]:
+    """A product of a sparse matrix whose sums are another reduction; and, for a gradient, which
+    element was taken.
+    """
     need_rank("self", self, 2)
     need_rank("other", other, 2)
     need_equal(self.sizes[1], other.sizes[0], f"{show(self.sizes)} @ {show(other.sizes)}")

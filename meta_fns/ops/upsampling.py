@@ -1,4 +1,6 @@
-"""Resampling to another size: nearest, linear, cubic, antialiased; grid samplers; pixel shuffling."""
+"""Resampling to another size: nearest, linear, cubic, antialiased; grid samplers; pixel
+shuffling.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _ACCEPTED = FLOATS | {torch.uint8}
 
 
 def _output(spec: TensorSpec, sizes: Shape, n: int) -> TensorSpec:
-    """Fresh, in the memory format that ``spec`` suggests (contiguous over one spatial dimension)."""
+    """Fresh, in the memory format that ``spec`` suggests (contiguous over one spatial
+    dimension).
+    """
     found = torch.contiguous_format
     if n > 1 and not spec.canonical():
         found = layout.suggested_format(spec.sizes, spec.strides)
@@ -40,11 +44,13 @@ def _output(spec: TensorSpec, sizes: Shape, n: int) -> TensorSpec:
 
 
 def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
-    """The rules of an upsampling op over ``n`` spatial dimensions and of its gradient (which ``plain_gradient`` makes
-    contiguous whatever the layout).
+    """The rules of an upsampling op over ``n`` spatial dimensions and of its gradient (which
+    ``plain_gradient`` makes contiguous whatever the layout).
     """
 
-    def upsample(self: TensorSpec, output_size: Sequence[Size], *options: object, **named: object) -> TensorSpec:
+    def upsample(
+        self: TensorSpec, output_size: Sequence[Size], *options: object, **named: object
+    ) -> TensorSpec:
         if len(output_size) != n:
             raise ShapeError(f"output_size needs {n} values, got {show(output_size)}")
         need_rank("self", self, n + 2)
@@ -61,7 +67,10 @@ def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
         **named: object,
     ) -> TensorSpec:
         if len(output_size) != n or len(input_size) != n + 2:
-            raise ShapeError(f"output_size {show(output_size)} and input_size {show(input_size)} do not fit {n}-d")
+            raise ShapeError(
+                f"output_size {show(output_size)} and input_size {show(input_size)} do not fit "
+                f"{n}-d"
+            )
         need_positive("output_size", output_size)
         need_positive("input_size", input_size[2:])
         need_rank("grad_output", grad_output, n + 2)
@@ -74,7 +83,12 @@ def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
     padding = None if name.endswith("_aa") else padded_resampling.upsample
     register(f"aten.{name}.default", upsample, name="resampling", padding=padding)
     of_gradient = None if name.endswith("_aa") else gradients.resampling
-    register(f"aten.{name}_backward.default", backward, name="gradient of resampling", padding=of_gradient)
+    register(
+        f"aten.{name}_backward.default",
+        backward,
+        name="gradient of resampling",
+        padding=of_gradient,
+    )
 
 
 for _n in (1, 2, 3):
@@ -88,13 +102,15 @@ _register("_upsample_bilinear2d_aa", 2)
 _register("_upsample_bicubic2d_aa", 2, plain_gradient=True)
 
 
-# --- sampling at the points of a grid --------------------------------------------------------------------------------
+# --- sampling at the points of a grid -------------------------------------------------------------
 
 
-def _grid_checks(input: TensorSpec, grid: TensorSpec, n: int, interpolation_mode: int) -> None:  # noqa: A002
+def _grid_checks(input: TensorSpec, grid: TensorSpec, n: int, interpolation_mode: int) -> None:
     need_same("grid", grid, "input", input)
     if len(input.sizes) != n + 2 or len(grid.sizes) != n + 2:
-        raise ShapeError(f"input and grid must have {n + 2} dimensions: {show(input.sizes)}, {show(grid.sizes)}")
+        raise ShapeError(
+            f"input and grid must have {n + 2} dimensions: {show(input.sizes)}, {show(grid.sizes)}"
+        )
     need_equal(input.sizes[0], grid.sizes[0], "the batches of input and grid")
     need_equal(grid.sizes[-1], n, "the last dimension of grid")
     need_nonempty("input", input, range(2, n + 2))
@@ -105,18 +121,20 @@ def _grid_checks(input: TensorSpec, grid: TensorSpec, n: int, interpolation_mode
 
 def _register_grid(n: int) -> None:
     def sample(
-        input: TensorSpec,  # noqa: A002 - name of the schema
+        input: TensorSpec,
         grid: TensorSpec,
         interpolation_mode: int,
         padding_mode: int,
         align_corners: bool,
     ) -> TensorSpec:
         _grid_checks(input, grid, n, interpolation_mode)
-        return TensorSpec.contiguous((*input.sizes[:2], *grid.sizes[1:-1]), input.dtype, input.device)
+        return TensorSpec.contiguous(
+            (*input.sizes[:2], *grid.sizes[1:-1]), input.dtype, input.device
+        )
 
     def backward(
         grad_output: TensorSpec,
-        input: TensorSpec,  # noqa: A002 - name of the schema
+        input: TensorSpec,
         grid: TensorSpec,
         interpolation_mode: int,
         padding_mode: int,
@@ -155,8 +173,12 @@ def cudnn_grid_sampler_backward(
 
 
 @rule("aten.affine_grid_generator.default")
-def affine_grid_generator(theta: TensorSpec, size: Sequence[Size], align_corners: bool) -> TensorSpec:
-    """A grid for each affine matrix: ``(n, 2, 3) -> (n, h, w, 2)``, ``(n, 3, 4) -> (n, d, h, w, 3)``."""
+def affine_grid_generator(
+    theta: TensorSpec, size: Sequence[Size], align_corners: bool
+) -> TensorSpec:
+    """A grid for each affine matrix: ``(n, 2, 3) -> (n, h, w, 2)``,
+    ``(n, 3, 4) -> (n, d, h, w, 3)``.
+    """
     n = len(size) - 2
     if n not in (2, 3):
         raise ShapeError(f"size needs 4 or 5 values, got {show(size)}")
@@ -165,7 +187,7 @@ def affine_grid_generator(theta: TensorSpec, size: Sequence[Size], align_corners
     return TensorSpec.contiguous((size[0], *size[2:], n), theta.dtype, theta.device)
 
 
-# --- channels to space and back --------------------------------------------------------------------------------------
+# --- channels to space and back -------------------------------------------------------------------
 
 
 def _shuffled(self: TensorSpec, sizes: Shape, *, cpu_format: bool) -> TensorSpec:
@@ -189,7 +211,9 @@ def pixel_shuffle(self: TensorSpec, upscale_factor: int) -> TensorSpec:
     fits = c % (r * r) == 0
     if not known(fits):
         check(fits, lambda: f"{c} channels are no multiple of {r} squared")
-    return _shuffled(self, (*lead, c // (r * r), h * r, w * r), cpu_format=self.device.type == "cpu")
+    return _shuffled(
+        self, (*lead, c // (r * r), h * r, w * r), cpu_format=self.device.type == "cpu"
+    )
 
 
 @rule("aten.pixel_unshuffle.default", padding=padded_rearranging.pixel_unshuffle)
@@ -217,5 +241,8 @@ def channel_shuffle(self: TensorSpec, groups: Size) -> TensorSpec:
     if len(self.sizes) < 3:
         raise ShapeError(f"needs at least 3 dimensions, got {show(self.sizes)}")
     check(groups > 0, lambda: f"groups must be positive, got {groups}")
-    check(self.sizes[1] % groups == 0, lambda: f"{self.sizes[1]} channels are no multiple of {groups} groups")
+    check(
+        self.sizes[1] % groups == 0,
+        lambda: f"{self.sizes[1]} channels are no multiple of {groups} groups",
+    )
     return _shuffled(self, self.sizes, cpu_format=True)

@@ -1,4 +1,6 @@
-"""Writing into a view of a copy (``slice_scatter``, ...), and gradients of views: zeros with the gradient in place."""
+"""Writing into a view of a copy (``slice_scatter``, ...), and gradients of views: zeros with the
+gradient in place.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,19 @@ __all__ = ["copy_preserving"]
 def copy_preserving(self: TensorSpec) -> TensorSpec:
     """A copy with the same strides and offset, or, if elements share memory, a plain clone."""
     for size, stride in zip(self.sizes, self.strides, strict=True):
-        if type(stride) is int and stride == 0 and not known(size <= 1) and size > 1 and not has_zero(self.sizes):
+        if (
+            type(stride) is int
+            and stride == 0
+            and not known(size <= 1)
+            and size > 1
+            and not has_zero(self.sizes)
+        ):
             return TensorSpec(
-                self.sizes, dense.like_strides(self.sizes, self.strides, None), 0, self.dtype, self.device
+                self.sizes,
+                dense.like_strides(self.sizes, self.strides, None),
+                0,
+                self.dtype,
+                self.device,
             )
     return self
 
@@ -44,7 +56,12 @@ def _fits(grad: TensorSpec, view: TensorSpec) -> None:
 
 @rule("aten.slice_scatter.default", padding=index_writes.slice_scatter)
 def slice_scatter(
-    self: TensorSpec, src: TensorSpec, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
+    self: TensorSpec,
+    src: TensorSpec,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: Size = 1,
 ) -> TensorSpec:
     """A copy of ``self`` with ``src`` in its slice."""
     need_sizes("src", src, slice_tensor(self, dim, start, end, step).sizes)
@@ -59,7 +76,9 @@ def select_scatter(self: TensorSpec, src: TensorSpec, dim: int, index: Size) -> 
 
 
 @rule("aten.diagonal_scatter.default", padding=diagonal_scatter_padding)
-def diagonal_scatter(self: TensorSpec, src: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorSpec:
+def diagonal_scatter(
+    self: TensorSpec, src: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> TensorSpec:
     """A copy of ``self`` with ``src`` on a diagonal."""
     need_sizes("src", src, diagonal(self, offset, dim1, dim2).sizes)
     return copy_preserving(self)
@@ -67,7 +86,11 @@ def diagonal_scatter(self: TensorSpec, src: TensorSpec, offset: int = 0, dim1: i
 
 @rule("aten.as_strided_scatter.default")
 def as_strided_scatter(
-    self: TensorSpec, src: TensorSpec, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None = None
+    self: TensorSpec,
+    src: TensorSpec,
+    size: Sequence[Size],
+    stride: Sequence[Size],
+    storage_offset: Size | None = None,
 ) -> TensorSpec:
     """A copy of ``self`` with ``src`` at the elements that a strided view names."""
     need_sizes("src", src, as_strided(self, size, stride, storage_offset).sizes)
@@ -76,7 +99,12 @@ def as_strided_scatter(
 
 @rule("aten.slice_backward.default", padding=gradients.slice_of)
 def slice_backward(
-    grad_output: TensorSpec, input_sizes: Sequence[Size], dim: int, start: Size, end: Size, step: Size
+    grad_output: TensorSpec,
+    input_sizes: Sequence[Size],
+    dim: int,
+    start: Size,
+    end: Size,
+    step: Size,
 ) -> TensorSpec:
     """Zeros of ``input_sizes`` with the gradient in the slice."""
     result = _zeros(grad_output, input_sizes)
@@ -85,7 +113,9 @@ def slice_backward(
 
 
 @rule("aten.select_backward.default", padding=gradients.select)
-def select_backward(grad_output: TensorSpec, input_sizes: Sequence[Size], dim: int, index: Size) -> TensorSpec:
+def select_backward(
+    grad_output: TensorSpec, input_sizes: Sequence[Size], dim: int, index: Size
+) -> TensorSpec:
     """Zeros of ``input_sizes`` with the gradient at one index of a dimension."""
     result = _zeros(grad_output, input_sizes)
     _fits(grad_output, select(result, dim, index))
@@ -103,7 +133,9 @@ def diagonal_backward(
 
 
 @rule("aten.unfold_backward.default")
-def unfold_backward(grad_in: TensorSpec, input_sizes: Sequence[Size], dim: int, size: int, step: int) -> TensorSpec:
+def unfold_backward(
+    grad_in: TensorSpec, input_sizes: Sequence[Size], dim: int, size: int, step: int
+) -> TensorSpec:
     """Zeros of ``input_sizes`` to which the windows of the gradient are added."""
     at = wrap_dim(dim, len(input_sizes))
     if step < 1:
@@ -111,7 +143,9 @@ def unfold_backward(grad_in: TensorSpec, input_sizes: Sequence[Size], dim: int, 
     if not input_sizes:
         fit_into("the gradient", grad_in.sizes, (1,))
     elif len(grad_in.sizes) != len(input_sizes) + 1:
-        raise ShapeError(f"gradient {show(grad_in.sizes)} does not fit windows of {show(input_sizes)}")
+        raise ShapeError(
+            f"gradient {show(grad_in.sizes)} does not fit windows of {show(input_sizes)}"
+        )
     for d, wanted in enumerate(input_sizes):
         if d != at:
             fit_into("the gradient", grad_in.sizes[d : d + 1], (wanted,))
@@ -120,7 +154,11 @@ def unfold_backward(grad_in: TensorSpec, input_sizes: Sequence[Size], dim: int, 
 
 @rule("aten.embedding_dense_backward.default", padding=gradients.embedding)
 def embedding_dense_backward(
-    grad_output: TensorSpec, indices: TensorSpec, num_weights: Size, padding_idx: Size, scale_grad_by_freq: bool
+    grad_output: TensorSpec,
+    indices: TensorSpec,
+    num_weights: Size,
+    padding_idx: Size,
+    scale_grad_by_freq: bool,
 ) -> TensorSpec:
     """The rows of the gradient summed by index: ``(*, h), (*,) -> (num_weights, h)``."""
     need_dtype("indices", indices, (torch.int64, torch.int32))
@@ -130,5 +168,8 @@ def embedding_dense_backward(
     if not same_shape(grad_output.sizes[:-1], indices.sizes):
         count, rows = indices.numel(), grad_output.numel()
         if not same(count * h, rows):
-            check(count * h == rows, lambda: f"gradient {show(grad_output.sizes)} does not fit {show(indices.sizes)}")
+            check(
+                count * h == rows,
+                lambda: f"gradient {show(grad_output.sizes)} does not fit {show(indices.sizes)}",
+            )
     return _zeros(grad_output, (num_weights, h))

@@ -44,7 +44,12 @@ def conj(self: TensorSpec) -> TensorSpec:
     return self
 
 
-@rule("aten.t.default", "aten.numpy_T.default", name="transpose", padding=padded_views.transposed_matrix)
+@rule(
+    "aten.t.default",
+    "aten.numpy_T.default",
+    name="transpose",
+    padding=padded_views.transposed_matrix,
+)
 def t(self: TensorSpec) -> TensorSpec:
     """The transpose of a matrix; vectors and scalars as they are."""
     n = len(self.sizes)
@@ -53,7 +58,12 @@ def t(self: TensorSpec) -> TensorSpec:
     return self if n < 2 else self.view(self.sizes[::-1], self.strides[::-1])
 
 
-@rule("aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default", padding=padded_views.transpose)
+@rule(
+    "aten.transpose.int",
+    "aten.swapaxes.default",
+    "aten.swapdims.default",
+    padding=padded_views.transpose,
+)
 def transpose(self: TensorSpec, dim0: int, dim1: int) -> TensorSpec:
     """Two dimensions swapped."""
     n = len(self.sizes)
@@ -99,7 +109,8 @@ def view(self: TensorSpec, size: Sequence[Size]) -> TensorSpec:
         strides = view_strides.view_strides_asking(self.sizes, self.strides, sizes)
     if strides is None:
         raise ShapeError(
-            f"a tensor of sizes {show(self.sizes)}, strides {show(self.strides)} has no view {show(sizes)}"
+            f"a tensor of sizes {show(self.sizes)}, strides {show(self.strides)} has no view "
+            f"{show(sizes)}"
         )
     return self.view(sizes, strides)
 
@@ -138,7 +149,9 @@ def unsqueeze(self: TensorSpec, dim: int) -> TensorSpec:
     at = wrap_dim(dim, len(sizes) + 1)
     if at >= len(sizes):
         stride: Size = 1
-    else:  # a symbolic size that may be 0 counts as 1, so that a contiguous tensor stays so by structure; for such an
+    # a symbolic size that may be 0 counts as 1, so that a contiguous tensor stays so by structure;
+    # for such an
+    else:
         size = sizes[at]  # empty tensor eager says 0, a stride that nothing can be read with
         stride = (size if type(size) is int else at_least_one(size)) * strides[at]
     return self.view((*sizes[:at], 1, *sizes[at:]), (*strides[:at], stride, *strides[at:]))
@@ -178,9 +191,14 @@ def _end(sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> Size:
 
 @rule("aten.as_strided.default")
 def as_strided(
-    self: TensorSpec, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None = None
+    self: TensorSpec,
+    size: Sequence[Size],
+    stride: Sequence[Size],
+    storage_offset: Size | None = None,
 ) -> TensorSpec:
-    """The given sizes, strides and storage offset; within what ``self`` reaches, if that is so in this call."""
+    """The given sizes, strides and storage offset; within what ``self`` reaches, if that is so in
+    this call.
+    """
     if len(size) != len(stride):
         raise ShapeError(f"sizes {show(size)} and strides {show(stride)} differ in length")
     for item in size:
@@ -189,8 +207,14 @@ def as_strided(
         check(item >= 0, lambda: f"a negative stride in {show(stride)}")
     offset = self.storage_offset if storage_offset is None else storage_offset
     inside = _end(size, stride, offset) <= _end(self.sizes, self.strides, self.storage_offset)
-    if not known(inside) and holds_here(inside):  # how far the storage reaches beyond ``self`` is not known
-        check(inside, lambda: f"{show(size)} with strides {show(stride)} reaches beyond self, {show(self.sizes)}")
+    # how far the storage reaches beyond ``self`` is not known
+    if not known(inside) and holds_here(inside):
+        check(
+            inside,
+            lambda: (
+                f"{show(size)} with strides {show(stride)} reaches beyond self, {show(self.sizes)}"
+            ),
+        )
     return self.view(tuple(size), tuple(stride), storage_offset)
 
 
@@ -200,7 +224,9 @@ def view_as_real(self: TensorSpec) -> TensorSpec:
     if not self.dtype.is_complex:
         raise DtypeError(f"view_as_real needs a complex tensor, got {self.dtype}")
     strides = (*(2 * stride for stride in self.strides), 1)
-    return TensorSpec((*self.sizes, 2), strides, self.storage_offset * 2, to_real(self.dtype), self.device)
+    return TensorSpec(
+        (*self.sizes, 2), strides, self.storage_offset * 2, to_real(self.dtype), self.device
+    )
 
 
 @rule("aten.view_as_complex.default", padding=padded_views.as_complex)
@@ -210,20 +236,29 @@ def view_as_complex(self: TensorSpec) -> TensorSpec:
         raise DtypeError(f"view_as_complex needs float16, float32 or float64, got {self.dtype}")
     if not self.sizes:
         raise ShapeError("view_as_complex needs at least one dimension")
-    check(self.sizes[-1] == 2, lambda: f"the last dimension must be of size 2, got {show(self.sizes)}")
+    check(
+        self.sizes[-1] == 2, lambda: f"the last dimension must be of size 2, got {show(self.sizes)}"
+    )
     check(self.strides[-1] == 1, lambda: f"the last stride must be 1, got {show(self.strides)}")
     for size, stride in zip(self.sizes[:-1], self.strides[:-1], strict=True):
         even = stride % 2 == 0
         if not known(even):
             check(even | (size <= 1), lambda: f"strides must be even, got {show(self.strides)}")
-    check(self.storage_offset % 2 == 0, lambda: f"the storage offset must be even, got {self.storage_offset}")
+    check(
+        self.storage_offset % 2 == 0,
+        lambda: f"the storage offset must be even, got {self.storage_offset}",
+    )
     strides = tuple(stride // 2 for stride in self.strides[:-1])
-    return TensorSpec(self.sizes[:-1], strides, self.storage_offset // 2, to_complex(self.dtype), self.device)
+    return TensorSpec(
+        self.sizes[:-1], strides, self.storage_offset // 2, to_complex(self.dtype), self.device
+    )
 
 
 @rule("aten.view.dtype", name="view as another dtype")
 def view_dtype(self: TensorSpec, dtype: torch.dtype) -> TensorSpec:
-    """The same bytes as another dtype; the last dimension shrinks or grows with the size of an element."""
+    """The same bytes as another dtype; the last dimension shrinks or grows with the size of an
+    element.
+    """
     old, new = self.dtype.itemsize, dtype.itemsize
     if old == new:
         return self.with_(dtype=dtype)
@@ -236,10 +271,18 @@ def view_dtype(self: TensorSpec, dtype: torch.dtype) -> TensorSpec:
         strides = (*(stride * ratio for stride in self.strides[:-1]), 1)
         return TensorSpec(sizes, strides, self.storage_offset * ratio, dtype, self.device)
     ratio = new // old
-    check(self.sizes[-1] % ratio == 0, lambda: f"the last size must be divisible by {ratio}, got {show(self.sizes)}")
-    check(self.storage_offset % ratio == 0, lambda: f"the storage offset must be divisible by {ratio}")
+    check(
+        self.sizes[-1] % ratio == 0,
+        lambda: f"the last size must be divisible by {ratio}, got {show(self.sizes)}",
+    )
+    check(
+        self.storage_offset % ratio == 0, lambda: f"the storage offset must be divisible by {ratio}"
+    )
     for stride in self.strides[:-1]:
-        check(stride % ratio == 0, lambda: f"strides must be divisible by {ratio}, got {show(self.strides)}")
+        check(
+            stride % ratio == 0,
+            lambda: f"strides must be divisible by {ratio}, got {show(self.strides)}",
+        )
     sizes = (*self.sizes[:-1], self.sizes[-1] // ratio)
     strides = (*(stride // ratio for stride in self.strides[:-1]), 1)
     return TensorSpec(sizes, strides, self.storage_offset // ratio, dtype, self.device)
@@ -251,8 +294,8 @@ def has_same_storage_numel(self: TensorSpec, other: TensorSpec) -> bool:
 
     Forward differentiation asks this of a value and its tangent.
 
-    A spec does not know the size of a storage. False is always right here: the tangent is then copied into memory that
-    fits.
+    A spec does not know the size of a storage. False is always right here: the tangent is then
+    copied into memory that fits.
     """
     fits = same_shape(self.sizes, other.sizes) and same_shape(self.strides, other.strides)
     return (
@@ -266,7 +309,9 @@ def has_same_storage_numel(self: TensorSpec, other: TensorSpec) -> bool:
 def new_zeros_with_same_feature_meta(
     self: TensorSpec, other: TensorSpec, *, self_num_batch_dims: int = 0
 ) -> TensorSpec:
-    """Return zeros of one tensor's dtype with the memory layout of another: the zeros of a tangent."""
+    """Return zeros of one tensor's dtype with the memory layout of another: the zeros of a
+    tangent.
+    """
     if self_num_batch_dims:
         raise UnsupportedOp("batched tangents have no rule")
     return other.with_(dtype=self.dtype, device=self.device)

@@ -16,8 +16,14 @@ __all__: list[str] = []
 
 
 @rule(
-    *(f"aten.{name}_window.default" for name in ("hann", "hamming", "blackman", "bartlett", "kaiser")),
-    *(f"aten.{name}_window.periodic" for name in ("hann", "hamming", "blackman", "bartlett", "kaiser")),
+    *(
+        f"aten.{name}_window.default"
+        for name in ("hann", "hamming", "blackman", "bartlett", "kaiser")
+    ),
+    *(
+        f"aten.{name}_window.periodic"
+        for name in ("hann", "hamming", "blackman", "bartlett", "kaiser")
+    ),
     "aten.hamming_window.periodic_alpha",
     "aten.hamming_window.periodic_alpha_beta",
     "aten.kaiser_window.beta",

@@ -1,10 +1,13 @@
-"""Fused attention of padded tensors: padded keys weigh nothing, and what weighs nothing is a finite number.
+"""Fused attention of padded tensors: padded keys weigh nothing, and what weighs nothing is a finite
+number.
 
-Padded queries and batches make results that are padding.  Padded keys are left out by the causal mask where every valid
-query comes before them, else by a mask; their keys and values become 0, since a weight of 0 times NaN is NaN.
+Padded queries and batches make results that are padding.  Padded keys are left out by the causal
+mask where every valid query comes before them, else by a mask; their keys and values become 0,
+since a weight of 0 times NaN is NaN.
 
-The kernel of the CPU answers 0 or NaN for a row with a NaN among its scores: which of them depends on whether there is
-a mask, and on the number of keys.  So calls with queries, keys or masks that are not finite are refused when they run.
+The kernel of the CPU answers 0 or NaN for a row with a NaN among its scores: which of them depends
+on whether there is a mask, and on the number of keys.  So calls with queries, keys or masks that
+are not finite are refused when they run.
 """
 
 from __future__ import annotations
@@ -25,14 +28,17 @@ __all__ = ["added_for_keys", "flash_for_cpu", "flash_for_cpu_backward", "need_ma
 _aten = torch.ops.aten
 
 
-def prepared(emit: Emitter, query: Padded, key: Padded, value: Padded, causal: bool) -> tuple[Padded, Padded]:
+def prepared(
+    emit: Emitter, query: Padded, key: Padded, value: Padded, causal: bool
+) -> tuple[Padded, Padded]:
     """Keys and values whose padding is 0.
 
     Raises: Refuse where dimensions do not fit, or a causal mask does not hide the padded keys.
     """
     for each in (key, value):
         need_agreement(query.axes[0], each.axes[0])
-        if is_padded(query.axes[1]) or is_padded(each.axes[1]):  # else there may be fewer heads of keys
+        # else there may be fewer heads of keys
+        if is_padded(query.axes[1]) or is_padded(each.axes[1]):
             need_agreement(query.axes[1], each.axes[1])
     need_agreement(key.axes[2], value.axes[2])
     if any(map(is_padded, (query.axes[3], key.axes[3], value.axes[3]))):
@@ -52,7 +58,8 @@ def _need_keys(keys: Size) -> None:
 
 
 def added_for_keys(emit: Emitter, query: Padded, keys: Axis, given: Padded | None) -> Handle | None:
-    """Return the mask that is added to the scores: minus infinity for padded keys, the given mask for others.
+    """Return the mask that is added to the scores: minus infinity for padded keys, the given mask
+    for others.
 
     Raises: Refuse where the given mask is padded otherwise than the scores.
     """
@@ -79,10 +86,13 @@ def need_mask(query: Padded, keys: Axis, mask: Padded) -> None:
 
 
 def _refuse_nan(emit: Emitter, query: Padded, key: Padded, mask: Padded | None) -> None:
-    """Emit a check that the scores have no NaN: infinite queries or keys make some, infinite masks do not."""
+    """Emit a check that the scores have no NaN: infinite queries or keys make some, infinite masks
+    do not.
+    """
     wide = torch.float64 if query.dtype is torch.float64 else torch.float32
     sums = [
-        emit.call(_aten.sum.dim_IntList, masked(emit, each, 0).tensor, None, False, dtype=wide) for each in (query, key)
+        emit.call(_aten.sum.dim_IntList, masked(emit, each, 0).tensor, None, False, dtype=wide)
+        for each in (query, key)
     ]
     total = emit.call(_aten.add.Tensor, *sums)
     finite = emit.call(_aten.eq.Scalar, emit.call(_aten.sub.Tensor, total, total), 0)
@@ -90,7 +100,11 @@ def _refuse_nan(emit: Emitter, query: Padded, key: Padded, mask: Padded | None) 
     if mask is not None and mask.dtype.is_floating_point:
         numbers = masked(emit, mask, 0).tensor
         found = emit.call(_aten.any.default, emit.call(_aten.ne.Tensor, numbers, numbers))
-        emit.call(_aten._assert_async.msg, emit.call(_aten.logical_not.default, found), "a NaN in an attention mask")
+        emit.call(
+            _aten._assert_async.msg,
+            emit.call(_aten.logical_not.default, found),
+            "a NaN in an attention mask",
+        )
 
 
 def flash_for_cpu(
@@ -110,9 +124,20 @@ def flash_for_cpu(
         need_mask(query, key.axes[2], attn_mask)
     if is_padded(key.axes[2]) or (is_causal and is_padded(query.axes[2])):
         _refuse_nan(emit, query, key, attn_mask)
-    mask = (attn_mask and attn_mask.tensor) if is_causal else added_for_keys(emit, query, key.axes[2], attn_mask)
+    mask = (
+        (attn_mask and attn_mask.tensor)
+        if is_causal
+        else added_for_keys(emit, query, key.axes[2], attn_mask)
+    )
     out, logsumexp = emit.call(
-        emit.op, query.tensor, key.tensor, value.tensor, dropout_p, is_causal, attn_mask=mask, scale=scale
+        emit.op,
+        query.tensor,
+        key.tensor,
+        value.tensor,
+        dropout_p,
+        is_causal,
+        attn_mask=mask,
+        scale=scale,
     )
     return Padded(out, query.axes), Padded(logsumexp, query.axes[:3])
 
@@ -131,7 +156,9 @@ def flash_for_cpu_backward(
     attn_mask: Padded | None = None,
     scale: float | None = None,
 ) -> tuple[Padded, Padded, Padded]:
-    """The gradients of query, key and value: padded queries add 0 to those of keys, and padded keys weigh nothing."""
+    """The gradients of query, key and value: padded queries add 0 to those of keys, and padded keys
+    weigh nothing.
+    """
     key, value = prepared(emit, query, key, value, is_causal)
     for each in (grad_out, out, logsumexp):
         for own, other in zip(each.axes[:3], query.axes[:3], strict=True):
@@ -140,7 +167,11 @@ def flash_for_cpu_backward(
     if attn_mask is not None:
         need_mask(query, key.axes[2], attn_mask)
         attn_mask = masked(emit, attn_mask, 0, {attn_mask.ndim - 2})
-    mask = (attn_mask and attn_mask.tensor) if is_causal else added_for_keys(emit, query, key.axes[2], attn_mask)
+    mask = (
+        (attn_mask and attn_mask.tensor)
+        if is_causal
+        else added_for_keys(emit, query, key.axes[2], attn_mask)
+    )
     gradient, queries, result, total = rows
     made = emit.call(
         emit.op,

@@ -1,10 +1,11 @@
 """The gradients of fused attention of padded tensors on devices.
 
-Padded queries weigh nothing (their logarithms of sums are infinite, their gradients and results 0), so they add 0 to
-the gradients of keys and values; padded keys are hidden as in :mod:`attention_on_device`.
+Padded queries weigh nothing (their logarithms of sums are infinite, their gradients and results 0),
+so they add 0 to the gradients of keys and values; padded keys are hidden as in
+:mod:`attention_on_device`.
 
-With dropout, forward was padded in the same program: the same kernel ran at the same capacities, so that its random
-state drops the same elements again.
+With dropout, forward was padded in the same program: the same kernel ran at the same capacities, so
+that its random state drops the same elements again.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ _aten = torch.ops.aten
 
 
 class _Backward:
-    """Gradients of attention: what goes into them, with padding that adds nothing to those of keys and values.
+    """Gradients of attention: what goes into them, with padding that adds nothing to those of keys
+    and values.
 
     Args:
-        state: what forward keeps of its random state: the seed and the offset, or both in one and something unused.
+        state: what forward keeps of its random state: the seed and the offset, or both in one and
+            something unused.
 
     Raises: Refuse where dimensions do not fit.
     """
@@ -72,12 +75,15 @@ class _Backward:
         self.bias = bias
         if bias is not None:
             need_mask(query, key.axes[2], bias)
-            self.bias = masked(emit, bias, 0, {bias.ndim - 2})  # of rows that weigh nothing, none is no number
+            # of rows that weigh nothing, none is no number
+            self.bias = masked(emit, bias, 0, {bias.ndim - 2})
         self.rows = [masked(emit, each, 0, {2}).tensor for each in (gradient, query, out)]
         self.logarithms = infinite_beyond(emit, logarithms.tensor, query.axes[2])
 
     def by_efficient(self, wanted: Sequence[bool], scale: float | None) -> list[Any]:
-        """Return the gradients by the memory-efficient kernel, also of the bias; ``wanted`` selects them."""
+        """Return the gradients by the memory-efficient kernel, also of the bias; ``wanted`` selects
+        them.
+        """
         emit, (gradient, query, out) = self.emit, self.rows
         need_as_many_heads(self.query, self.key, self.value)
         bias = self.bias and self.bias.tensor
@@ -86,7 +92,16 @@ class _Backward:
         out, rows = self._heads_inside(out), self._aligned()
         made = emit.call(
             _aten._scaled_dot_product_efficient_attention_backward.default,
-            *(gradient, query, self.key.tensor, self.value.tensor, bias, out, rows, *self._seed_and_offset()),
+            *(
+                gradient,
+                query,
+                self.key.tensor,
+                self.value.tensor,
+                bias,
+                out,
+                rows,
+                *self._seed_and_offset(),
+            ),
             *(self.dropout, list(wanted), self.causal),
             scale=scale,
         )
@@ -100,12 +115,16 @@ class _Backward:
     def _seed_and_offset(self) -> tuple[Handle, Handle]:
         """Return the random state as the memory-efficient kernel takes it."""
         if not self.dropout:
-            none = self.emit.call(_aten.scalar_tensor.default, 0, dtype=torch.int64, device=self.query.device)
+            none = self.emit.call(
+                _aten.scalar_tensor.default, 0, dtype=torch.int64, device=self.query.device
+            )
             return none, none
         return unpacked(self.emit, self.state[0]) if self.state[0].spec.sizes else self.state
 
     def _packed_state(self) -> tuple[Handle, Handle]:
-        """Return the random state as flash attention takes it: both numbers in one, and what it does not read."""
+        """Return the random state as flash attention takes it: both numbers in one, and what it
+        does not read.
+        """
         emit, device = self.emit, self.query.device
         unused = emit.call(_aten.full.default, [], 0, dtype=torch.uint64, device=device)
         if not self.dropout:
@@ -113,9 +132,11 @@ class _Backward:
         return (self.state[0] if self.state[0].spec.sizes else packed(emit, *self.state)), unused
 
     def _heads_inside(self, out: Handle) -> Handle:
-        """Return the result in the memory layout ``(b, s, h, d)``, whatever strides the kernel is told.
+        """Return the result in the memory layout ``(b, s, h, d)``, whatever strides the kernel is
+        told.
 
-        (``o_strideM`` of its parameters in half precision is the product of the heads and their size.)
+        (``o_strideM`` of its parameters in half precision is the product of the heads and their
+        size.)
         """
         turned = self.emit.call(_aten.transpose.int, out, 1, 2)
         if tuple(turned.spec.strides) == tuple(contiguous_strides(turned.spec.sizes)):
@@ -142,7 +163,17 @@ class _Backward:
         return self._padded(
             emit.call(
                 _aten._scaled_dot_product_flash_attention_backward.default,
-                *(gradient, query, self.key.tensor, self.value.tensor, out, rows, None, None, *sizes),
+                *(
+                    gradient,
+                    query,
+                    self.key.tensor,
+                    self.value.tensor,
+                    out,
+                    rows,
+                    None,
+                    None,
+                    *sizes,
+                ),
                 *(self.dropout, self.causal, *self._packed_state()),
                 scale=scale,
             )
@@ -170,13 +201,17 @@ def efficient_backward(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """The gradients of query, key, value and bias: padded queries add 0 to them, and padded keys weigh nothing."""
+    """The gradients of query, key, value and bias: padded queries add 0 to them, and padded keys
+    weigh nothing.
+    """
     if grad_out_ is None:
         return None, None, None, None
     rows = ceil_div(length(query.axes[2]), ALIGNED) * ALIGNED
     aligned = -(-capacity_of(query.axes[2]) // ALIGNED) * ALIGNED
     if not same(length(logsumexp.axes[2]), rows) or logsumexp.tensor.spec.sizes[2] != aligned:
-        raise Refuse(f"logarithms for {length(logsumexp.axes[2])} queries, not for {rows}", *query.sizes)
+        raise Refuse(
+            f"logarithms for {length(logsumexp.axes[2])} queries, not for {rows}", *query.sizes
+        )
     tensors = grad_out_, query, key, value, out
     state = philox_seed, philox_offset
     work = _Backward(emit, tensors, logsumexp, attn_bias, dropout_p, is_causal, state)
@@ -202,7 +237,9 @@ def flash_backward(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """The gradients of query, key and value; where padded keys are to be hidden, of the memory-efficient kernel."""
+    """The gradients of query, key and value; where padded keys are to be hidden, of the
+    memory-efficient kernel.
+    """
     if cum_seq_q is not None or cum_seq_k is not None:
         raise Refuse("sequences that lie one behind the other", *query.sizes)
     need_agreement(logsumexp.axes[2], query.axes[2])
@@ -242,6 +279,10 @@ def cudnn_backward(
     need_agreement(logsumexp.axes[2], query.axes[2])
     tensors, state = (grad_out, query, key, value, out), (philox_seed, philox_offset)
     work = _Backward(emit, tensors, logsumexp, attn_bias, dropout_p, is_causal, state)
-    if not work.hidden and attn_bias is None and needs_no_plan(query, work.key, work.value, is_causal):
+    if (
+        not work.hidden
+        and attn_bias is None
+        and needs_no_plan(query, work.key, work.value, is_causal)
+    ):
         return tuple(work.by_flash(scale))
     return tuple(work.by_efficient((True, True, True, False), scale)[:3])

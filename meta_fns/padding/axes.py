@@ -1,10 +1,11 @@
 """Axes of padded tensors: what of a dimension, as large as its capacity, is valid.
 
-A *size* of a padded tensor is an ``int``, all of which is valid, or a symbolic size with a ``capacity``: of positions
-``0 … capacity - 1`` those before the (true) size are valid.  An *axis* is the sizes whose product, the first slowest, a
-dimension is: ``view(batch * sequence, hidden)`` makes a dimension of two padded sizes, whose valid positions are not a
-prefix, and the view back splits it again.  Axes are kept normal: no size 1, ints that follow a size merged into it
-(``s`` valid rows of 4 are ``4 * s`` valid elements).
+A *size* of a padded tensor is an ``int``, all of which is valid, or a symbolic size with a
+``capacity``: of positions ``0 … capacity - 1`` those before the (true) size are valid.  An *axis*
+is the sizes whose product, the first slowest, a dimension is: ``view(batch * sequence, hidden)``
+makes a dimension of two padded sizes, whose valid positions are not a prefix, and the view back
+splits it again.  Axes are kept normal: no size 1, ints that follow a size merged into it (``s``
+valid rows of 4 are ``4 * s`` valid elements).
 """
 
 from __future__ import annotations
@@ -35,16 +36,21 @@ Axis = tuple[Size, ...]
 
 def varies(size: object) -> bool:
     """Return whether this is a padded size: symbolic, with a capacity."""
-    return hasattr(type(size), "capacity")  # asked of the class: one whose capacity is unknown refuses to name it
+    # asked of the class: one whose capacity is unknown refuses to name it
+    return hasattr(type(size), "capacity")
 
 
 def fractional(size: object) -> bool:
-    """Return whether this is a floating-point number that depends on the sizes (it has a ``formula``), and no size."""
+    """Return whether this is a floating-point number that depends on the sizes (it has a
+    ``formula``), and no size.
+    """
     return hasattr(type(size), "formula")
 
 
 def capacity(size: Size) -> int:
-    """Return how large a size is in memory: an int, or an integer that follows the capacities by a formula."""
+    """Return how large a size is in memory: an int, or an integer that follows the capacities by a
+    formula.
+    """
     found: int = size.capacity if varies(size) else size
     return found
 
@@ -92,7 +98,9 @@ def prefix(axis: Axis) -> Size:
     """
     if len(axis) > 1:
         text = f"a dimension is made of {show(axis)}, whose valid positions do not come first"
-        raise Refuse(text, *padded_sizes((axis,)), remedy="keep the dimensions apart until after this op")
+        raise Refuse(
+            text, *padded_sizes((axis,)), remedy="keep the dimensions apart until after this op"
+        )
     return length(axis)
 
 
@@ -102,7 +110,8 @@ def agree(a: Axis, b: Axis) -> bool:
 
 
 def regroup(axes: Sequence[Axis], sizes: Sequence[Size]) -> tuple[Axis, ...]:
-    """The axes of a view of other (true) sizes: sizes move between dimensions, and ints split off them.
+    """The axes of a view of other (true) sizes: sizes move between dimensions, and ints split off
+    them.
 
     Raises: Refuse where a new size is not made of whole padded sizes.
     """
@@ -118,7 +127,9 @@ def regroup(axes: Sequence[Axis], sizes: Sequence[Size]) -> tuple[Axis, ...]:
 
 
 def _take(stack: list[Size], wanted: Size, sizes: Sequence[Size]) -> list[Size]:
-    """Take sizes off the end of the stack whose product is ``wanted``, splitting the last one taken if need be."""
+    """Take sizes off the end of the stack whose product is ``wanted``, splitting the last one taken
+    if need be.
+    """
     if not varies(wanted) and wanted == 1:
         return []
     taken: list[Size] = []
@@ -131,7 +142,10 @@ def _take(stack: list[Size], wanted: Size, sizes: Sequence[Size]) -> list[Size]:
                 stack.append(last // piece)
                 return [piece, *taken]
         taken.insert(0, last)
-    raise Refuse(f"a view to {show(sizes)}: {wanted} is not made of whole dimensions", *padded_sizes((tuple(taken),)))
+    raise Refuse(
+        f"a view to {show(sizes)}: {wanted} is not made of whole dimensions",
+        *padded_sizes((tuple(taken),)),
+    )
 
 
 def _pieces(last: Size, taken: list[Size], wanted: Size) -> Iterator[int]:
@@ -146,4 +160,6 @@ def _pieces(last: Size, taken: list[Size], wanted: Size) -> Iterator[int]:
 
 def _divides(piece: int, size: Size) -> bool:
     """Return whether a size is provably a multiple of ``piece``, as is its capacity."""
-    return piece > 0 and capacity(size) % piece == 0 and (not varies(size) or known(size % piece == 0))
+    return (
+        piece > 0 and capacity(size) % piece == 0 and (not varies(size) or known(size % piece == 0))
+    )

@@ -33,7 +33,10 @@ def need_agreement(a: Axis, b: Axis) -> None:
     """Raise Refuse if two axes do not have their valid positions at the same places, provably."""
     if not agree(a, b):
         if same(length(a), length(b)):
-            text = f"dimensions of {_text(a)} and of {_text(b)} have their valid positions at different places"
+            text = (
+                f"dimensions of {_text(a)} and of {_text(b)} have their valid positions at "
+                "different places"
+            )
             remedy = "keep the sizes apart that one of them is made of, until after this op"
         else:
             text = f"dimensions of {_text(a)} and of {_text(b)} are not known to be padded alike"

@@ -23,19 +23,26 @@ _NUMBERS = {"zeros": 0, "new_zeros": 0, "zeros_like": 0, "ones": 1, "new_ones": 
 
 
 def filled(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
-    """A new tensor of given sizes, each element the same number (or, where none is given, anything)."""
+    """A new tensor of given sizes, each element the same number (or, where none is given,
+    anything).
+    """
     axes = with_sizes(emit)
     names = [argument.name for argument in emit.op._schema.arguments]
     at = names.index("size")
     caps = list(map(capacity_of, axes))
     given = dict(zip(names, args, strict=False))
     if varies(given.get("fill_value")):
-        plain = (caps if i == at else 0 if names[i] == "fill_value" else lowered(arg) for i, arg in enumerate(args))
+        plain = (
+            caps if i == at else 0 if names[i] == "fill_value" else lowered(arg)
+            for i, arg in enumerate(args)
+        )
         spec = emit.results[0]
         assert spec is not None
         zeros = emit.call(emit.op, *plain, **{**kwargs, "dtype": spec.dtype})
         return _filled_at_run_time(emit, zeros, axes, given["fill_value"])
-    tensor = emit.call(emit.op, *(caps if i == at else lowered(arg) for i, arg in enumerate(args)), **kwargs)
+    tensor = emit.call(
+        emit.op, *(caps if i == at else lowered(arg) for i, arg in enumerate(args)), **kwargs
+    )
     fill = _fill(emit, dict(zip(names, args, strict=False)), tensor.spec.dtype)
     return Padded(tensor, axes, fill, fill)
 
@@ -52,12 +59,20 @@ def _filled_at_run_time(emit: Emitter, zeros: Handle, axes: tuple[Axis, ...], si
 
 
 def strided(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
-    """``empty_strided`` and its kin: memory that nobody has written to, whose strides play no part in padding."""
+    """``empty_strided`` and its kin: memory that nobody has written to, whose strides play no part
+    in padding.
+    """
     axes = with_sizes(emit)
     spec = emit.results[0]
     assert spec is not None
     return Padded(
-        emit.call(_aten.empty.memory_format, list(map(capacity_of, axes)), dtype=spec.dtype, device=spec.device), axes
+        emit.call(
+            _aten.empty.memory_format,
+            list(map(capacity_of, axes)),
+            dtype=spec.dtype,
+            device=spec.device,
+        ),
+        axes,
     )
 
 
@@ -89,7 +104,9 @@ def number(emit: Emitter, s: Any, **kwargs: Any) -> Padded:
         assert spec is not None
         return at_run_time(emit, s, spec.dtype)
     tensor = emit.call(emit.op, s, **kwargs)
-    held = torch.tensor(s).to(tensor.spec.dtype).item() if isinstance(s, (bool, int, float)) else None
+    held = (
+        torch.tensor(s).to(tensor.spec.dtype).item() if isinstance(s, (bool, int, float)) else None
+    )
     fill = constant(held) if held is not None and held == s else GARBAGE
     return Padded(tensor, (), fill, fill)
 
@@ -103,7 +120,11 @@ def range_of(emit: Emitter, *args: Size, **kwargs: Any) -> Padded:
     step: Size = args[2] if len(args) > 2 else 1
     if not any(map(varies, args)):
         return Padded(emit.call(emit.op, *args, **kwargs), (axis,))
-    if varies(step) or any(isinstance(each, float) for each in args) or spec.dtype is not torch.int64:
+    if (
+        varies(step)
+        or any(isinstance(each, float) for each in args)
+        or spec.dtype is not torch.int64
+    ):
         raise Refuse("a range of fractions, or with a step, that depends on the sizes", *axis)
     if not known(spec.sizes[0] >= 0):
         raise Refuse("a range of unknown length", *axis)
@@ -119,17 +140,25 @@ def range_of(emit: Emitter, *args: Size, **kwargs: Any) -> Padded:
 
 
 def evenly(emit: Emitter, start: Any, end: Any, steps: Size, **kwargs: Any) -> Padded:
-    """``linspace``: from the start in the first half, from the end in the second one, as the op itself counts."""
+    """``linspace``: from the start in the first half, from the end in the second one, as the op
+    itself counts.
+    """
     (axis,) = with_sizes(emit)
     spec = emit.results[0]
     assert spec is not None
     if not any(map(varies, (start, end, steps))):
         return Padded(emit.call(emit.op, *map(lowered, (start, end)), steps, **kwargs), (axis,))
-    if spec.dtype not in (torch.float32, torch.float64) or any(isinstance(each, Padded) for each in (start, end)):
-        raise Refuse(f"a range of {spec.dtype}, or between tensors, of as many numbers as a size says", *axis)
+    if spec.dtype not in (torch.float32, torch.float64) or any(
+        isinstance(each, Padded) for each in (start, end)
+    ):
+        raise Refuse(
+            f"a range of {spec.dtype}, or between tensors, of as many numbers as a size says", *axis
+        )
     place = positions(emit, capacity_of(axis), spec.device)
     last = emit.call(_aten.sub.Tensor, emit.size(steps), 1)
-    one = emit.call(_aten._to_copy.default, emit.call(_aten.clamp.default, last, 1), dtype=spec.dtype)
+    one = emit.call(
+        _aten._to_copy.default, emit.call(_aten.clamp.default, last, 1), dtype=spec.dtype
+    )
     ends = [
         at_run_time(emit, each, spec.dtype).tensor
         if varies(each)
@@ -138,7 +167,9 @@ def evenly(emit: Emitter, start: Any, end: Any, steps: Size, **kwargs: Any) -> P
     ]
     step = emit.call(_aten.div.Tensor, emit.call(_aten.sub.Tensor, ends[1], ends[0]), one)
     behind = emit.call(_aten.sub.Tensor, last, place)
-    counted = [emit.call(_aten._to_copy.default, each, dtype=spec.dtype) for each in (place, behind)]
+    counted = [
+        emit.call(_aten._to_copy.default, each, dtype=spec.dtype) for each in (place, behind)
+    ]
     first = emit.call(_aten.add.Tensor, emit.call(_aten.mul.Tensor, counted[0], step), ends[0])
     second = emit.call(_aten.sub.Tensor, ends[1], emit.call(_aten.mul.Tensor, counted[1], step))
     half = emit.call(_aten.floor_divide.default, emit.size(steps), emit.size(2))

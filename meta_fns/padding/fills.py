@@ -1,4 +1,5 @@
-"""Knowledge about the elements of a region: none, that they are finite, or that each is one known number.
+"""Knowledge about the elements of a region: none, that they are finite, or that each is one known
+number.
 
 >>> constant(0).join(constant(0)), constant(0).join(constant(1)), constant(0).join(GARBAGE)
 (Fill(kind='constant', value=0), Fill(kind='finite', value=None), Fill(kind='garbage', value=None))
@@ -14,14 +15,27 @@ from typing import Literal
 import attrs
 import torch
 
-__all__ = ["FALSE", "FINITE", "GARBAGE", "MINUS_INF", "ONE", "PLUS_INF", "ZERO", "Fill", "constant", "of_dtype"]
+__all__ = [
+    "FALSE",
+    "FINITE",
+    "GARBAGE",
+    "MINUS_INF",
+    "ONE",
+    "PLUS_INF",
+    "ZERO",
+    "Fill",
+    "constant",
+    "of_dtype",
+]
 
 Number = bool | int | float
 
 
 @attrs.frozen
 class Fill:
-    """The elements of a region: ``garbage`` (anything, NaN too), ``finite``, or a ``constant`` (``value``)."""
+    """The elements of a region: ``garbage`` (anything, NaN too), ``finite``, or a ``constant``
+    (``value``).
+    """
 
     kind: Literal["garbage", "finite", "constant"]
     value: Number | None = None

@@ -1,4 +1,5 @@
-"""Gradients of padded tensors: what padding would add to a sum becomes 0, and rows of padding stay padding.
+"""Gradients of padded tensors: what padding would add to a sum becomes 0, and rows of padding stay
+padding.
 
 A gradient that is summed over a padded dimension gets 0 there on every side: 0 times NaN is NaN.
 """
@@ -13,7 +14,16 @@ import torch
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.sizes import Size
 from meta_fns.padding import index_writes
-from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, padded_sizes, prefix, varies
+from meta_fns.padding.axes import (
+    Axis,
+    capacity,
+    capacity_of,
+    is_padded,
+    normal,
+    padded_sizes,
+    prefix,
+    varies,
+)
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
 from meta_fns.padding.fills import GARBAGE, ZERO
 from meta_fns.padding.losses import classes
@@ -57,29 +67,48 @@ def _true_size(emit: Emitter, dim: int) -> Size:
 
 
 def slice_of(
-    emit: Emitter, grad_output: Padded, input_sizes: Sequence[Size], dim: int, start: Size, end: Size, step: Size
+    emit: Emitter,
+    grad_output: Padded,
+    input_sizes: Sequence[Size],
+    dim: int,
+    start: Size,
+    end: Size,
+    step: Size,
 ) -> Padded:
     """The gradient of a slice: zeros with the gradient where the slice was."""
     at = wrap_dim(dim, grad_output.ndim)
     axes = (*grad_output.axes[:at], normal((_true_size(emit, at),)), *grad_output.axes[at + 1 :])
-    return index_writes.slice_scatter(emit, _zeros(emit, grad_output, axes), grad_output, at, start, end, step)
+    return index_writes.slice_scatter(
+        emit, _zeros(emit, grad_output, axes), grad_output, at, start, end, step
+    )
 
 
-def select(emit: Emitter, grad_output: Padded, input_sizes: Sequence[Size], dim: int, index: Size) -> Padded:
+def select(
+    emit: Emitter, grad_output: Padded, input_sizes: Sequence[Size], dim: int, index: Size
+) -> Padded:
     """The gradient of one position: zeros with the gradient there."""
     at = wrap_dim(dim, grad_output.ndim + 1)
     axes = (*grad_output.axes[:at], normal((_true_size(emit, at),)), *grad_output.axes[at:])
-    return index_writes.select_scatter(emit, _zeros(emit, grad_output, axes), grad_output, at, index)
+    return index_writes.select_scatter(
+        emit, _zeros(emit, grad_output, axes), grad_output, at, index
+    )
 
 
 def diagonal(
-    emit: Emitter, grad_output: Padded, input_sizes: Sequence[Size], offset: int, dim1: int, dim2: int
+    emit: Emitter,
+    grad_output: Padded,
+    input_sizes: Sequence[Size],
+    offset: int,
+    dim1: int,
+    dim2: int,
 ) -> Padded:
     """The gradient of a diagonal: zeros with the gradient there."""
     axes = list(grad_output.axes[:-1])
     for dim in sorted(wrap_dim(each, grad_output.ndim + 1) for each in (dim1, dim2)):
         axes.insert(dim, normal((_true_size(emit, dim),)))
-    return diagonal_scatter(emit, _zeros(emit, grad_output, tuple(axes)), grad_output, offset, dim1, dim2)
+    return diagonal_scatter(
+        emit, _zeros(emit, grad_output, tuple(axes)), grad_output, offset, dim1, dim2
+    )
 
 
 def embedding(
@@ -97,28 +126,32 @@ def embedding(
     if varies(num_weights) or varies(padding_idx) or (scale_grad_by_freq and indices.sizes):
         raise Refuse("rows of a padded index are counted", *indices.sizes)
     if grad_output.ndim != indices.ndim + 1:
-        raise Refuse("the gradient has other dimensions than its index", *grad_output.sizes, *indices.sizes)
+        raise Refuse(
+            "the gradient has other dimensions than its index", *grad_output.sizes, *indices.sizes
+        )
     for own, other in zip(grad_output.axes, indices.axes, strict=False):
         need_agreement(own, other)
     rows = masked(emit, grad_output, 0, range(indices.ndim))
     found = index_in(emit, indices, (num_weights,), wraps=False)
-    tensor = emit.call(emit.op, rows.tensor, found.tensor, num_weights, padding_idx, scale_grad_by_freq)
+    tensor = emit.call(
+        emit.op, rows.tensor, found.tensor, num_weights, padding_idx, scale_grad_by_freq
+    )
     return Padded(tensor, (normal((num_weights,)), grad_output.axes[-1]))
 
 
 def layer_norm(
-    emit: Emitter,
-    grad_out: Padded,
-    input: Padded,  # noqa: A002 - name of the schema
-    normalized_shape: Sequence[Size],
-    *rest: Any,
+    emit: Emitter, grad_out: Padded, input: Padded, normalized_shape: Sequence[Size], *rest: Any
 ) -> tuple[Padded | None, ...]:
-    """The gradients of a norm over the last dimensions, which may not be padded; parameters sum over the others."""
+    """The gradients of a norm over the last dimensions, which may not be padded; parameters sum
+    over the others.
+    """
     names = [argument.name for argument in emit.op._schema.arguments][3:]
     given = dict(zip(names, rest, strict=True))
     kept = input.ndim - len(normalized_shape)
     if any(map(is_padded, input.axes[kept:])):
-        raise Refuse("elements that are normed together are padded", *padded_sizes(input.axes[kept:]))
+        raise Refuse(
+            "elements that are normed together are padded", *padded_sizes(input.axes[kept:])
+        )
     saved = {name: each for name, each in given.items() if name in ("mean", "rstd")}
     for each in (grad_out, *saved.values()):
         for own, other in zip(each.axes[:kept], input.axes[:kept], strict=True):
@@ -128,7 +161,9 @@ def layer_norm(
         tensors = [masked(emit, each, 0, range(kept)) for each in tensors]
     handles = [each.tensor for each in tensors]
     given.update(zip(saved, handles[2:], strict=True))
-    made = emit.call(emit.op, *handles[:2], normalized_shape, *(lowered(each) for each in given.values()))
+    made = emit.call(
+        emit.op, *handles[:2], normalized_shape, *(lowered(each) for each in given.values())
+    )
     axes = (input.axes, input.axes[kept:], input.axes[kept:])
     return tuple(each and Padded(each, own) for each, own in zip(made, axes, strict=False))
 
@@ -136,7 +171,7 @@ def layer_norm(
 def batch_norm(
     emit: Emitter,
     grad_out: Padded,
-    input: Padded,  # noqa: A002 - name of the schema
+    input: Padded,
     weight: Padded | None,
     running_mean: Padded | None,
     running_var: Padded | None,
@@ -151,14 +186,21 @@ def batch_norm(
     Raises: Refuse in training: statistics would be taken over the padding.
     """
     if train:
-        raise Refuse("batch norm in training takes statistics over the padding", *input.sizes, *grad_out.sizes)
+        raise Refuse(
+            "batch norm in training takes statistics over the padding",
+            *input.sizes,
+            *grad_out.sizes,
+        )
     if is_padded(input.axes[1]):
         raise Refuse("channels are padded", *padded_sizes(input.axes[1:2]))
     for own, other in zip(grad_out.axes, input.axes, strict=True):
         need_agreement(own, other)
     if any(output_mask[1:]):
-        grad_out, input = masked(emit, grad_out, 0), masked(emit, input, 0)  # noqa: A001
-    rest = map(lowered, (weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask))
+        grad_out, input = masked(emit, grad_out, 0), masked(emit, input, 0)
+    rest = map(
+        lowered,
+        (weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask),
+    )
     made = emit.call(emit.op, grad_out.tensor, input.tensor, *rest)
     axes = (input.axes, input.axes[1:2], input.axes[1:2])
     return tuple(each and Padded(each, own) for each, own in zip(made, axes, strict=True))
@@ -167,7 +209,7 @@ def batch_norm(
 def group_norm(
     emit: Emitter,
     grad_out: Padded,
-    input: Padded,  # noqa: A002 - name of the schema
+    input: Padded,
     mean: Padded,
     rstd: Padded,
     weight: Padded | None,
@@ -177,7 +219,9 @@ def group_norm(
     group: int,
     output_mask: Sequence[bool],
 ) -> tuple[Padded | None, ...]:
-    """The gradients of a norm over groups of channels and all positions, of which only the batch may be padded."""
+    """The gradients of a norm over groups of channels and all positions, of which only the batch
+    may be padded.
+    """
     if any(map(is_padded, input.axes[1:])) or varies(HxW) or len(input.axes[0]) > 1:
         raise Refuse("elements that are normed together are padded", *padded_sizes(input.axes))
     for each in (grad_out, mean, rstd):
@@ -191,7 +235,9 @@ def group_norm(
     return tuple(each and Padded(each, own) for each, own in zip(made, axes, strict=True))
 
 
-def softmax(emit: Emitter, grad_output: Padded, output: Padded, dim: int, input_dtype: torch.dtype) -> Padded:
+def softmax(
+    emit: Emitter, grad_output: Padded, output: Padded, dim: int, input_dtype: torch.dtype
+) -> Padded:
     """The gradient of softmax and of its logarithm: padding along the dimension adds nothing."""
     for own, other in zip(grad_output.axes, output.axes, strict=True):
         need_agreement(own, other)
@@ -200,15 +246,26 @@ def softmax(emit: Emitter, grad_output: Padded, output: Padded, dim: int, input_
     return Padded(emit.call(emit.op, *pair, dim, input_dtype), output.axes)
 
 
-def loss_by_element(emit: Emitter, grad_output: Padded, self: Padded, target: Padded, *rest: Any) -> Padded:
-    """The gradient of a loss of each pair of elements; where it is a mean, divided by how many are valid."""
+def loss_by_element(
+    emit: Emitter, grad_output: Padded, self: Padded, target: Padded, *rest: Any
+) -> Padded:
+    """The gradient of a loss of each pair of elements; where it is a mean, divided by how many are
+    valid.
+    """
     arguments = emit.op._schema.arguments[3:]
-    given = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+    given = {
+        argument.name: argument.default_value
+        for argument in arguments
+        if argument.has_default_value()
+    }
     given.update(zip((argument.name for argument in arguments), rest, strict=False))
     operands = [each for each in (grad_output, self, target, *rest) if isinstance(each, Padded)]
     axes = broadcast_axes([each.axes for each in operands])
     mean = given["reduction"] == _MEAN
-    plain = [lowered(_SUM if mean and argument.name == "reduction" else given[argument.name]) for argument in arguments]
+    plain = [
+        lowered(_SUM if mean and argument.name == "reduction" else given[argument.name])
+        for argument in arguments
+    ]
     if emit.op._schema.name == "aten::binary_cross_entropy_backward":  # as in the loss itself
         self, target = masked(emit, self, 0), masked(emit, target, 0)
     tensor = emit.call(emit.op, grad_output.tensor, self.tensor, target.tensor, *plain)
@@ -227,7 +284,9 @@ def negative_log_likelihood(
     ignore_index: Size,
     total_weight: Padded,
 ) -> Padded:
-    """The gradient of ``nll_loss``: rows of padding have the class that is ignored, whose gradient is 0."""
+    """The gradient of ``nll_loss``: rows of padding have the class that is ignored, whose gradient
+    is 0.
+    """
     self, filled, weight = classes(emit, self, target, weight, ignore_index, refuses=False)
     for dim, axis in enumerate((self.axes[0], *self.axes[2:]) if grad_output.ndim else ()):
         grad_output = relaid(emit, grad_output, dim, axis)
@@ -239,16 +298,20 @@ def negative_log_likelihood(
 def convolution(
     emit: Emitter,
     grad_output: Padded,
-    input: Padded,  # noqa: A002 - name of the schema
+    input: Padded,
     weight: Padded,
     bias_sizes: Sequence[Size] | None,
     *rest: Any,
 ) -> tuple[Padded | None, ...]:
-    """The gradients of a convolution: beyond the true sizes both its input and its gradient are 0."""
+    """The gradients of a convolution: beyond the true sizes both its input and its gradient are
+    0.
+    """
     output_mask = rest[-1]
     if weight.sizes or input.ndim != weight.ndim or is_padded(input.axes[1]):
         raise Refuse(
-            "a kernel, channels or the only dimension of a convolution are padded", *weight.sizes, *input.sizes
+            "a kernel, channels or the only dimension of a convolution are padded",
+            *weight.sizes,
+            *input.sizes,
         )
     spatial = [dim for dim in input.padded_dims() | grad_output.padded_dims() if dim >= 2]
     for dim in spatial:
@@ -265,7 +328,9 @@ def convolution(
 def halved(emit: Emitter, grad_output: Padded, self: Padded, dim: int) -> Padded:
     """The gradient of ``glu`` along a dimension without padding."""
     if is_padded(self.axes[wrap_dim(dim, self.ndim)]):
-        raise Refuse("where the second half of a padded dimension begins depends on the sizes", *self.sizes)
+        raise Refuse(
+            "where the second half of a padded dimension begins depends on the sizes", *self.sizes
+        )
     for at, (own, other) in enumerate(zip(grad_output.axes, self.axes, strict=True)):
         if at != wrap_dim(dim, self.ndim):
             need_agreement(own, other)
@@ -279,10 +344,16 @@ def first_alone(emit: Emitter, grad_output: Padded, self: Padded, buffer: Padded
 
 
 def resampling(
-    emit: Emitter, grad_output: Padded, output_size: Sequence[Size], input_size: Sequence[Size], *rest: Any
+    emit: Emitter,
+    grad_output: Padded,
+    output_size: Sequence[Size],
+    input_size: Sequence[Size],
+    *rest: Any,
 ) -> Padded:
     """The gradient of a resampling of positions that are not padded; batch and channels may be."""
-    if any(map(is_padded, grad_output.axes[2:])) or any(map(varies, (*output_size, *input_size[2:]))):
+    if any(map(is_padded, grad_output.axes[2:])) or any(
+        map(varies, (*output_size, *input_size[2:]))
+    ):
         raise Refuse("positions that are resampled are padded", *padded_sizes(grad_output.axes[2:]))
     sizes = [*map(capacity_of, grad_output.axes[:2]), *input_size[2:]]
     tensor = emit.call(emit.op, grad_output.tensor, list(output_size), sizes, *rest)
@@ -311,14 +382,18 @@ def max_pooling(
         true = emit.call(_aten.clamp.default, emit.size(width), 1)
         row = emit.call(_aten.div.Tensor_mode, tensor, true, rounding_mode="floor")
         column = emit.call(_aten.remainder.Tensor, tensor, true)
-        tensor = emit.call(_aten.add.Tensor, emit.call(_aten.mul.Tensor, row, capacity(width)), column)
+        tensor = emit.call(
+            _aten.add.Tensor, emit.call(_aten.mul.Tensor, row, capacity(width)), column
+        )
         emit.repaired(f"index: counted by rows of {width}", width)
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     return Padded(emit.call(emit.op, gradient.tensor, self.tensor, *window, tensor), self.axes)
 
 
 def pooling(emit: Emitter, grad_output: Padded, self: Padded, *args: Any, **kwargs: Any) -> Padded:
-    """The gradient of averages over windows of positions that are not padded; batch and channels may be."""
+    """The gradient of averages over windows of positions that are not padded; batch and channels
+    may be.
+    """
     pooled = 3 if "3d" in emit.op._schema.name else 2
     positions = (*self.axes[-pooled:], *grad_output.axes[-pooled:])
     if any(map(is_padded, positions)):
@@ -326,4 +401,6 @@ def pooling(emit: Emitter, grad_output: Padded, self: Padded, *args: Any, **kwar
     for own, other in zip(grad_output.axes[:-pooled], self.axes[:-pooled], strict=True):
         need_agreement(own, other)
     rest = {name: lowered(arg) for name, arg in kwargs.items()}
-    return Padded(emit.call(emit.op, grad_output.tensor, self.tensor, *map(lowered, args), **rest), self.axes)
+    return Padded(
+        emit.call(emit.op, grad_output.tensor, self.tensor, *map(lowered, args), **rest), self.axes
+    )

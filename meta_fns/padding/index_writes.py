@@ -1,6 +1,7 @@
 """Writing into padded tensors by index or slice: what padding would write goes nowhere.
 
-An index that has padding is sent to a position beyond the tensor, which is there for the op alone and cut off again.
+An index that has padding is sent to a position beyond the tensor, which is there for the op alone
+and cut off again.
 """
 
 from __future__ import annotations
@@ -34,9 +35,13 @@ def _target(emit: Emitter, index: Padded, size: Size, *, wraps: bool) -> Padded:
     tensor, end = index.tensor, emit.size(size)
     if wraps:
         negative = emit.call(_aten.lt.Scalar, tensor, 0)
-        tensor = emit.call(_aten.where.self, negative, emit.call(_aten.add.Tensor, tensor, end), tensor)
+        tensor = emit.call(
+            _aten.where.self, negative, emit.call(_aten.add.Tensor, tensor, end), tensor
+        )
     inside = emit.call(
-        _aten.bitwise_and.Tensor, emit.call(_aten.ge.Scalar, tensor, 0), emit.call(_aten.lt.Tensor, tensor, end)
+        _aten.bitwise_and.Tensor,
+        emit.call(_aten.ge.Scalar, tensor, 0),
+        emit.call(_aten.lt.Tensor, tensor, end),
     )
     beyond = number(emit, capacity(size) + 1, index)
     tensor = emit.call(_aten.where.self, inside, tensor, beyond)
@@ -63,8 +68,12 @@ def _written(emit: Emitter, x: Padded, tensor: Handle, *indices: Padded) -> Padd
     return Padded(tensor, x.axes)
 
 
-def scatter(emit: Emitter, self: Padded, dim: int, index: Padded, *rest: Any, **kwargs: Any) -> Padded:
-    """``scatter`` and its kin: for each position of the index, one of ``self`` along ``dim`` is written."""
+def scatter(
+    emit: Emitter, self: Padded, dim: int, index: Padded, *rest: Any, **kwargs: Any
+) -> Padded:
+    """``scatter`` and its kin: for each position of the index, one of ``self`` along ``dim`` is
+    written.
+    """
     if self.ndim != index.ndim or not self.ndim:
         raise Refuse("a scatter into or by a scalar", *self.sizes, *index.sizes)
     at = wrap_dim(dim, self.ndim)
@@ -82,7 +91,9 @@ def scatter(emit: Emitter, self: Padded, dim: int, index: Padded, *rest: Any, **
 
 
 def _need_covered(index: Padded, other: Padded, skip: int) -> None:
-    """Raise Refuse where the index reaches beyond another tensor in memory, or lies otherwise than it."""
+    """Raise Refuse where the index reaches beyond another tensor in memory, or lies otherwise than
+    it.
+    """
     for i, (own, axis) in enumerate(zip(index.axes, other.axes, strict=True)):
         if i == skip:
             continue
@@ -92,8 +103,12 @@ def _need_covered(index: Padded, other: Padded, skip: int) -> None:
             raise Refuse("an index reaches beyond the tensor in memory", *padded_sizes((own, axis)))
 
 
-def along_index(emit: Emitter, self: Padded, dim: int, index: Padded, source: Any, *rest: Any, **kwargs: Any) -> Padded:
-    """``index_add``, ``index_copy``, ``index_fill`` and their kin: slices of ``self`` at an index are written."""
+def along_index(
+    emit: Emitter, self: Padded, dim: int, index: Padded, source: Any, *rest: Any, **kwargs: Any
+) -> Padded:
+    """``index_add``, ``index_copy``, ``index_fill`` and their kin: slices of ``self`` at an index
+    are written.
+    """
     if not self.ndim or index.ndim != 1:
         raise Refuse("an index_add into or by a scalar", *self.sizes, *index.sizes)
     at = wrap_dim(dim, self.ndim)
@@ -114,7 +129,11 @@ def along_index(emit: Emitter, self: Padded, dim: int, index: Padded, source: An
 
 
 def index_put(
-    emit: Emitter, self: Padded, indices: Sequence[Padded | None], values: Padded, accumulate: bool = False
+    emit: Emitter,
+    self: Padded,
+    indices: Sequence[Padded | None],
+    values: Padded,
+    accumulate: bool = False,
 ) -> Padded:
     """``self[i, j, :, …] = values``, or ``+= values``."""
     given = [(dim, each) for dim, each in enumerate(indices) if each is not None]
@@ -142,13 +161,22 @@ def index_put(
 
 
 def _where(
-    emit: Emitter, self: Padded, given: Sequence[tuple[int, Padded]], values: Padded, accumulate: bool
+    emit: Emitter,
+    self: Padded,
+    given: Sequence[tuple[int, Padded]],
+    values: Padded,
+    accumulate: bool,
 ) -> Padded:
     """One number written where a mask says, which is a choice and no index."""
     (dim, mask), *others = given
     if others or values.ndim or mask.dtype is not torch.bool or accumulate:
         remedy = "write one number where the mask says: masked_fill, torch.where"
-        raise Refuse("how many values are written depends on the data", *mask.sizes, *self.sizes, remedy=remedy)
+        raise Refuse(
+            "how many values are written depends on the data",
+            *mask.sizes,
+            *self.sizes,
+            remedy=remedy,
+        )
     shape = [*map(capacity_of, mask.axes), *[1] * (self.ndim - dim - mask.ndim)]
     for own, other in zip(self.axes[dim:], mask.axes, strict=False):
         need_agreement(own, other)
@@ -180,24 +208,36 @@ def slice_scatter(
         first = from_start(first, whole, kept, int(step))
     if not varies(first) and not varies(kept):
         return _at_constants(emit, self, src, at, int(first), int(kept), int(step))
-    place = emit.call(_aten.sub.Tensor, positions(emit, capacity_of(self.axes[at]), self.device), emit.size(first))
+    place = emit.call(
+        _aten.sub.Tensor, positions(emit, capacity_of(self.axes[at]), self.device), emit.size(first)
+    )
     inside = emit.call(_aten.ge.Scalar, place, 0)
     if step != 1:
         whole_steps = emit.call(_aten.eq.Scalar, emit.call(_aten.remainder.Scalar, place, step), 0)
         inside = emit.call(_aten.bitwise_and.Tensor, inside, whole_steps)
         place = emit.call(_aten.div.Tensor_mode, place, step, rounding_mode="floor")
-    inside = emit.call(_aten.bitwise_and.Tensor, inside, emit.call(_aten.lt.Tensor, place, emit.size(kept)))
-    emit.repaired(f"mask: written from {first} on, {kept} positions", *padded_sizes((self.axes[at], src.axes[at])))
+    inside = emit.call(
+        _aten.bitwise_and.Tensor, inside, emit.call(_aten.lt.Tensor, place, emit.size(kept))
+    )
+    emit.repaired(
+        f"mask: written from {first} on, {kept} positions",
+        *padded_sizes((self.axes[at], src.axes[at])),
+    )
     return _chosen(emit, self, src, at, inside, place)
 
 
-def _at_constants(emit: Emitter, x: Padded, src: Padded, dim: int, first: int, kept: int, step: int) -> Padded:
+def _at_constants(
+    emit: Emitter, x: Padded, src: Padded, dim: int, first: int, kept: int, step: int
+) -> Padded:
     """``src`` in a slice whose place does not depend on the sizes."""
     if not kept:
         return x
     stop = first + (kept - 1) * step + 1
     if stop > capacity_of(x.axes[dim]):
-        raise Refuse(f"a slice to {stop} leaves the {capacity_of(x.axes[dim])} positions that there are", *x.sizes)
+        raise Refuse(
+            f"a slice to {stop} leaves the {capacity_of(x.axes[dim])} positions that there are",
+            *x.sizes,
+        )
     tensor = emit.call(_aten.slice_scatter.default, x.tensor, src.tensor, dim, first, stop, step)
     return x.with_(tensor=tensor, valid=x.valid.join(src.valid), fill=x.fill.join(src.fill))
 
@@ -214,18 +254,23 @@ def select_scatter(emit: Emitter, self: Padded, src: Padded, dim: int, index: Si
         raise Refuse(f"whether there is a position {index} depends on the sizes", *self.sizes)
     if not varies(index):
         tensor = emit.call(_aten.select_scatter.default, self.tensor, src.tensor, at, index)
-        return self.with_(tensor=tensor, valid=self.valid.join(src.valid), fill=self.fill.join(src.fill))
+        return self.with_(
+            tensor=tensor, valid=self.valid.join(src.valid), fill=self.fill.join(src.fill)
+        )
     place = positions(emit, capacity_of(self.axes[at]), self.device)
     inside = emit.call(_aten.eq.Tensor, place, emit.size(index))
     emit.repaired(f"mask: written at {index}", index)
     one = src.with_(
-        tensor=emit.call(_aten.unsqueeze.default, src.tensor, at), axes=(*src.axes[:at], (), *src.axes[at:])
+        tensor=emit.call(_aten.unsqueeze.default, src.tensor, at),
+        axes=(*src.axes[:at], (), *src.axes[at:]),
     )
     zero = emit.call(_aten.mul.Tensor, place, 0)
     return _chosen(emit, self, one, at, inside, zero)
 
 
-def _chosen(emit: Emitter, x: Padded, src: Padded, dim: int, inside: Handle, place: Handle) -> Padded:
+def _chosen(
+    emit: Emitter, x: Padded, src: Padded, dim: int, inside: Handle, place: Handle
+) -> Padded:
     """``src`` at positions ``place`` of a dimension where ``inside``, else ``x``."""
     last = capacity_of(src.axes[dim]) - 1
     if last < 0:

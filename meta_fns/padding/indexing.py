@@ -1,4 +1,6 @@
-"""Reading padded tensors by index: padding of an index is made valid, and padding of what is read is never read."""
+"""Reading padded tensors by index: padding of an index is made valid, and padding of what is read
+is never read.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def embedding(emit: Emitter, weight: Padded, indices: Padded, *rest: Any, **kwar
     """Rows of a matrix."""
     indices = _needed(emit, indices, weight.axes[1:])
     found = index_in(emit, indices, weight.axes[0], wraps=False)
-    tensor = emit.call(emit.op, weight.tensor, found.tensor)  # padding_idx and the rest matter to gradients only
+    # padding_idx and the rest matter to gradients only
+    tensor = emit.call(emit.op, weight.tensor, found.tensor)
     return Padded(tensor, (*indices.axes, *weight.axes[1:]))
 
 
@@ -49,20 +52,26 @@ def gather(emit: Emitter, self: Padded, dim: int, index: Padded, **kwargs: Any) 
         if i != at and not agree(own, other) and max(len(own), len(other)) > 1:
             raise Refuse("dimensions are merged differently", *padded_sizes((own, other)))
         if i != at and capacity_of(other) > capacity_of(own):
-            raise Refuse("an index reaches beyond the tensor in memory", *padded_sizes((own, other)))
+            raise Refuse(
+                "an index reaches beyond the tensor in memory", *padded_sizes((own, other))
+            )
     found = index_in(emit, index, self.axes[at], wraps=False)
     return Padded(apply(emit, self, at, found, **kwargs), index.axes, valid=self.valid)
 
 
 def index(emit: Emitter, self: Padded, indices: Sequence[Padded | None]) -> Padded:
-    """``self[i, j, :, ...]``: the broadcast of the indices stands where they stood, or first if they stood apart."""
+    """``self[i, j, :, ...]``: the broadcast of the indices stands where they stood, or first if
+    they stood apart.
+    """
     dims = [dim for dim, each in enumerate(indices) if each is not None]
     for dim in dims:
         self = compacted(emit, self, dim)
     read: tuple[Axis, ...] = broadcast_axes([each.axes for each in indices if each is not None])
     rest = [axis for dim, axis in enumerate(self.axes) if dim not in dims]
     given = [each and looked_at(emit, each, (*read, *rest)) for each in indices]
-    found = [each and index_in(emit, each, self.axes[dim], wraps=True) for dim, each in enumerate(given)]
+    found = [
+        each and index_in(emit, each, self.axes[dim], wraps=True) for dim, each in enumerate(given)
+    ]
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
     at = dims[0] if adjacent else 0
     return Padded(apply(emit, self, found), (*rest[:at], *read, *rest[at:]), valid=self.valid)

@@ -23,7 +23,9 @@ _aten = torch.ops.aten
 
 
 def cat(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
-    """Tensors behind each other; padding between two of them is closed by reading at positions known at run time."""
+    """Tensors behind each other; padding between two of them is closed by reading at positions
+    known at run time.
+    """
     spec = emit.results[0]
     assert spec is not None
     whole = [each for each in tensors if not _left_out(each, len(spec.sizes))]
@@ -40,7 +42,9 @@ def cat(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
     axes[at] = normal((spec.sizes[at],))
     tensor = apply(emit, tensors, at)
     if capacity_of(axes[at]) != sum(map(capacity_of, along)):
-        raise Refuse(f"a size of {spec.sizes[at]} has another capacity than its parts", *each_padded(along))
+        raise Refuse(
+            f"a size of {spec.sizes[at]} has another capacity than its parts", *each_padded(along)
+        )
     fill = _joined([each.fill for each in tensors])
     if any(map(is_padded, along[:-1])):
         tensor = _closed(emit, tensor, at, along)
@@ -49,7 +53,9 @@ def cat(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
 
 
 def _left_out(x: Padded, ndim: int) -> bool:
-    """Return whether ``x`` is an empty vector among tensors of other dimensions, which ``cat`` leaves out."""
+    """Return whether ``x`` is an empty vector among tensors of other dimensions, which ``cat``
+    leaves out.
+    """
     return x.ndim == 1 and ndim != 1 and capacity_of(x.axes[0]) == 0
 
 
@@ -63,7 +69,9 @@ def _joined(fills: Sequence[Fill]) -> Fill:
 
 
 def _closed(emit: Emitter, tensor: Handle, dim: int, along: Sequence[Axis]) -> Handle:
-    """Read past the padding of each part: where the parts before are over, positions move on by what they lack."""
+    """Read past the padding of each part: where the parts before are over, positions move on by
+    what they lack.
+    """
     total = sum(map(capacity_of, along))
     place = positions(emit, total, tensor.spec.device)
     index = place
@@ -79,7 +87,8 @@ def _closed(emit: Emitter, tensor: Handle, dim: int, along: Sequence[Axis]) -> H
         index = emit.call(_aten.add.Tensor, index, emit.call(_aten.mul.Tensor, over, lacking))
     index = emit.call(_aten.clamp.default, index, None, total - 1)
     emit.repaired(
-        f"gather: past the padding of {', '.join(str(prefix(axis)) for axis in along[:-1])}", *each_padded(along[:-1])
+        f"gather: past the padding of {', '.join(str(prefix(axis)) for axis in along[:-1])}",
+        *each_padded(along[:-1]),
     )
     made: Handle = emit.call(_aten.index_select.default, tensor, dim, index)
     return made
@@ -93,22 +102,29 @@ def stack(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
             need_agreement(a, b)
     at = wrap_dim(dim, first.ndim + 1)
     axes = (*first.axes[:at], normal((len(tensors),)), *first.axes[at:])
-    fill, valid = _joined([each.fill for each in tensors]), _joined([each.valid for each in tensors])
+    fill, valid = (
+        _joined([each.fill for each in tensors]),
+        _joined([each.valid for each in tensors]),
+    )
     return Padded(apply(emit, tensors, at), axes, fill, valid)
 
 
 def margin(emit: Emitter, self: Padded, pad: Sequence[Size], value: Any = 0) -> Padded:
-    """``constant_pad_nd``: padding behind a dimension that gets a margin holds the margin's number already.
+    """``constant_pad_nd``: padding behind a dimension that gets a margin holds the margin's number
+    already.
 
-    A margin behind a dimension may depend on the sizes (fused attention rounds its mask up): in memory it reaches to
-    the capacity of the result.  So may what is cut off an end (the gradient of that); what lay there is padding then.
+    A margin behind a dimension may depend on the sizes (fused attention rounds its mask up): in
+    memory it reaches to the capacity of the result.  So may what is cut off an end (the gradient of
+    that); what lay there is padding then.
     """
     spec = emit.results[0]
     assert spec is not None
     if varies(value):
         raise Refuse("a margin of a number that depends on the sizes", value)
     wide = {self.ndim - 1 - i // 2: i for i, each in enumerate(pad) if varies(each) or each}
-    axes = tuple(normal((size,)) if dim in wide else self.axes[dim] for dim, size in enumerate(spec.sizes))
+    axes = tuple(
+        normal((size,)) if dim in wide else self.axes[dim] for dim, size in enumerate(spec.sizes)
+    )
     amounts = [0 if varies(each) else int(each) for each in pad]
     cut = False
     for dim in wide:
@@ -121,7 +137,9 @@ def margin(emit: Emitter, self: Padded, pad: Sequence[Size], value: Any = 0) -> 
                 if not known(after <= 0):
                     raise Refuse("whether a margin cuts off ends depends on the sizes", *self.sizes)
                 cut = True
-            amounts[2 * (self.ndim - 1 - dim) + 1] = capacity_of(axes[dim]) - capacity_of(self.axes[dim]) - int(before)
+            amounts[2 * (self.ndim - 1 - dim) + 1] = (
+                capacity_of(axes[dim]) - capacity_of(self.axes[dim]) - int(before)
+            )
     filled = masked(emit, self, value, wide)
     tensor = emit.call(_aten.constant_pad_nd.default, filled.tensor, amounts, lowered(value))
     if [capacity_of(axis) for axis in axes] != list(tensor.spec.sizes):

@@ -30,7 +30,8 @@ def by_element(emit: Emitter, self: Padded, target: Padded, *args: Any, **kwargs
     operands = [each for each in (self, target, *given.values()) if isinstance(each, Padded)]
     axes = broadcast_axes([each.axes for each in operands])
     plain = {name: lowered(arg) for name, arg in given.items()} | {"reduction": _NONE}
-    if emit.op._schema.name == "aten::binary_cross_entropy":  # its kernel refuses what is no probability
+    # its kernel refuses what is no probability
+    if emit.op._schema.name == "aten::binary_cross_entropy":
         self, target = masked(emit, self, 0), masked(emit, target, 0)
     each_one = Padded(emit.call(emit.op, self.tensor, target.tensor, **plain), axes)
     if reduction == _NONE:
@@ -43,12 +44,19 @@ def by_element(emit: Emitter, self: Padded, target: Padded, *args: Any, **kwargs
 
 
 def classes(
-    emit: Emitter, self: Padded, target: Padded, weight: Padded | None, ignore_index: Size, *, refuses: bool = True
+    emit: Emitter,
+    self: Padded,
+    target: Padded,
+    weight: Padded | None,
+    ignore_index: Size,
+    *,
+    refuses: bool = True,
 ) -> tuple[Padded, Padded, Padded | None]:
-    """Scores of classes ``(n, c, …)``, the class of each row as they lie, rows of padding the ignored one, and weights.
+    """Scores of classes ``(n, c, …)``, the class of each row as they lie, rows of padding the
+    ignored one, and weights.
 
-    Padded classes are no row's own: what eager ``refuses`` stays out of range (gradients look at nothing, as their loss
-    has refused it).
+    Padded classes are no row's own: what eager ``refuses`` stays out of range (gradients look at
+    nothing, as their loss has refused it).
     """
     if varies(ignore_index) or self.ndim not in (2, 4):
         raise Refuse("a class that is ignored depends on the sizes", *self.sizes)
@@ -66,10 +74,19 @@ def classes(
 
 
 def negative_log_likelihood(
-    emit: Emitter, self: Padded, target: Padded, weight: Padded | None, reduction: int, ignore_index: Size
+    emit: Emitter,
+    self: Padded,
+    target: Padded,
+    weight: Padded | None,
+    reduction: int,
+    ignore_index: Size,
 ) -> tuple[Padded, Padded]:
-    """``nll_loss``: rows of padding have the class that is ignored, also in the number that a mean divides by."""
+    """``nll_loss``: rows of padding have the class that is ignored, also in the number that a mean
+    divides by.
+    """
     self, filled, weight = classes(emit, self, target, weight, ignore_index)
     target = filled
-    loss, total = emit.call(emit.op, self.tensor, filled.tensor, lowered(weight), reduction, ignore_index)
+    loss, total = emit.call(
+        emit.op, self.tensor, filled.tensor, lowered(weight), reduction, ignore_index
+    )
     return Padded(loss, target.axes if reduction == _NONE else ()), Padded(total, ())

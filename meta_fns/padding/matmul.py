@@ -1,4 +1,6 @@
-"""Matrix products of padded tensors: a padded contraction needs zero on one side and finite numbers on the other."""
+"""Matrix products of padded tensors: a padded contraction needs zero on one side and finite numbers
+on the other.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def contracted(emit: Emitter, a: Padded, b: Padded) -> tuple[Padded, Padded]:
     need_agreement(a.axes[inner[0]], b.axes[inner[1]])
     if not is_padded(a.axes[inner[0]]):
         return a, b
-    if not (a.fill.is_constant(0) and b.fill.finite) and not (b.fill.is_constant(0) and a.fill.finite):
+    if not (a.fill.is_constant(0) and b.fill.finite) and not (
+        b.fill.is_constant(0) and a.fill.finite
+    ):
         a, b = masked(emit, a, 0, {inner[0]}), masked(emit, b, 0, {inner[1]})
     return a, b
 
@@ -47,13 +51,24 @@ def added_product(emit: Emitter, self: Padded, mat1: Padded, mat2: Padded, **kwa
     return Padded(apply(emit, self, a, b, **kwargs), axes)
 
 
-def grouped_product(emit: Emitter, self: Padded, mat2: Padded, offs: Padded | None = None, *rest: Any) -> Padded:
-    """``(n, k), (g, k, m) -> (n, m)``, groups of rows that end at ``offs``: rows behind the last of them are padding.
+def grouped_product(
+    emit: Emitter, self: Padded, mat2: Padded, offs: Padded | None = None, *rest: Any
+) -> Padded:
+    """``(n, k), (g, k, m) -> (n, m)``, groups of rows that end at ``offs``: rows behind the last of
+    them are padding.
 
     Raises: Refuse where anything but the rows is padded.
     """
-    if self.ndim != 2 or mat2.ndim != 3 or offs is None or mat2.sizes or offs.sizes or is_padded(self.axes[1]):
+    if (
+        self.ndim != 2
+        or mat2.ndim != 3
+        or offs is None
+        or mat2.sizes
+        or offs.sizes
+        or is_padded(self.axes[1])
+    ):
         raise Refuse("only rows of a product of groups may be padded", *self.sizes, *mat2.sizes)
     return Padded(
-        apply(emit, compacted(emit, self, 0), mat2, offs, *rest), (normal((length(self.axes[0]),)), mat2.axes[2])
+        apply(emit, compacted(emit, self, 0), mat2, offs, *rest),
+        (normal((length(self.axes[0]),)), mat2.axes[2]),
     )

@@ -1,11 +1,12 @@
 """A padded tensor, and what a padding rule works with.
 
-A padding rule is a function of an :class:`Emitter` and of the op's own arguments: a :class:`Padded` for each tensor,
-true sizes (symbolic, with a ``capacity``) for sizes.  It emits ops on the tensors in memory, which have the sizes of
-their capacities, and returns the padded results.  It is right if, whatever the padding of its arguments holds within
-what their ``fill`` says, the valid elements of its results are those of the op on the valid elements of its arguments,
-and the padding of its results is what their ``fill`` says.  Where that cannot be, it raises ``Refuse``; where it
-cannot be for one of several results, it returns a ``Refuse`` in the place of that one.
+A padding rule is a function of an :class:`Emitter` and of the op's own arguments: a :class:`Padded`
+for each tensor, true sizes (symbolic, with a ``capacity``) for sizes.  It emits ops on the tensors
+in memory, which have the sizes of their capacities, and returns the padded results.  It is right
+if, whatever the padding of its arguments holds within what their ``fill`` says, the valid elements
+of its results are those of the op on the valid elements of its arguments, and the padding of its
+results is what their ``fill`` says.  Where that cannot be, it raises ``Refuse``; where it cannot be
+for one of several results, it returns a ``Refuse`` in the place of that one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Handle(Protocol):
 
     @property
     def spec(self) -> TensorSpec:
-        """Its metadata: every size its capacity, an ``int`` or an integer that follows the capacities by a formula."""
+        """Its metadata: every size its capacity, an ``int`` or an integer that follows the
+        capacities by a formula.
+        """
 
 
 class Emitter(Protocol):
@@ -45,7 +48,9 @@ class Emitter(Protocol):
         """The true metadata of its results."""
 
     def call(self, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-        """Emit an op on handles and plain numbers; return the handle (or the list of handles) of its result."""
+        """Emit an op on handles and plain numbers; return the handle (or the list of handles) of
+        its result.
+        """
 
     def size(self, size: Size) -> Handle:
         """A 0-d int64 tensor that holds a true size at run time, on the device of the program."""
@@ -125,11 +130,15 @@ def lowered(argument: Any) -> Any:
 
 def apply(emit: Emitter, *args: Any, **kwargs: Any) -> Any:
     """Emit the op itself; return its handle (or handles)."""
-    return emit.call(emit.op, *map(lowered, args), **{name: lowered(arg) for name, arg in kwargs.items()})
+    return emit.call(
+        emit.op, *map(lowered, args), **{name: lowered(arg) for name, arg in kwargs.items()}
+    )
 
 
 def with_sizes(emit: Emitter, index: int = 0) -> tuple[Axis, ...]:
-    """The axes of a result of which every dimension is one size: for ops that make their dimensions anew."""
+    """The axes of a result of which every dimension is one size: for ops that make their dimensions
+    anew.
+    """
     spec = emit.results[index]
     assert spec is not None
     return tuple(normal((size,)) for size in spec.sizes)

@@ -1,4 +1,6 @@
-"""Elementwise ops on padded tensors: valid elements come from valid elements, so axes pass and fills are computed."""
+"""Elementwise ops on padded tensors: valid elements come from valid elements, so axes pass and
+fills are computed.
+"""
 
 from __future__ import annotations
 
@@ -32,32 +34,53 @@ def pointwise(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
     spec = emit.results[0]
     assert spec is not None
     _need_one_device(emit, operands, kwargs)
-    if op._schema.name in DIVIDING and not spec.dtype.is_floating_point and isinstance(args[1], Padded):
+    if (
+        op._schema.name in DIVIDING
+        and not spec.dtype.is_floating_point
+        and isinstance(args[1], Padded)
+    ):
         divisor = never_zero(emit, size, masked(emit, args[1], 1), axes)
         args = (args[0], divisor, *args[2:])
-    tensor = emit.call(op, *map(lowered, args), **{name: lowered(arg) for name, arg in kwargs.items()})
-    padding = {id(each): _at_padding(each, axes) for each in (*args, *kwargs.values()) if isinstance(each, Padded)}
+    tensor = emit.call(
+        op, *map(lowered, args), **{name: lowered(arg) for name, arg in kwargs.items()}
+    )
+    padding = {
+        id(each): _at_padding(each, axes)
+        for each in (*args, *kwargs.values())
+        if isinstance(each, Padded)
+    }
     if found.dtype is not None:
         return Padded(emit.call(_aten._to_copy.default, tensor, dtype=found.dtype), axes)
     valid = {id(each): each.valid for each in (*args, *kwargs.values()) if isinstance(each, Padded)}
-    return Padded(tensor, axes, _applied(op, args, kwargs, padding), _applied(op, args, kwargs, valid))
+    return Padded(
+        tensor, axes, _applied(op, args, kwargs, padding), _applied(op, args, kwargs, valid)
+    )
 
 
 def first_alone(emit: Emitter, *args: Any, **kwargs: Any) -> tuple[Padded | None, ...]:
-    """An elementwise op of one tensor with results beside its own that only its gradient reads: as large, or empty."""
+    """An elementwise op of one tensor with results beside its own that only its gradient reads: as
+    large, or empty.
+    """
     made = emit.call(emit.op, *map(lowered, args), **kwargs)
     empty = ((0,),)
-    return tuple(Padded(each, args[0].axes if each.spec.sizes != (0,) or args[0].ndim == 0 else empty) for each in made)
+    return tuple(
+        Padded(each, args[0].axes if each.spec.sizes != (0,) or args[0].ndim == 0 else empty)
+        for each in made
+    )
 
 
 def _need_one_device(emit: Emitter, operands: Sequence[Padded], kwargs: dict[str, Any]) -> None:
     wanted = kwargs.get("device")
-    if wanted is not None and any(torch.device(wanted).type != each.device.type for each in operands):
+    if wanted is not None and any(
+        torch.device(wanted).type != each.device.type for each in operands
+    ):
         raise Refuse("a copy to another device is no part of one program")
 
 
 def _at_padding(operand: Padded, axes: tuple[Axis, ...]) -> Fill:
-    """Return the fill of an operand where the result has padding; the operand may have valid elements there."""
+    """Return the fill of an operand where the result has padding; the operand may have valid
+    elements there.
+    """
     offset = len(axes) - operand.ndim
     for dim, axis in enumerate(axes):
         if is_padded(axis) and (dim < offset or not agree(operand.axes[dim - offset], axis)):
@@ -65,7 +88,9 @@ def _at_padding(operand: Padded, axes: tuple[Axis, ...]) -> Fill:
     return operand.fill
 
 
-def _applied(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], fills: dict[int, Fill]) -> Fill:
+def _applied(
+    op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], fills: dict[int, Fill]
+) -> Fill:
     """The op on operands of which only fills are known."""
     chosen = _chosen(op, args, fills)
     if chosen is not None:
@@ -79,7 +104,9 @@ def _applied(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], fills:
         return torch.full((1,) * min(arg.ndim, 1), fills[id(arg)].value, dtype=arg.dtype)  # type: ignore[arg-type]
 
     kept = {
-        name: arg for name, arg in kwargs.items() if name not in ("device", "memory_format", "layout", "pin_memory")
+        name: arg
+        for name, arg in kwargs.items()
+        if name not in ("device", "memory_format", "layout", "pin_memory")
     }
     try:
         with torch.no_grad():
@@ -90,7 +117,9 @@ def _applied(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], fills:
 
 
 def _chosen(op: OpOverload, args: Sequence[Any], fills: dict[int, Fill]) -> Fill | None:
-    """The fill where a known operand settles the result alone: a condition, ``False & x``, ``True | x``."""
+    """The fill where a known operand settles the result alone: a condition, ``False & x``,
+    ``True | x``.
+    """
     name = op._schema.name
     known = [fills[id(arg)] if isinstance(arg, Padded) else None for arg in args]
     if name == "aten::where" and known[0] is not None and known[0].kind == "constant":

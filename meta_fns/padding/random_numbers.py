@@ -1,4 +1,5 @@
-"""Random numbers for padded tensors: each element is drawn for itself, so valid ones are distributed as they should be.
+"""Random numbers for padded tensors: each element is drawn for itself, so valid ones are
+distributed as they should be.
 
 The numbers are others than eager's, which draws for the valid elements alone.
 """
@@ -18,7 +19,10 @@ DRAWN_ALONE = frozenset(
         *("rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "native_dropout"),
         *("bernoulli", "bernoulli_", "uniform", "uniform_", "exponential", "exponential_"),
         *("_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward"),
-        *("_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward"),
+        *(
+            "_scaled_dot_product_efficient_attention",
+            "_scaled_dot_product_efficient_attention_backward",
+        ),
         *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_cudnn_attention_backward"),
     )
 )
@@ -26,7 +30,9 @@ DRAWN_ALONE = frozenset(
 
 
 def drawn(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Padded:
-    """Numbers in the place of those of a tensor, from a distribution that is the same for all of them."""
+    """Numbers in the place of those of a tensor, from a distribution that is the same for all of
+    them.
+    """
     return Padded(apply(emit, self, *args, **kwargs), self.axes)
 
 

@@ -1,4 +1,6 @@
-"""Positions of padded tensors in another order: reversed, turned, repeated, mirrored at the ends."""
+"""Positions of padded tensors in another order: reversed, turned, repeated, mirrored at the
+ends.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ import torch
 
 from meta_fns.core.dims import wrap_dim, wrap_dims
 from meta_fns.core.sizes import Size, known
-from meta_fns.padding.axes import Axis, agree, capacity, capacity_of, is_padded, normal, padded_sizes, prefix, varies
+from meta_fns.padding.axes import (
+    Axis,
+    agree,
+    capacity,
+    capacity_of,
+    is_padded,
+    normal,
+    padded_sizes,
+    prefix,
+    varies,
+)
 from meta_fns.padding.broadcasting import need_agreement
 from meta_fns.padding.fills import GARBAGE, ZERO
 from meta_fns.padding.padded import Emitter, Handle, Padded, apply, lowered
@@ -37,7 +49,9 @@ _aten = torch.ops.aten
 
 def _from_end(emit: Emitter, place: Handle, size: Size) -> Handle:
     """``size - 1 - place``, of the true size."""
-    made: Handle = emit.call(_aten.sub.Tensor, emit.call(_aten.sub.Tensor, emit.size(size), 1), place)
+    made: Handle = emit.call(
+        _aten.sub.Tensor, emit.call(_aten.sub.Tensor, emit.size(size), 1), place
+    )
     return made
 
 
@@ -72,7 +86,9 @@ def roll(emit: Emitter, self: Padded, shifts: Sequence[Size], dims: Sequence[int
         axis = normal(size for each in self.axes for size in each)
         flat = relaid(emit, turned, 0, axis)
         shape = list(map(capacity_of, self.axes))
-        return flat.with_(tensor=emit.call(_aten.reshape.default, flat.tensor, shape), axes=self.axes)
+        return flat.with_(
+            tensor=emit.call(_aten.reshape.default, flat.tensor, shape), axes=self.axes
+        )
     made = self
     for shift, dim in zip(shifts, wrap_dims(dims, self.ndim), strict=True):
         made = compacted(emit, made, dim)
@@ -80,8 +96,12 @@ def roll(emit: Emitter, self: Padded, shifts: Sequence[Size], dims: Sequence[int
         if not varies(size) and not varies(shift):
             made = made.with_(tensor=emit.call(_aten.roll.default, made.tensor, [shift], [dim]))
             continue
-        place = emit.call(_aten.sub.Tensor, positions(emit, capacity(size), self.device), emit.size(shift))
-        index = emit.call(_aten.remainder.Tensor, place, emit.call(_aten.clamp.default, emit.size(size), 1))
+        place = emit.call(
+            _aten.sub.Tensor, positions(emit, capacity(size), self.device), emit.size(shift)
+        )
+        index = emit.call(
+            _aten.remainder.Tensor, place, emit.call(_aten.clamp.default, emit.size(size), 1)
+        )
         made = _read(emit, made, dim, index, size)
         emit.repaired(f"gather: turned by {shift} of {size}", *padded_sizes(((size,),)))
     return made if dims else self.with_(tensor=apply(emit, self, shifts, dims))
@@ -100,7 +120,9 @@ def repeat(emit: Emitter, self: Padded, repeats: Sequence[Size]) -> Padded:
 
 
 def mirrored(emit: Emitter, self: Padded, padding: Sequence[Size]) -> Padded:
-    """``reflection_pad`` and ``replication_pad``: a margin that repeats what lies at the true ends."""
+    """``reflection_pad`` and ``replication_pad``: a margin that repeats what lies at the true
+    ends.
+    """
     spec = emit.results[0]
     assert spec is not None
     axes = list(self.axes)
@@ -137,7 +159,9 @@ def pixel_shuffle(emit: Emitter, self: Padded, upscale_factor: int) -> Padded:
 
 
 def pixel_unshuffle(emit: Emitter, self: Padded, downscale_factor: int) -> Padded:
-    """``(…, c, h r, w r) -> (…, c r², h, w)``: blocks of pixels, of which the valid ones come first."""
+    """``(…, c, h r, w r) -> (…, c r², h, w)``: blocks of pixels, of which the valid ones come
+    first.
+    """
     if is_padded(self.axes[-3]):
         raise Refuse("channels are padded", *padded_sizes((self.axes[-3],)))
     channels = capacity_of(self.axes[-3]) * downscale_factor**2
@@ -172,29 +196,41 @@ def diagonal(emit: Emitter, self: Padded, offset: int = 0, dim1: int = 0, dim2: 
     return self.with_(tensor=tensor, axes=(*left, last))
 
 
-def diagonal_scatter(emit: Emitter, self: Padded, src: Padded, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Padded:
-    """A copy of ``self`` with ``src`` on a diagonal: what is padding of it lies in the padding of one dimension."""
+def diagonal_scatter(
+    emit: Emitter, self: Padded, src: Padded, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Padded:
+    """A copy of ``self`` with ``src`` on a diagonal: what is padding of it lies in the padding of
+    one dimension.
+    """
     a, b = wrap_dim(dim1, self.ndim), wrap_dim(dim2, self.ndim)
     left = [axis for dim, axis in enumerate(self.axes) if dim not in (a, b)]
     for own, other in zip(left, src.axes[:-1], strict=True):
         need_agreement(own, other)
     if len(self.axes[a]) > 1 and not agree(self.axes[a], self.axes[b]):
         prefix(self.axes[a])
-    tensor = emit.call(_aten.diagonal_scatter.default, self.tensor, src.tensor, lowered(offset), a, b)
+    tensor = emit.call(
+        _aten.diagonal_scatter.default, self.tensor, src.tensor, lowered(offset), a, b
+    )
     return self.with_(tensor=tensor, fill=GARBAGE, valid=self.valid.join(src.valid))
 
 
-def embedded_diagonal(emit: Emitter, self: Padded, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Padded:
+def embedded_diagonal(
+    emit: Emitter, self: Padded, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> Padded:
     """``diag_embed``: square matrices with a diagonal."""
     if not is_padded(self.axes[-1]) and not varies(offset):
         made = apply(emit, self, offset, dim1, dim2)
         last = normal((made.spec.sizes[wrap_dim(dim1, self.ndim + 1)],))
-        return _with_square(self.with_(tensor=made, fill=self.fill.join(ZERO), valid=GARBAGE), dim1, dim2, last)
+        return _with_square(
+            self.with_(tensor=made, fill=self.fill.join(ZERO), valid=GARBAGE), dim1, dim2, last
+        )
     if varies(offset) or offset:
         raise Refuse("a diagonal whose length depends on the sizes", *padded_sizes(self.axes[-1:]))
     self = compacted(emit, self, self.ndim - 1)
     made = apply(emit, self, 0, dim1, dim2)
-    return _with_square(Padded(made, self.axes, self.fill.join(self.valid).join(ZERO)), dim1, dim2, self.axes[-1])
+    return _with_square(
+        Padded(made, self.axes, self.fill.join(self.valid).join(ZERO)), dim1, dim2, self.axes[-1]
+    )
 
 
 def _with_square(x: Padded, dim1: int, dim2: int, axis: Axis) -> Padded:
@@ -221,12 +257,19 @@ def eye(emit: Emitter, n: Size, m: Size | None = None, **kwargs: Any) -> Padded:
     sizes = (n, n if m is None else m)
     rows, columns = (positions(emit, capacity(size), spec.device) for size in sizes)
     made = emit.call(_aten.eq.Tensor, emit.call(_aten.unsqueeze.default, rows, 1), columns)
-    return Padded(emit.call(_aten._to_copy.default, made, dtype=spec.dtype), tuple(normal((size,)) for size in sizes))
+    return Padded(
+        emit.call(_aten._to_copy.default, made, dtype=spec.dtype),
+        tuple(normal((size,)) for size in sizes),
+    )
 
 
 def one_hot(emit: Emitter, self: Padded, num_classes: Size = -1) -> Padded:
     """A vector with a one at each index."""
     if varies(num_classes) or not known(num_classes >= 1):
-        raise Refuse("how many classes there are depends on the data", *self.sizes, remedy="give num_classes")
+        raise Refuse(
+            "how many classes there are depends on the data", *self.sizes, remedy="give num_classes"
+        )
     found = masked(emit, self, 0)
-    return Padded(emit.call(emit.op, found.tensor, num_classes), (*self.axes, normal((num_classes,))))
+    return Padded(
+        emit.call(emit.op, found.tensor, num_classes), (*self.axes, normal((num_classes,)))
+    )

@@ -21,7 +21,7 @@ _aten = torch.ops.aten
 
 def on_cuda(
     emit: Emitter,
-    input: Padded,  # noqa: A002 - name of the schema
+    input: Padded,
     weight: Sequence[Padded],
     weight_stride0: int,
     weight_buf: Padded | None,
@@ -31,25 +31,28 @@ def on_cuda(
 ) -> tuple[Padded | Refuse | None, ...]:
     """The layers of cuDNN; the last state is read where the sequence really ends, for one layer.
 
-    Raises: Refuse for padded features, packed sequences, and for a padded time with a direction that begins at its end.
+    Raises: Refuse for padded features, packed sequences, and for a padded time with a direction
+    that begins at its end.
     """
     names = [argument.name for argument in emit.op._schema.arguments][6:]
     given = dict(zip(names, rest, strict=True))
     if given["batch_sizes"]:
-        raise Refuse("a packed sequence lists its sizes", *input.sizes, remedy="pass a padded batch and its lengths")
+        raise Refuse(
+            "a packed sequence lists its sizes",
+            *input.sizes,
+            remedy="pass a padded batch and its lengths",
+        )
     states = [hx] if cx is None else [hx, cx]
     _need_forward(input, states, given)
-    found = emit.call(emit.op, *map(lowered, (input, weight, weight_stride0, weight_buf, hx, cx, *rest)))
+    found = emit.call(
+        emit.op, *map(lowered, (input, weight, weight_stride0, weight_buf, hx, cx, *rest))
+    )
     made = _results(emit, input, found, states, given)
     return (*made, *[None] * (5 - len(made)))
 
 
 def layers(
-    emit: Emitter,
-    input: Padded,  # noqa: A002 - name of the schema
-    hx: Any,
-    params: Sequence[Padded],
-    *rest: Any,
+    emit: Emitter, input: Padded, hx: Any, params: Sequence[Padded], *rest: Any
 ) -> tuple[Padded | Refuse | None, ...]:
     """``lstm``, ``gru`` and plain recurrent layers, kept as one op, likewise."""
     names = [argument.name for argument in emit.op._schema.arguments][3:]
@@ -82,12 +85,17 @@ def cell(
     return (*states, Padded(room, (state.axes[0], normal((room.spec.sizes[1],)))))
 
 
-def _need_forward(input: Padded, states: Sequence[Padded], given: Mapping[str, Any]) -> None:  # noqa: A002
+def _need_forward(input: Padded, states: Sequence[Padded], given: Mapping[str, Any]) -> None:
     """Raise Refuse where padding could reach what is valid."""
     if given["train"] and given["dropout"]:
-        raise Refuse("it draws random numbers, as many as the tensor has elements in memory", *input.sizes)
+        raise Refuse(
+            "it draws random numbers, as many as the tensor has elements in memory", *input.sizes
+        )
     at, beside = _places(given)
-    time, features = input.axes[at], (input.axes[2], *(each.axes[place] for each in states for place in (0, 2)))
+    time, features = (
+        input.axes[at],
+        (input.axes[2], *(each.axes[place] for each in states for place in (0, 2))),
+    )
     if any(map(is_padded, features)):
         raise Refuse("features are padded", *padded_sizes(features))
     for state in states:
@@ -108,7 +116,7 @@ def _places(given: Mapping[str, Any]) -> tuple[int, int]:
 
 def _results(
     emit: Emitter,
-    input: Padded,  # noqa: A002 - name of the schema
+    input: Padded,
     found: Sequence[Any],
     states: Sequence[Padded],
     given: Mapping[str, Any],
@@ -120,13 +128,21 @@ def _results(
     axes[2] = normal((found[0].spec.sizes[2],))
     output = Padded(found[0], tuple(axes))
     if not is_padded(time):
-        return output, *(Padded(last, state.axes) for last, state in zip(found[1:], states, strict=False))
+        return output, *(
+            Padded(last, state.axes) for last, state in zip(found[1:], states, strict=False)
+        )
     name = emit.op._schema.name.removeprefix("aten::")
     if given["num_layers"] != 1:
         remedy = "one layer a call, or read the output instead of the states"
-        unknown = Refuse(f"the last states of {name} of several layers are those at the capacity", *time, remedy=remedy)
+        unknown = Refuse(
+            f"the last states of {name} of several layers are those at the capacity",
+            *time,
+            remedy=remedy,
+        )
         return output, *([unknown] * len(states))
-    place = emit.call(_aten.reshape.default, emit.call(_aten.sub.Tensor, emit.size(prefix(time)), 1), [1])
+    place = emit.call(
+        _aten.reshape.default, emit.call(_aten.sub.Tensor, emit.size(prefix(time)), 1), [1]
+    )
     emit.repaired(f"gather: position {prefix(time)} - 1", prefix(time))
     ended = take(emit, output, at, place)
     ended = emit.call(_aten.transpose.int, ended, 0, 1) if at else ended

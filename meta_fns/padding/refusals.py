@@ -9,9 +9,11 @@ __all__ = ["Refuse"]
 
 
 class Refuse(MetaError):
-    """This op, called like this, is not known to be right on padded tensors: the exact size is the answer.
+    """This op, called like this, is not known to be right on padded tensors: the exact size is the
+    answer.
 
-    A rule raises it, or answers it in the place of one of its results: whoever reads that result is refused.
+    A rule raises it, or answers it in the place of one of its results: whoever reads that result is
+    refused.
 
     Attributes:
         remedy: what would make it possible, in words; empty where nothing is known that would.

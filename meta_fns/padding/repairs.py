@@ -1,6 +1,7 @@
 """Repairs that make an op right on padded tensors: masks, true counts, positions known at run time.
 
-Sizes reach these repairs as 0-d tensors (``Emitter.size``), so one program serves every size up to the capacities.
+Sizes reach these repairs as 0-d tensors (``Emitter.size``), so one program serves every size up to
+the capacities.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ _aten = torch.ops.aten
 
 def number(emit: Emitter, value: bool | int | float, like: Padded) -> Handle:
     """A 0-d tensor of ``like``'s dtype and device."""
-    made: Handle = emit.call(_aten.scalar_tensor.default, value, dtype=like.dtype, device=like.device)
+    made: Handle = emit.call(
+        _aten.scalar_tensor.default, value, dtype=like.dtype, device=like.device
+    )
     return made
 
 
@@ -61,7 +64,9 @@ def positions(emit: Emitter, n: int, device: torch.device) -> Handle:
 
 
 def valid_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
-    """Return a mask of the valid positions of one padded dimension: a bool vector as long as its capacity."""
+    """Return a mask of the valid positions of one padded dimension: a bool vector as long as its
+    capacity.
+    """
     found: Handle | None = None
     caps = [capacity(size) for size in axis]
     for place, size in enumerate(axis):
@@ -80,22 +85,31 @@ def valid_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
 
 
 def last_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
-    """Return a mask of the last valid position of one dimension: a bool vector as long as its capacity."""
+    """Return a mask of the last valid position of one dimension: a bool vector as long as its
+    capacity.
+    """
     found: Handle | None = None
     for size in axis or (1,):
         place = positions(emit, capacity(size), device)
         last = emit.call(_aten.sub.Tensor, emit.size(size), 1)
         part = emit.call(_aten.eq.Tensor, place, last)
         if found is not None:
-            pairs = emit.call(_aten.bitwise_and.Tensor, emit.call(_aten.unsqueeze.default, found, 1), part)
-            part = emit.call(_aten.reshape.default, pairs, [pairs.spec.sizes[0] * pairs.spec.sizes[1]])
+            pairs = emit.call(
+                _aten.bitwise_and.Tensor, emit.call(_aten.unsqueeze.default, found, 1), part
+            )
+            part = emit.call(
+                _aten.reshape.default, pairs, [pairs.spec.sizes[0] * pairs.spec.sizes[1]]
+            )
         found = part
     assert found is not None
     return found
 
 
-def valid_mask(emit: Emitter, axes: tuple[Axis, ...], dims: Iterable[int], device: torch.device) -> Handle:
-    """Return a mask of the elements that are valid in these dimensions: bool, of size 1 in the others.
+def valid_mask(
+    emit: Emitter, axes: tuple[Axis, ...], dims: Iterable[int], device: torch.device
+) -> Handle:
+    """Return a mask of the elements that are valid in these dimensions: bool, of size 1 in the
+    others.
 
     One of them is padded.
     """
@@ -110,7 +124,9 @@ def valid_mask(emit: Emitter, axes: tuple[Axis, ...], dims: Iterable[int], devic
     return found
 
 
-def masked(emit: Emitter, x: Padded, value: bool | int | float, dims: Iterable[int] | None = None) -> Padded:
+def masked(
+    emit: Emitter, x: Padded, value: bool | int | float, dims: Iterable[int] | None = None
+) -> Padded:
     """``x`` with ``value`` at the padding of these dimensions (all of them if not given)."""
     padded = x.padded_dims()
     wanted = padded if dims is None else padded & frozenset(dims)
@@ -150,8 +166,8 @@ def count(emit: Emitter, axes: Iterable[Axis]) -> Handle:
 def index_in(emit: Emitter, index: Padded, axis: Axis, *, wraps: bool) -> Padded:
     """Indices into a dimension: their padding becomes 0, and what eager refuses stays out of range.
 
-    ``wraps``: negative ones count from the end, the true one.  What is out of range becomes the capacity, beyond which
-    nothing is.
+    ``wraps``: negative ones count from the end, the true one.  What is out of range becomes the
+    capacity, beyond which nothing is.
 
     Raises: Refuse for masks, and for a dimension whose valid positions do not come first.
     """
@@ -167,7 +183,9 @@ def index_in(emit: Emitter, index: Padded, axis: Axis, *, wraps: bool) -> Padded
         wrapped = emit.call(_aten.add.Tensor, tensor, end)
         tensor = emit.call(_aten.where.self, emit.call(_aten.lt.Scalar, tensor, 0), wrapped, tensor)
     inside = emit.call(
-        _aten.bitwise_and.Tensor, emit.call(_aten.ge.Scalar, tensor, 0), emit.call(_aten.lt.Tensor, tensor, end)
+        _aten.bitwise_and.Tensor,
+        emit.call(_aten.ge.Scalar, tensor, 0),
+        emit.call(_aten.lt.Tensor, tensor, end),
     )
     tensor = emit.call(_aten.where.self, inside, tensor, number(emit, capacity(size), index))
     emit.repaired(f"index: counted from {size}", size)
@@ -175,9 +193,11 @@ def index_in(emit: Emitter, index: Padded, axis: Axis, *, wraps: bool) -> Padded
 
 
 def looked_at(emit: Emitter, index: Padded, axes: Iterable[Axis]) -> Padded:
-    """Indices whose results have these axes: 0 where the results have no element, since eager looks at no index then.
+    """Indices whose results have these axes: 0 where the results have no element, since eager looks
+    at no index then.
 
-    ``index_in`` sends what is out of range to where the op refuses it, which is right only if eager refuses it, too.
+    ``index_in`` sends what is out of range to where the op refuses it, which is right only if eager
+    refuses it, too.
     """
     total: Size = 1
     for axis in axes:
@@ -195,7 +215,9 @@ def looked_at(emit: Emitter, index: Padded, axes: Iterable[Axis]) -> Padded:
 
 
 def compacted(emit: Emitter, x: Padded, dim: int) -> Padded:
-    """``x`` with the valid positions of a dimension first, in their order, where it is made of several sizes."""
+    """``x`` with the valid positions of a dimension first, in their order, where it is made of
+    several sizes.
+    """
     axis = x.axes[dim]
     return x if len(axis) < 2 else _laid(emit, x, dim, normal((length(axis),)))
 
@@ -208,23 +230,29 @@ def flattened(emit: Emitter, x: Padded) -> Padded:
 
 
 def relaid(emit: Emitter, x: Padded, dim: int, axis: Axis) -> Padded:
-    """``x`` with the valid positions of a dimension, in their order, where those of another axis are.
+    """``x`` with the valid positions of a dimension, in their order, where those of another axis
+    are.
 
     Raises: Refuse where the axes are not known to have as many.
     """
     if agree(x.axes[dim], axis):
         return x
     if not same(length(x.axes[dim]), length(axis)):
-        text = f"dimensions of {length(x.axes[dim])} and of {length(axis)} are not known to be as long"
+        text = (
+            f"dimensions of {length(x.axes[dim])} and of {length(axis)} are not known to be as long"
+        )
         remedy = "torch._check that they are equal"
         raise Refuse(text, *padded_sizes((x.axes[dim], axis)), remedy=remedy)
-    if capacity_of(x.axes[dim]) == capacity_of(axis) == 1:  # a size that is known to be 1 by the guards, say
+    # a size that is known to be 1 by the guards, say
+    if capacity_of(x.axes[dim]) == capacity_of(axis) == 1:
         return x.with_(axes=(*x.axes[:dim], axis, *x.axes[dim + 1 :]))
     return _laid(emit, x, dim, axis)
 
 
 def _laid(emit: Emitter, x: Padded, dim: int, wanted: Axis) -> Padded:
-    """Position ``p`` of ``h * w`` is row ``p // w``, column ``p % w``, which lies at ``row * capacity(w) + column``."""
+    """Position ``p`` of ``h * w`` is row ``p // w``, column ``p % w``, which lies at
+    ``row * capacity(w) + column``.
+    """
     axis = x.axes[dim]
     rest = _counted(emit, wanted, x.device)
     index: Handle | None = None
@@ -232,7 +260,8 @@ def _laid(emit: Emitter, x: Padded, dim: int, wanted: Axis) -> Padded:
     for place in range(len(axis) - 1, -1, -1):
         column = rest
         if place:
-            true = emit.call(_aten.clamp.default, emit.size(axis[place]), 1)  # nothing is valid where it is 0
+            # nothing is valid where it is 0
+            true = emit.call(_aten.clamp.default, emit.size(axis[place]), 1)
             column = emit.call(_aten.remainder.Tensor, rest, true)
             rest = emit.call(_aten.floor_divide.default, rest, true)
         part = emit.call(_aten.mul.Tensor, column, stride)
@@ -242,13 +271,17 @@ def _laid(emit: Emitter, x: Padded, dim: int, wanted: Axis) -> Padded:
         index = emit.call(_aten.mul.Tensor, rest, 0)
     index = emit.call(_aten.clamp.default, index, None, max(capacity_of(axis) - 1, 0))
     lies = "first" if len(wanted) < 2 else f"as those of {' times '.join(map(str, wanted))}"
-    emit.repaired(f"gather: the valid of {' times '.join(map(str, axis))} {lies}", *padded_sizes((axis,)))
+    emit.repaired(
+        f"gather: the valid of {' times '.join(map(str, axis))} {lies}", *padded_sizes((axis,))
+    )
     axes = (*x.axes[:dim], wanted, *x.axes[dim + 1 :])
     return x.with_(tensor=take(emit, x, dim, index), axes=axes, fill=x.fill.join(x.valid))
 
 
 def _counted(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
-    """For each position of an axis in memory, how many valid ones come before it (if it is valid itself)."""
+    """For each position of an axis in memory, how many valid ones come before it (if it is valid
+    itself).
+    """
     if len(axis) < 2:
         return positions(emit, capacity_of(axis), device)
     found: Handle | None = None
@@ -257,7 +290,9 @@ def _counted(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
         if found is None:
             found = place
             continue
-        rows = emit.call(_aten.mul.Tensor, emit.call(_aten.unsqueeze.default, found, 1), emit.size(size))
+        rows = emit.call(
+            _aten.mul.Tensor, emit.call(_aten.unsqueeze.default, found, 1), emit.size(size)
+        )
         total = emit.call(_aten.add.Tensor, rows, place)
         found = emit.call(_aten.reshape.default, total, [total.spec.sizes[0] * total.spec.sizes[1]])
     assert found is not None

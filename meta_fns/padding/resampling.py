@@ -1,7 +1,8 @@
-"""Resampling of padded tensors: each output position reads the positions that the true sizes say, with their weights.
+"""Resampling of padded tensors: each output position reads the positions that the true sizes say,
+with their weights.
 
-A kernel in memory would scale by capacities.  One dimension after the other is resampled instead, by reading at
-positions computed at run time, so that nothing but what eager reads is read.
+A kernel in memory would scale by capacities.  One dimension after the other is resampled instead,
+by reading at positions computed at run time, so that nothing but what eager reads is read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import Any
 import torch
 
 from meta_fns.core.sizes import Size
-from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, padded_sizes, prefix, varies
+from meta_fns.padding.axes import (
+    Axis,
+    capacity,
+    capacity_of,
+    is_padded,
+    normal,
+    padded_sizes,
+    prefix,
+    varies,
+)
 from meta_fns.padding.padded import Emitter, Handle, Padded, apply
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import positions
@@ -36,32 +46,47 @@ def upsample(emit: Emitter, self: Padded, output_size: Sequence[Size], *options:
     given = dict(zip(names, options, strict=False))
     wide = torch.float64 if self.dtype is torch.float64 else torch.float32
     x = _to(emit, self.tensor, wide)
-    scales = [value for name, value in given.items() if name.startswith("scales")] or [None] * len(spatial)
-    if emit.op._schema.name.startswith("aten::upsample_nearest") and any(map(_depends_on_kernel, scales)):
-        raise Refuse("for this scale factor kernels differ in what is nearest", *self.sizes, remedy=_SIZES)
+    scales = [value for name, value in given.items() if name.startswith("scales")] or [None] * len(
+        spatial
+    )
+    if emit.op._schema.name.startswith("aten::upsample_nearest") and any(
+        map(_depends_on_kernel, scales)
+    ):
+        raise Refuse(
+            "for this scale factor kernels differ in what is nearest", *self.sizes, remedy=_SIZES
+        )
     pairs = [(prefix(self.axes[dim]), size) for dim, size in zip(spatial, output_size, strict=True)]
     for dim, (size, wanted), scale in zip(spatial, pairs, scales, strict=True):
         kept = _kept(emit, (size, wanted), pairs, on_cpu=self.device.type == "cpu")
-        x = _resampled(emit, x, dim, size, wanted, given.get("align_corners", False), scale, wide, kept)
+        x = _resampled(
+            emit, x, dim, size, wanted, given.get("align_corners", False), scale, wide, kept
+        )
     sizes = padded_sizes((*self.axes[2:], *axes[2:]))
     emit.repaired(f"gather: resampled to {', '.join(map(str, output_size))}", *sizes)
     return Padded(_to(emit, x, self.dtype), axes)
 
 
 def _depends_on_kernel(scale: float | None) -> bool:
-    """Return whether some kernels of nearest neighbours ignore a scale, at sizes that come out as they were or doubled.
+    """Return whether some kernels of nearest neighbours ignore a scale, at sizes that come out as
+    they were or doubled.
 
-    Source: nearest_idx in ATen/native/UpSample.h, which the two-dimensional kernel uses and others do not.
+    Source: nearest_idx in ATen/native/UpSample.h, which the two-dimensional kernel uses and others
+    do not.
     """
     return scale is not None and (1 < scale < 1.5 or 2 < scale < 2.5)
 
 
-def _kept(emit: Emitter, pair: tuple[Size, Size], pairs: Sequence[tuple[Size, Size]], *, on_cpu: bool) -> Handle | None:
-    """Return whether eager copies positions of a dimension unchanged, for any scale; None where it never does.
+def _kept(
+    emit: Emitter, pair: tuple[Size, Size], pairs: Sequence[tuple[Size, Size]], *, on_cpu: bool
+) -> Handle | None:
+    """Return whether eager copies positions of a dimension unchanged, for any scale; None where it
+    never does.
 
-    Linear kernels do so for a dimension that keeps its size: on the CPU for each, elsewhere only if all keep theirs.
+    Linear kernels do so for a dimension that keeps its size: on the CPU for each, elsewhere only if
+    all keep theirs.
 
-    Source: compute_source_index_and_lambda in ATen/native/UpSample.h; ATen/native/cuda/UpSampleBilinear2d.cu.
+    Source: compute_source_index_and_lambda in ATen/native/UpSample.h;
+    ATen/native/cuda/UpSampleBilinear2d.cu.
     """
     name = emit.op._schema.name
     if "linear" not in name:
@@ -84,7 +109,9 @@ def _resampled(
     dtype: torch.dtype,
     kept: Handle | None,
 ) -> Handle:
-    """Resample a dimension of ``x`` to another size; where ``kept`` holds, positions are copied unchanged."""
+    """Resample a dimension of ``x`` to another size; where ``kept`` holds, positions are copied
+    unchanged.
+    """
     name = emit.op._schema.name
     place = _to(emit, positions(emit, capacity(wanted), x.spec.device), dtype)
     if "nearest" in name:
@@ -104,7 +131,8 @@ def _resampled(
         source = emit.call(_aten.where.self, kept, place, source)
     first = emit.call(_aten.floor.default, source)
     share = emit.call(_aten.sub.Tensor, source, first)
-    next_one = 1 if kept is None else emit.call(_aten.rsub.Scalar, _to(emit, kept, dtype), 1.0)  # a kept one is alone
+    # a kept one is alone
+    next_one = 1 if kept is None else emit.call(_aten.rsub.Scalar, _to(emit, kept, dtype), 1.0)
     weights = _cubic(emit, share) if "cubic" in name else _linear(emit, share, next_one)
     total: Handle | None = None
     for offset, weight in weights:
@@ -138,14 +166,22 @@ def _ratio(emit: Emitter, size: Size, wanted: Size, scale: float | None, dtype: 
 
 
 def _corner_ratio(emit: Emitter, size: Size, wanted: Size, dtype: torch.dtype) -> Handle:
-    """The same where the first and the last positions meet; 0 for one position alone, where nothing depends on it."""
-    less = [_to(emit, emit.call(_aten.sub.Tensor, emit.size(each), 1), dtype) for each in (size, wanted)]
-    made: Handle = emit.call(_aten.div.Tensor, less[0], emit.call(_aten.clamp.default, less[1], 1.0))
+    """The same where the first and the last positions meet; 0 for one position alone, where nothing
+    depends on it.
+    """
+    less = [
+        _to(emit, emit.call(_aten.sub.Tensor, emit.size(each), 1), dtype) for each in (size, wanted)
+    ]
+    made: Handle = emit.call(
+        _aten.div.Tensor, less[0], emit.call(_aten.clamp.default, less[1], 1.0)
+    )
     return made
 
 
 def _linear(emit: Emitter, share: Handle, next_one: Any) -> list[tuple[Any, Handle]]:
-    """Return the weights of a position and of the next one, by how far they lie behind the position rounded down."""
+    """Return the weights of a position and of the next one, by how far they lie behind the position
+    rounded down.
+    """
     return [(0, emit.call(_aten.rsub.Scalar, share, 1.0)), (next_one, share)]
 
 
@@ -171,7 +207,9 @@ def _cubic(emit: Emitter, share: Handle) -> list[tuple[int, Handle]]:
 
 
 def adaptive_average(emit: Emitter, self: Padded, output_size: Sequence[Size]) -> Padded:
-    """Averages over as many windows as wanted, each from the rounded down to the rounded up end of its share."""
+    """Averages over as many windows as wanted, each from the rounded down to the rounded up end of
+    its share.
+    """
     pooled, made = len(output_size), self
     if not any(map(is_padded, self.axes[-pooled:])):
         tensor = apply(emit, self, output_size)
@@ -180,7 +218,10 @@ def adaptive_average(emit: Emitter, self: Padded, output_size: Sequence[Size]) -
         if varies(size):
             raise Refuse("how many windows there are depends on the sizes", size)
         made = _averaged(emit, made, made.ndim - pooled + i, int(size))
-    emit.repaired(f"mask: windows of {', '.join(map(str, self.axes[-pooled:]))}", *padded_sizes(self.axes[-pooled:]))
+    emit.repaired(
+        f"mask: windows of {', '.join(map(str, self.axes[-pooled:]))}",
+        *padded_sizes(self.axes[-pooled:]),
+    )
     return made.with_(tensor=_to(emit, made.tensor, self.dtype))
 
 
@@ -190,9 +231,13 @@ def _averaged(emit: Emitter, x: Padded, dim: int, windows: int) -> Padded:
     device = x.device
     number = emit.size(size)
     window = emit.call(_aten.arange.default, windows, dtype=torch.int64, device=device)
-    start = emit.call(_aten.floor_divide.default, emit.call(_aten.mul.Tensor, window, number), windows)
+    start = emit.call(
+        _aten.floor_divide.default, emit.call(_aten.mul.Tensor, window, number), windows
+    )
     upper = emit.call(_aten.mul.Tensor, emit.call(_aten.add.Tensor, window, 1), number)
-    end = emit.call(_aten.floor_divide.default, emit.call(_aten.add.Tensor, upper, windows - 1), windows)
+    end = emit.call(
+        _aten.floor_divide.default, emit.call(_aten.add.Tensor, upper, windows - 1), windows
+    )
     place = emit.call(_aten.view.default, positions(emit, cap, device), [1, cap])
     column = [emit.call(_aten.view.default, each, [windows, 1]) for each in (start, end)]
     inside = emit.call(
@@ -205,8 +250,12 @@ def _averaged(emit: Emitter, x: Padded, dim: int, windows: int) -> Padded:
     wide = torch.float64 if x.dtype is torch.float64 else torch.float32
     spread = emit.call(_aten.unsqueeze.default, _to(emit, x.tensor, wide), dim)
     zero = emit.call(_aten.scalar_tensor.default, 0.0, dtype=wide, device=device)
-    total = emit.call(_aten.sum.dim_IntList, emit.call(_aten.where.self, mask, spread, zero), [dim + 1])
-    count = emit.call(_aten.view.default, emit.call(_aten.sub.Tensor, end, start), [windows, *after])
+    total = emit.call(
+        _aten.sum.dim_IntList, emit.call(_aten.where.self, mask, spread, zero), [dim + 1]
+    )
+    count = emit.call(
+        _aten.view.default, emit.call(_aten.sub.Tensor, end, start), [windows, *after]
+    )
     tensor = emit.call(_aten.div.Tensor, total, count)
     axes: tuple[Axis, ...] = (*x.axes[:dim], normal((windows,)), *x.axes[dim + 1 :])
     return Padded(tensor, axes)

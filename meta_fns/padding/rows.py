@@ -1,4 +1,6 @@
-"""Ops that make each row of their result from whole rows of their arguments, which are padded only as wholes."""
+"""Ops that make each row of their result from whole rows of their arguments, which are padded only
+as wholes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def _need_whole(axes: Sequence[Axis], what: str) -> None:
 
 
 def distances(emit: Emitter, x1: Padded, x2: Padded, p: float, compute_mode: int | None) -> Padded:
-    """``(…, n, d), (…, m, d) -> (…, n, m)``: what both hold at padding of ``d`` is 0, and no distance."""
+    """``(…, n, d), (…, m, d) -> (…, n, m)``: what both hold at padding of ``d`` is 0, and no
+    distance.
+    """
     need_agreement(x1.axes[-1], x2.axes[-1])
     axes = (*broadcast_axes([x1.axes[:-2], x2.axes[:-2]]), x1.axes[-2], x2.axes[-2])
     pair = (masked(emit, each, 0, {each.ndim - 1}).tensor for each in (x1, x2))
@@ -36,13 +40,15 @@ def distances(emit: Emitter, x1: Padded, x2: Padded, p: float, compute_mode: int
     return Padded(emit.call(emit.op, *pair, p, mode), axes)
 
 
-def cell(emit: Emitter, input: Padded, hx: Padded, *rest: Any) -> Padded:  # noqa: A002 - name of the schema
+def cell(emit: Emitter, input: Padded, hx: Padded, *rest: Any) -> Padded:
     """One step of a recurrent layer: ``(n, d), (n, h) -> (n, h)``."""
     _need_features(input, hx, *rest)
-    return Padded(apply(emit, input, hx, *rest), (input.axes[0], *hx.axes[1:]) if input.ndim == 2 else hx.axes)
+    return Padded(
+        apply(emit, input, hx, *rest), (input.axes[0], *hx.axes[1:]) if input.ndim == 2 else hx.axes
+    )
 
 
-def long_cell(emit: Emitter, input: Padded, hx: Sequence[Padded], *rest: Any) -> tuple[Padded, ...]:  # noqa: A002
+def long_cell(emit: Emitter, input: Padded, hx: Sequence[Padded], *rest: Any) -> tuple[Padded, ...]:
     """One step of an LSTM, with two states."""
     _need_features(input, *hx, *rest)
     return tuple(Padded(each, hx[0].axes) for each in apply(emit, input, list(hx), *rest))
@@ -50,7 +56,9 @@ def long_cell(emit: Emitter, input: Padded, hx: Sequence[Padded], *rest: Any) ->
 
 def _need_features(*tensors: Padded | None) -> None:
     rows = [each for each in tensors[:3] if each is not None and each.ndim == 2]
-    _need_whole([axis for each in tensors if each is not None for axis in each.axes[-1:]], "features")
+    _need_whole(
+        [axis for each in tensors if each is not None for axis in each.axes[-1:]], "features"
+    )
     for each in rows[1:]:
         if each.sizes:
             need_agreement(rows[0].axes[0], each.axes[0])
@@ -77,10 +85,12 @@ def searched(emit: Emitter, sorted_sequence: Padded, self: Padded, **kwargs: Any
 def is_in(emit: Emitter, elements: Padded, test_elements: Padded, **kwargs: Any) -> Padded:
     """For each element whether it is among others."""
     _need_whole(test_elements.axes, "elements that are compared with")
-    return Padded(emit.call(emit.op, elements.tensor, test_elements.tensor, **kwargs), elements.axes)
+    return Padded(
+        emit.call(emit.op, elements.tensor, test_elements.tensor, **kwargs), elements.axes
+    )
 
 
-def sampled(emit: Emitter, input: Padded, grid: Padded, *rest: Any) -> Padded:  # noqa: A002 - name of the schema
+def sampled(emit: Emitter, input: Padded, grid: Padded, *rest: Any) -> Padded:
     """``grid_sampler``: ``(n, c, *positions), (n, *wanted, d) -> (n, c, *wanted)``."""
     _need_whole(input.axes[2:], "positions that are read")
     need_agreement(input.axes[0], grid.axes[0])

@@ -8,7 +8,16 @@ import torch
 
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.sizes import Size, known, same, sym_max
-from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, length, normal, prefix, varies
+from meta_fns.padding.axes import (
+    Axis,
+    capacity,
+    capacity_of,
+    is_padded,
+    length,
+    normal,
+    prefix,
+    varies,
+)
 from meta_fns.padding.padded import Emitter, Padded, apply
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import compacted, positions, take
@@ -20,11 +29,15 @@ _aten = torch.ops.aten
 
 
 def windows(emit: Emitter, self: Padded, dimension: int, size: int, step: int) -> Padded:
-    """``unfold``: windows of a dimension in a new last one; those that are valid end before the true end."""
+    """``unfold``: windows of a dimension in a new last one; those that are valid end before the
+    true end.
+    """
     spec = emit.results[0]
     assert spec is not None
     if not self.ndim:
-        return Padded(apply(emit, self, dimension, size, step), ((),) if size == 1 else (normal((size,)),))
+        return Padded(
+            apply(emit, self, dimension, size, step), ((),) if size == 1 else (normal((size,)),)
+        )
     at = wrap_dim(dimension, self.ndim)
     self = compacted(emit, self, at)
     made = apply(emit, self, at, size, step)
@@ -35,9 +48,16 @@ def windows(emit: Emitter, self: Padded, dimension: int, size: int, step: int) -
 
 
 def slice_of(
-    emit: Emitter, self: Padded, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
+    emit: Emitter,
+    self: Padded,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: Size = 1,
 ) -> Padded:
-    """``self[start:end:step]`` along a dimension: its true size is known, and how many are kept follows from it."""
+    """``self[start:end:step]`` along a dimension: its true size is known, and how many are kept
+    follows from it.
+    """
     at = wrap_dim(dim, self.ndim)
     axis = self.axes[at]
     spec = emit.results[0]
@@ -59,7 +79,9 @@ def slice_of(
     else:
         stop = first + (capacity(kept) - 1) * step + 1 if capacity(kept) else first
         if stop > capacity_of(axis):
-            raise Refuse(f"a slice to {stop} leaves the {capacity_of(axis)} positions that there are", kept)
+            raise Refuse(
+                f"a slice to {stop} leaves the {capacity_of(axis)} positions that there are", kept
+            )
         tensor = emit.call(_aten.slice.Tensor, self.tensor, at, first, stop, step)
     tail = step == 1 and same(first + kept, whole) and not varies(first) and is_padded(axis)
     fill = self.fill
@@ -73,14 +95,17 @@ def from_start(start: Size, whole: Size, kept: Size, step: int) -> Size:
     if not varies(start) and start < 0:
         start = sym_max(whole, -start) + start  # a tensor shorter than that is taken whole
     if not varies(start):
-        return start if varies(whole) else min(start, whole)  # beyond the end nothing is kept that could be wrong
+        # beyond the end nothing is kept that could be wrong
+        return start if varies(whole) else min(start, whole)
     if step == 1 and known(start >= 0) and known(start + kept <= whole):
         return start
     raise Refuse(f"where a slice from {start} begins is not known", start, kept)
 
 
 def _read_from(emit: Emitter, x: Padded, dim: int, first: Size, n: int) -> Any:
-    """``n`` positions of a dimension from a position known at run time on; its last one again beyond the end."""
+    """``n`` positions of a dimension from a position known at run time on; its last one again
+    beyond the end.
+    """
     index = emit.call(_aten.add.Tensor, positions(emit, n, x.device), emit.size(first))
     index = emit.call(_aten.clamp.default, index, None, capacity_of(x.axes[dim]) - 1)
     emit.repaired(f"gather: from {first} on", first)
@@ -88,7 +113,9 @@ def _read_from(emit: Emitter, x: Padded, dim: int, first: Size, n: int) -> Any:
 
 
 def select(emit: Emitter, self: Padded, dim: int, index: Size) -> Padded:
-    """One position of a dimension; one that counts from the end, or depends on the sizes, is read at run time."""
+    """One position of a dimension; one that counts from the end, or depends on the sizes, is read
+    at run time.
+    """
     at = wrap_dim(dim, self.ndim)
     self = compacted(emit, self, at)
     whole = prefix(self.axes[at])
@@ -103,7 +130,9 @@ def select(emit: Emitter, self: Padded, dim: int, index: Size) -> Padded:
         raise Refuse(f"whether there is a position {index} depends on the sizes", index)
     place = emit.call(_aten.reshape.default, emit.size(index), [1])
     emit.repaired(f"gather: position {index}", index)
-    one = self.with_(tensor=take(emit, self, at, place), axes=(*self.axes[:at], (), *self.axes[at + 1 :]))
+    one = self.with_(
+        tensor=take(emit, self, at, place), axes=(*self.axes[:at], (), *self.axes[at + 1 :])
+    )
     return reshaped(emit, one, left)
 
 
@@ -117,7 +146,11 @@ def pieces(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> tuple[Padd
     at = wrap_dim(dim, self.ndim)
     if is_padded(self.axes[at]):
         remedy = "split a dimension of constant size"
-        raise Refuse("where the pieces of a padded dimension begin depends on the sizes", *self.axes[at], remedy=remedy)
+        raise Refuse(
+            "where the pieces of a padded dimension begin depends on the sizes",
+            *self.axes[at],
+            remedy=remedy,
+        )
     made = apply(emit, self, *args, **kwargs)
     found = []
     for tensor, spec in zip(made, emit.results, strict=True):
@@ -146,6 +179,9 @@ def halved(emit: Emitter, self: Padded, dim: int = -1) -> Padded:
     """
     at = wrap_dim(dim, self.ndim)
     if is_padded(self.axes[at]):
-        raise Refuse("where the second half of a padded dimension begins depends on the sizes", *self.axes[at])
+        raise Refuse(
+            "where the second half of a padded dimension begins depends on the sizes",
+            *self.axes[at],
+        )
     tensor = apply(emit, self, at)
     return Padded(tensor, (*self.axes[:at], normal((tensor.spec.sizes[at],)), *self.axes[at + 1 :]))

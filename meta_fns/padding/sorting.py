@@ -1,7 +1,7 @@
 """Padded tensors in the order of their elements: padding comes last, behind what is equal to it.
 
-An order that is not stable puts equal elements as its algorithm happens to, which depends on how many there are in
-memory: their values are eager's, their positions are not known.
+An order that is not stable puts equal elements as its algorithm happens to, which depends on how
+many there are in memory: their values are eager's, their positions are not known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def _sorted(emit: Emitter, x: Padded, dim: int, descending: bool) -> list[Padded
     return [Padded(each, x.axes) for each in made]
 
 
-def _of_values(emit: Emitter, found: list[Padded], along: Axis, remedy: str) -> tuple[Padded | Refuse, ...]:
+def _of_values(
+    emit: Emitter, found: list[Padded], along: Axis, remedy: str
+) -> tuple[Padded | Refuse, ...]:
     """Values, and positions that nobody may read."""
     name = emit.op._schema.name.removeprefix("aten::")
     text = f"which of equal elements {name} puts first depends on the size in memory"
@@ -53,36 +55,53 @@ def sort(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> tuple[Padded
     dim = wrap_dim(given.get("dim", -1), self.ndim) if self.ndim else 0
     if self.ndim and is_padded(self.axes[dim]):
         found = _sorted(emit, self, dim, given.get("descending", False))
-        return tuple(found) if given.get("stable") else _of_values(emit, found, self.axes[dim], "stable=True")
+        return (
+            tuple(found)
+            if given.get("stable")
+            else _of_values(emit, found, self.axes[dim], "stable=True")
+        )
     return tuple(Padded(each, self.axes) for each in apply(emit, self, *args, **kwargs))
 
 
 def topk(
-    emit: Emitter,
-    self: Padded,
-    k: Size,
-    dim: int = -1,
-    largest: bool = True,
-    sorted: bool = True,  # noqa: A002 - name of the schema
+    emit: Emitter, self: Padded, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Padded | Refuse, ...]:
-    """The first of the order; where the dimension is padded all of it is made, and the values alone are known."""
+    """The first of the order; where the dimension is padded all of it is made, and the values alone
+    are known.
+    """
     at = wrap_dim(dim, self.ndim) if self.ndim else 0
     axes = (*self.axes[:at], normal((k,)), *self.axes[at + 1 :])
     if not self.ndim or not is_padded(self.axes[at]):
-        return tuple(Padded(each, axes[: self.ndim]) for each in apply(emit, self, k, at, largest, sorted))
+        return tuple(
+            Padded(each, axes[: self.ndim]) for each in apply(emit, self, k, at, largest, sorted)
+        )
     if not sorted and (varies(k) or k > 1):
         text = "the order of an unsorted topk depends on the size in memory"
         raise Refuse(text, *padded_sizes((self.axes[at],)), remedy="sorted=True")
     found = _sorted(emit, self, at, largest)
-    first = [Padded(emit.call(_aten.slice.Tensor, each.tensor, at, 0, capacity(k)), axes) for each in found]
-    return _of_values(emit, first, self.axes[at], "sort(stable=True) and a slice, or amax and argmax for one alone")
+    first = [
+        Padded(emit.call(_aten.slice.Tensor, each.tensor, at, 0, capacity(k)), axes)
+        for each in found
+    ]
+    return _of_values(
+        emit,
+        first,
+        self.axes[at],
+        "sort(stable=True) and a slice, or amax and argmax for one alone",
+    )
 
 
-def median(emit: Emitter, self: Padded, dim: int, keepdim: bool = False) -> tuple[Padded | Refuse, ...]:
-    """``median`` and ``nanmedian`` along a dimension: the lower of the two in the middle, and not where it is."""
+def median(
+    emit: Emitter, self: Padded, dim: int, keepdim: bool = False
+) -> tuple[Padded | Refuse, ...]:
+    """``median`` and ``nanmedian`` along a dimension: the lower of the two in the middle, and not
+    where it is.
+    """
     at = wrap_dim(dim, self.ndim) if self.ndim else 0
     if not self.ndim or not is_padded(self.axes[at]):
-        left = tuple(() if i == at else axis for i, axis in enumerate(self.axes) if keepdim or i != at)
+        left = tuple(
+            () if i == at else axis for i, axis in enumerate(self.axes) if keepdim or i != at
+        )
         return tuple(Padded(each, left) for each in apply(emit, self, dim, keepdim))
     x = compacted(emit, self, at)
     floating = x.dtype.is_floating_point
@@ -91,11 +110,15 @@ def median(emit: Emitter, self: Padded, dim: int, keepdim: bool = False) -> tupl
     count = emit.size(prefix(x.axes[at]))
     unknown = emit.call(_aten.isnan.default, filled.tensor)
     if "nan" in emit.op._schema.name and floating:
-        count = emit.call(_aten.sum.dim_IntList, emit.call(_aten.logical_not.default, unknown), [at], True)
+        count = emit.call(
+            _aten.sum.dim_IntList, emit.call(_aten.logical_not.default, unknown), [at], True
+        )
     middle = emit.call(_aten.clamp.default, emit.call(_aten.sub.Tensor, count, 1), 0)
     middle = emit.call(_aten.floor_divide.default, middle, emit.size(2))
     sizes = [1 if i == at else size for i, size in enumerate(rising.spec.sizes)]
-    found = emit.call(_aten.gather.default, rising, at, emit.call(_aten.expand.default, middle, sizes))
+    found = emit.call(
+        _aten.gather.default, rising, at, emit.call(_aten.expand.default, middle, sizes)
+    )
     if "nan" not in emit.op._schema.name and floating:
         spoilt = masked(emit, x.with_(tensor=unknown, fill=GARBAGE, valid=GARBAGE), False, {at})
         spoilt = emit.call(_aten.any.dim, spoilt.tensor, at, True)
@@ -106,7 +129,8 @@ def median(emit: Emitter, self: Padded, dim: int, keepdim: bool = False) -> tupl
         found = emit.call(_aten.squeeze.dim, found, at)
     values = Padded(found, axes)
     text = (
-        f"which of equal elements {emit.op._schema.name.removeprefix('aten::')} answers depends on the size in memory"
+        f"which of equal elements {emit.op._schema.name.removeprefix('aten::')} answers "
+        "depends on the size in memory"
     )
     return values, Refuse(text, *padded_sizes((self.axes[at],)), remedy="read the value alone")
 
@@ -133,9 +157,13 @@ def histogram(emit: Emitter, self: Padded, bins: int = 100, min: Any = 0, max: A
     Raises: Refuse where the range is the data's own.
     """
     if self.sizes and min >= max:
-        raise Refuse("the range is that of the data", *padded_sizes(self.axes), remedy="give min and max")
+        raise Refuse(
+            "the range is that of the data", *padded_sizes(self.axes), remedy="give min and max"
+        )
     outside = min - 1 if self.sizes else 0
     if not self.dtype.is_floating_point and outside < torch.iinfo(self.dtype).min:
         raise Refuse(f"{self.dtype} has no number outside of the range", *self.sizes)
     filled = masked(emit, self, type(lowest(self.dtype))(outside)) if self.sizes else self
-    return Padded(emit.call(emit.op, filled.tensor, bins, lowered(min), lowered(max)), (normal((bins,)),))
+    return Padded(
+        emit.call(emit.op, filled.tensor, bins, lowered(min), lowered(max)), (normal((bins,)),)
+    )

@@ -1,7 +1,8 @@
 """Sizes, and fractions of them, that stand for numbers among the arguments of elementwise ops.
 
-Eager converts a Python number to the dtype in which it computes.  Here it is read at run time from a 0-d tensor that is
-converted to the same dtype; half precision is computed in float32 and rounded once, as eager's kernels do with numbers.
+Eager converts a Python number to the dtype in which it computes.  Here it is read at run time from
+a 0-d tensor that is converted to the same dtype; half precision is computed in float32 and rounded
+once, as eager's kernels do with numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,18 @@ _AS_TENSOR: dict[OpOverload, OpOverload] = {
     **{
         packet.Scalar: packet.Tensor
         for packet in (
-            *(_aten.add, _aten.sub, _aten.mul, _aten.div, _aten.eq, _aten.ne, _aten.lt, _aten.le, _aten.gt, _aten.ge),
+            *(
+                _aten.add,
+                _aten.sub,
+                _aten.mul,
+                _aten.div,
+                _aten.eq,
+                _aten.ne,
+                _aten.lt,
+                _aten.le,
+                _aten.gt,
+                _aten.ge,
+            ),
             *(_aten.remainder, _aten.fmod, _aten.masked_fill),
         )
     },
@@ -43,7 +55,18 @@ _AS_TENSOR: dict[OpOverload, OpOverload] = {
 }
 """The overload that takes as a tensor what is a number."""
 _IN_FLOAT = frozenset(
-    f"aten::{name}" for name in ("add", "sub", "rsub", "mul", "div", "clamp", "clamp_min", "clamp_max", "masked_fill")
+    f"aten::{name}"
+    for name in (
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "clamp",
+        "clamp_min",
+        "clamp_max",
+        "masked_fill",
+    )
 )
 """Ops that compute half precision in float32, or where rounding before and after is the same."""
 
@@ -73,7 +96,10 @@ def numbered(emit: Emitter, args: tuple[Any, ...]) -> Numbered:
         return Numbered(emit.op, args)
     op = _AS_TENSOR.get(emit.op, emit.op)
     kinds = [str(argument.type) for argument in op._schema.arguments]
-    if any(place >= len(kinds) or kinds[place] not in ("Tensor", "Optional[Tensor]") for place in places):
+    if any(
+        place >= len(kinds) or kinds[place] not in ("Tensor", "Optional[Tensor]")
+        for place in places
+    ):
         raise Refuse("a size is used as a number here", *(args[place] for place in places))
     tensors = [arg for arg in args if isinstance(arg, Padded)]
     spec = emit.results[0]
@@ -86,9 +112,13 @@ def numbered(emit: Emitter, args: tuple[Any, ...]) -> Numbered:
         if varies(arg):
             made[place] = _checked(emit, op, arg, dtype, place)
         elif isinstance(arg, (bool, int, float)) and kinds[place] in ("Tensor", "Optional[Tensor]"):
-            made[place] = Padded(number(emit, arg, tensors[0].with_(tensor=_zero(emit, dtype, tensors[0]))), ())
+            made[place] = Padded(
+                number(emit, arg, tensors[0].with_(tensor=_zero(emit, dtype, tensors[0]))), ()
+            )
         elif wide and isinstance(arg, Padded) and arg.dtype is spec.dtype:
-            made[place] = arg.with_(tensor=emit.call(_aten._to_copy.default, arg.tensor, dtype=dtype))
+            made[place] = arg.with_(
+                tensor=emit.call(_aten._to_copy.default, arg.tensor, dtype=dtype)
+            )
     return Numbered(op, tuple(made), spec.dtype if wide else None)
 
 
@@ -104,19 +134,31 @@ def _dtype(op: OpOverload, x: Padded, result: torch.dtype, sizes: list[Size]) ->
         raise Refuse("a size is used as a complex number", *sizes)
     if result is torch.bool and name != "aten::masked_fill":  # a comparison
         if x.dtype in _HALF:
-            raise Refuse("a size is compared with a low-precision number", *sizes, remedy="compare in float32")
+            raise Refuse(
+                "a size is compared with a low-precision number",
+                *sizes,
+                remedy="compare in float32",
+            )
         if not x.dtype.is_floating_point and any(map(fractional, sizes)):
-            raise Refuse("a fraction of sizes is compared with an integer", *sizes, remedy="compare in float32")
+            raise Refuse(
+                "a fraction of sizes is compared with an integer",
+                *sizes,
+                remedy="compare in float32",
+            )
         return torch.int64 if x.dtype is torch.bool else x.dtype
     if result in _HALF:
         if name not in _IN_FLOAT:
-            raise Refuse(f"a size is used as a number of {result}", *sizes, remedy="compute it in float32")
+            raise Refuse(
+                f"a size is used as a number of {result}", *sizes, remedy="compute it in float32"
+            )
         return torch.float32
     return result
 
 
 def _checked(emit: Emitter, op: OpOverload, size: Size, dtype: torch.dtype, place: int) -> Padded:
-    """The number, of which eager has no other one in this dtype.  Raises: Refuse where that is not known."""
+    """The number, of which eager has no other one in this dtype.  Raises: Refuse where that is not
+    known.
+    """
     integral = not dtype.is_floating_point and dtype is not torch.bool
     if integral and dtype is not torch.int64 and capacity(size) > torch.iinfo(dtype).max:
         raise Refuse(f"{size} may be larger than {dtype} holds", size)
@@ -136,7 +178,9 @@ def at_run_time(emit: Emitter, size: Size, dtype: torch.dtype) -> Padded:
 
 
 def never_zero(emit: Emitter, size: Any, divisor: Padded, axes: tuple[Axis, ...]) -> Padded:
-    """An integer divisor, a ``size`` or a tensor, that is 0 only where eager sees it: not where there is no result."""
+    """An integer divisor, a ``size`` or a tensor, that is 0 only where eager sees it: not where
+    there is no result.
+    """
     if varies(size) and known(size >= 1):
         return divisor
     total: Size = 1

@@ -1,4 +1,6 @@
-"""Whole layers of transformers that eager runs as one op: padded tokens are masked as keys, else rows of their own."""
+"""Whole layers of transformers that eager runs as one op: padded tokens are masked as keys, else
+rows of their own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def _masked_keys(
     axis = keys.axes[1]
     if mask is not None:
         scores = keys.axes[0], mask.axes[1] if mask.ndim == 4 else (), axis, axis
-        broadcast_axes([mask.axes, (keys.axes[0], axis) if kind == _OF_KEYS else scores[-mask.ndim :]])
+        broadcast_axes(
+            [mask.axes, (keys.axes[0], axis) if kind == _OF_KEYS else scores[-mask.ndim :]]
+        )
     if not is_padded(axis):
         return (None, kind) if mask is None else (mask.tensor, kind)
     valid = valid_along(emit, axis, keys.device)
@@ -59,7 +63,9 @@ def heads(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[Padded | None, ...]:
-    """Attention of several heads with its projections: ``(n, s, d) -> (n, s, d)``, and its weights."""
+    """Attention of several heads with its projections: ``(n, s, d) -> (n, s, d)``, and its
+    weights.
+    """
     weights = (qkv_weight, qkv_bias, proj_weight, proj_bias)
     for each in (query, key, value):
         _need_features(each, *weights)
@@ -67,16 +73,30 @@ def heads(
         need_agreement(query.axes[1], each.axes[1])
     keys, kind = _masked_keys(emit, key, mask, mask_type)
     tensors = [masked(emit, each, 0, {1}).tensor for each in (query, key, value)]
-    rest = (embed_dim, num_head, *map(lowered, weights), keys, need_weights, average_attn_weights, kind)
+    rest = (
+        embed_dim,
+        num_head,
+        *map(lowered, weights),
+        keys,
+        need_weights,
+        average_attn_weights,
+        kind,
+    )
     out, shares = emit.call(emit.op, *tensors, *rest)
     if shares is None or emit.results[1] is None:
         return Padded(out, query.axes), None
     spread = () if average_attn_weights else ((num_head,),)
-    return Padded(out, query.axes), Padded(shares, (query.axes[0], *spread, query.axes[1], key.axes[1]))
+    return Padded(out, query.axes), Padded(
+        shares, (query.axes[0], *spread, query.axes[1], key.axes[1])
+    )
 
 
 def encoder_layer(
-    emit: Emitter, src: Padded, *weights: Any, mask: Padded | None = None, mask_type: int | None = None
+    emit: Emitter,
+    src: Padded,
+    *weights: Any,
+    mask: Padded | None = None,
+    mask_type: int | None = None,
 ) -> Padded:
     """``TransformerEncoderLayer``: ``(n, s, d) -> (n, s, d)``."""
     names = [argument.name for argument in emit.op._schema.arguments][1:]
@@ -85,4 +105,6 @@ def encoder_layer(
     _need_features(src, *(each for name, each in given.items() if name != "mask"))
     keys, kind = _masked_keys(emit, src, given["mask"], given["mask_type"])
     plain = [lowered(given[name]) for name in names if name not in ("mask", "mask_type")]
-    return Padded(emit.call(emit.op, masked(emit, src, 0, {1}).tensor, *plain, keys, kind), src.axes)
+    return Padded(
+        emit.call(emit.op, masked(emit, src, 0, {1}).tensor, *plain, keys, kind), src.axes
+    )

@@ -1,4 +1,6 @@
-"""Views of padded tensors: dimensions swapped, added, merged and split; what is padding stays padding."""
+"""Views of padded tensors: dimensions swapped, added, merged and split; what is padding stays
+padding.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def same(emit: Emitter, self: Padded, *rest: Any, **kwargs: Any) -> Padded:
 
 
 def view(emit: Emitter, self: Padded, size: Sequence[Size], *rest: Any) -> Padded:
-    """The same elements under other sizes; a copy in memory where the capacities do not lie as the sizes would.
+    """The same elements under other sizes; a copy in memory where the capacities do not lie as the
+    sizes would.
 
     Where the new sizes are not made of whole old ones, the valid elements are read one by one.
     """
@@ -65,15 +68,21 @@ def _gathered(emit: Emitter, x: Padded, axes: tuple[Axis, ...]) -> Padded:
     """``x`` under axes that share sizes with its own at the ends only."""
     least = min(x.ndim, len(axes))
     head = next((i for i in range(least) if not agree(x.axes[i], axes[i])), least)
-    tail = next((i for i in range(least - head) if not agree(x.axes[-1 - i], axes[-1 - i])), least - head)
-    old, new = ([size for axis in each[head : len(each) - tail] for size in axis] for each in (x.axes, axes))
+    tail = next(
+        (i for i in range(least - head) if not agree(x.axes[-1 - i], axes[-1 - i])), least - head
+    )
+    old, new = (
+        [size for axis in each[head : len(each) - tail] for size in axis] for each in (x.axes, axes)
+    )
     flat = reshaped(emit, x, (*x.axes[:head], normal(old), *x.axes[x.ndim - tail :]))
     return reshaped(emit, relaid(emit, flat, head, normal(new)), axes)
 
 
 def reshaped(emit: Emitter, x: Padded, axes: tuple[Axis, ...]) -> Padded:
     """``x`` under other axes of the same padded sizes."""
-    return x.with_(tensor=emit.call(_aten.reshape.default, x.tensor, list(map(capacity_of, axes))), axes=axes)
+    return x.with_(
+        tensor=emit.call(_aten.reshape.default, x.tensor, list(map(capacity_of, axes))), axes=axes
+    )
 
 
 def permute(emit: Emitter, self: Padded, dims: Sequence[int]) -> Padded:
@@ -111,7 +120,11 @@ def squeeze(emit: Emitter, self: Padded, dim: Any = None) -> Padded:
     """
     spec = emit.results[0]
     assert spec is not None
-    dims = range(self.ndim) if dim is None else wrap_dims([dim] if isinstance(dim, int) else dim, self.ndim)
+    dims = (
+        range(self.ndim)
+        if dim is None
+        else wrap_dims([dim] if isinstance(dim, int) else dim, self.ndim)
+    )
     gone = {i for i in dims if i < self.ndim and not self.axes[i]}
     if self.ndim - len(gone) != len(spec.sizes):
         raise Refuse("whether a padded dimension is of size 1 depends on the sizes", *self.sizes)
@@ -119,7 +132,9 @@ def squeeze(emit: Emitter, self: Padded, dim: Any = None) -> Padded:
 
 
 def expand(emit: Emitter, self: Padded, size: Sequence[Size], **kwargs: Any) -> Padded:
-    """Dimensions of size 1, and new leading ones, repeated: padding made so repeats what is valid."""
+    """Dimensions of size 1, and new leading ones, repeated: padding made so repeats what is
+    valid.
+    """
     spec = emit.results[0]
     assert spec is not None
     offset = len(spec.sizes) - self.ndim
@@ -143,7 +158,9 @@ def as_real(emit: Emitter, self: Padded) -> Padded:
 
 
 def as_complex(emit: Emitter, self: Padded) -> Padded:
-    """Pairs in the last dimension as complex numbers; copied where they do not lie in memory as the op wants."""
+    """Pairs in the last dimension as complex numbers; copied where they do not lie in memory as the
+    op wants.
+    """
     if self.axes[-1] != (2,):
         raise Refuse("pairs of numbers are padded", *self.sizes)
     tensor = emit.call(_aten.clone.default, self.tensor, memory_format=torch.contiguous_format)

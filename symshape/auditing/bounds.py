@@ -1,4 +1,6 @@
-"""Levels and lower bounds of elementwise results: whether an element may be infinite or NaN, and how small it is."""
+"""Levels and lower bounds of elementwise results: whether an element may be infinite or NaN, and
+how small it is.
+"""
 
 from __future__ import annotations
 
@@ -85,9 +87,13 @@ _FINITE = frozenset(
         "scaled_sub",
     ]
 )
-_COPIES = frozenset(["_to_copy", "clone", "alias", "detach", "lift_fresh", "contiguous", "expand", "copy"])
+_COPIES = frozenset(
+    ["_to_copy", "clone", "alias", "detach", "lift_fresh", "contiguous", "expand", "copy"]
+)
 _KEEPS_LOW_LEVEL = _COPIES | {"add", "maximum", "minimum"}
-_POSITIVE = frozenset({"exp", "sigmoid", "relu", "relu6", "abs", "square", "softplus", "hardsigmoid"})
+_POSITIVE = frozenset(
+    {"exp", "sigmoid", "relu", "relu6", "abs", "square", "softplus", "hardsigmoid"}
+)
 # Results may be infinite or NaN for finite numbers, unless the bounds below say otherwise.
 _PARTIAL = frozenset(
     [
@@ -197,7 +203,9 @@ def level_and_low(
     if name in _FINITE or name in BACKWARD:
         if worst == LOW and name in ("exp", "sigmoid"):
             return FINITE, low
-        return (worst if worst == FINITE or (worst == LOW and name in _KEEPS_LOW_LEVEL) else ANYTHING), low
+        return (
+            worst if worst == FINITE or (worst == LOW and name in _KEEPS_LOW_LEVEL) else ANYTHING
+        ), low
     if worst == FINITE and _defined(name, node, lows, scalars):
         return FINITE, low
     return ANYTHING, low
@@ -206,7 +214,11 @@ def level_and_low(
 def _scalars(node: Node | None) -> list[float]:
     if node is None:
         return []
-    return [float(each) for each in node.args if isinstance(each, (int, float)) and not isinstance(each, bool)]
+    return [
+        float(each)
+        for each in node.args
+        if isinstance(each, (int, float)) and not isinstance(each, bool)
+    ]
 
 
 def _defined(name: str, node: Node | None, lows: Sequence[float], scalars: Sequence[float]) -> bool:
@@ -224,12 +236,20 @@ def _defined(name: str, node: Node | None, lows: Sequence[float], scalars: Seque
         if not isinstance(exponent, (int, float)):  # a tensor
             base = scalars[0] if scalars else lows[0] if lows else 0.0
             return base > 0
-        return (exponent >= 0 and exponent == int(exponent)) or (exponent > 0 and lows[0] >= 0) or lows[0] > 0
+        return (
+            (exponent >= 0 and exponent == int(exponent))
+            or (exponent > 0 and lows[0] >= 0)
+            or lows[0] > 0
+        )
     return False
 
 
 def _low(
-    name: str, node: Node | None, operands: Sequence[Abstract], lows: Sequence[float], scalars: Sequence[float]
+    name: str,
+    node: Node | None,
+    operands: Sequence[Abstract],
+    lows: Sequence[float],
+    scalars: Sequence[float],
 ) -> float:
     """Return the lower bound of a result; minus infinity if none is known."""
     if name in _POSITIVE:
@@ -251,7 +271,9 @@ def _low(
         return max(lows)
     if name in ("clamp_min", "clamp") and len(args) > 1 and isinstance(args[1], (int, float)):
         high = args[2] if len(args) > 2 else None
-        return float(args[1]) if not isinstance(high, (int, float)) or high >= args[1] else -math.inf
+        return (
+            float(args[1]) if not isinstance(high, (int, float)) or high >= args[1] else -math.inf
+        )
     if name in ("div", "mul") and len(lows) == 1 and scalars and scalars[0] > 0 and lows[0] >= 0:
         return 0.0
     return -math.inf

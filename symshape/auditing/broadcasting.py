@@ -22,7 +22,9 @@ def referenced(x: Abstract) -> frozenset[Slot]:
     return frozenset(found)
 
 
-def broadcast(world: World, operands: Sequence[Abstract], sizes: Sequence[Any]) -> tuple[Dims, list[Abstract]]:
+def broadcast(
+    world: World, operands: Sequence[Abstract], sizes: Sequence[Any]
+) -> tuple[Dims, list[Abstract]]:
     """Return new dimensions of these sizes, and the operands under them."""
     named = [referenced(each) for each in operands]
     maps: list[dict[Slot, Coordinate | None]] = [{} for _ in operands]
@@ -39,7 +41,9 @@ def broadcast(world: World, operands: Sequence[Abstract], sizes: Sequence[Any]) 
                 if slot in names:
                     mapping[slot] = Coordinate(wanted[place]) if fits else None
     dims.reverse()
-    return tuple(dims), [each.moved(tuple(dims), mapping) for each, mapping in zip(operands, maps, strict=True)]
+    return tuple(dims), [
+        each.moved(tuple(dims), mapping) for each, mapping in zip(operands, maps, strict=True)
+    ]
 
 
 def _structure(

@@ -22,7 +22,9 @@ _REPAIR = "give padding a loss of 0: ignore_index, or multiply the losses by the
 
 
 def _moved(x: Abstract, dims: tuple[tuple[Slot, ...], ...], like: Abstract) -> Abstract:
-    """Return ``x`` by the slots of ``like``, whose dimensions ``dims`` correspond to those of ``x``."""
+    """Return ``x`` by the slots of ``like``, whose dimensions ``dims`` correspond to those of
+    ``x``.
+    """
     mapping: dict[Slot, Coordinate | None] = {}
     for mine, theirs in zip(x.dims, dims, strict=True):
         for place, slot in enumerate(mine):
@@ -31,7 +33,9 @@ def _moved(x: Abstract, dims: tuple[tuple[Slot, ...], ...], like: Abstract) -> A
 
 
 def _nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
-    """Return the gradient of ``nll_loss``: 0 at ignored targets; the scores themselves are not read."""
+    """Return the gradient of ``nll_loss``: 0 at ignored targets; the scores themselves are not
+    read.
+    """
     given = arguments_by_name(node)
     scores, target, grad = (states[given[name]] for name in ("self", "target", "grad_output"))
     classes = 1 if len(scores.dims) > 1 else 0
@@ -51,7 +55,14 @@ def _nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
         dirty.add(EVERYWHERE)
     assumes = target.assumes.union(grad.assumes, *(each.assumes for each in others))
     cause = next((each.cause for each in (target, grad, *others) if each.cause is not None), None)
-    made = Abstract(scores.dims, frozenset(dirty), facts, level=max(FINITE, grad.worst), cause=cause, assumes=assumes)
+    made = Abstract(
+        scores.dims,
+        frozenset(dirty),
+        facts,
+        level=max(FINITE, grad.worst),
+        cause=cause,
+        assumes=assumes,
+    )
     return [world.settled(made, world.causes(_REASON, _REPAIR))]
 
 
@@ -73,10 +84,14 @@ def _softmax(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the gradient of ``softmax`` or ``log_softmax``."""
     given = arguments_by_name(node)
     sizes = target_of(node).spec.sizes
-    _, (grad, output) = broadcast(world, [states[given["grad_output"]], states[given["output"]]], sizes)
+    _, (grad, output) = broadcast(
+        world, [states[given["grad_output"]], states[given["output"]]], sizes
+    )
     dim = given["dim"] % len(sizes)
     if "log" in name_of_op(node):
-        weights = output.with_(facts={}, rest=None, level=FINITE if output.worst <= LOW else ANYTHING)
+        weights = output.with_(
+            facts={}, rest=None, level=FINITE if output.worst <= LOW else ANYTHING
+        )
         return [_less(world, node, grad, _times(world, node, weights, _summed(world, grad, dim)))]
     inner = _summed(world, _times(world, node, grad, output), dim)
     return [_times(world, node, output, _less(world, node, grad, inner))]
@@ -91,14 +106,24 @@ def _layer_norm(world: World, node: Node, states: States) -> list[Abstract]:
     _, (grad, x, mean, rstd) = broadcast(world, inputs, sizes)
     last = range(len(sizes) - count, len(sizes))
     why = world.causes(_REASON, _REPAIR)
-    parameters = [states[given[name]] for name in ("weight", "bias") if isinstance(given[name], Value)]
+    parameters = [
+        states[given[name]] for name in ("weight", "bias") if isinstance(given[name], Value)
+    ]
     if any(each.dirty for each in parameters):
         raise ValueError("a weight depends on padding")
     wide = mixed(world, x, last, why)
-    wide = world.settled(wide.with_(dirty=wide.dirty | mean.dirty | rstd.dirty), mean.cause or rstd.cause or why)
-    wide = wide.with_(level=max([wide.level, mean.worst, rstd.worst, *(each.worst for each in parameters)]))
+    wide = world.settled(
+        wide.with_(dirty=wide.dirty | mean.dirty | rstd.dirty), mean.cause or rstd.cause or why
+    )
+    wide = wide.with_(
+        level=max([wide.level, mean.worst, rstd.worst, *(each.worst for each in parameters)])
+    )
     slots = grad.slots(last)
-    kept = {region: fact for region, fact in grad.facts.items() if not region.slots & slots and fact == 0}
+    kept = {
+        region: fact
+        for region, fact in grad.facts.items()
+        if not region.slots & slots and fact == 0
+    }
     flat = world.settled(mixed(world, grad, last, why).with_(facts=kept))
     first = _times(world, node, flat, wide)
     leading = range(len(sizes) - count)
@@ -148,15 +173,21 @@ def _slice(world: World, node: Node, states: States) -> list[Abstract]:
             mapping[slot] = Coordinate(new[0], -start if sliced else 0) if fits else None
     moved = grad.moved(dims, {slot: at for slot, at in mapping.items() if slot in referenced(grad)})
     facts = {region: fact for region, fact in moved.facts.items() if fact == 0}
-    made = moved.with_(facts=facts, rest=None, level=moved.worst, low=min(0.0, moved.lowest), tag=None)
-    return [world.settled(made, world.causes("a gradient of a slice along the dimension that has the padding"))]
+    made = moved.with_(
+        facts=facts, rest=None, level=moved.worst, low=min(0.0, moved.lowest), tag=None
+    )
+    return [
+        world.settled(
+            made, world.causes("a gradient of a slice along the dimension that has the padding")
+        )
+    ]
 
 
 def _attention(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the gradients of fused attention: of its queries, keys and values.
 
-    The kernel computes the weights again, from the scores and their log-sum-exp, and from there on with products as
-    the gradients of two matrix products and a softmax.
+    The kernel computes the weights again, from the scores and their log-sum-exp, and from there on
+    with products as the gradients of two matrix products and a softmax.
     """
     given = arguments_by_name(node)
     names = ("query", "key", "value", "out", "logsumexp")
@@ -167,7 +198,11 @@ def _attention(world: World, node: Node, states: States) -> list[Abstract]:
     if given.get("dropout_p") or any(states[each].dirty for each in node.reads if each not in main):
         raise ValueError("dropout of weights, or lengths that depend on padding")
     sizes, keys, width = upstream.spec.sizes, key.spec.sizes[-2], query.spec.sizes[-1]
-    if query.spec.dim != 4 or key.spec.dim != 4 or not world.same(query.spec.sizes[1], key.spec.sizes[1]):
+    if (
+        query.spec.dim != 4
+        or key.spec.dim != 4
+        or not world.same(query.spec.sizes[1], key.spec.sizes[1])
+    ):
         raise ValueError("heads that share keys")
     hidden = states[mask] if isinstance(mask, Value) else None
     is_bool = isinstance(mask, Value) and not mask.spec.dtype.is_floating_point
@@ -179,7 +214,9 @@ def _attention(world: World, node: Node, states: States) -> list[Abstract]:
     _, (rows, weights) = broadcast(world, [rows, weights], square)
     level = max(weights.level, FINITE if rows.level == FINITE else ANYTHING)
     cause = weights.cause or rows.cause
-    weights = world.settled(weights.with_(dirty=weights.dirty | rows.dirty, level=level, cause=cause))
+    weights = world.settled(
+        weights.with_(dirty=weights.dirty | rows.dirty, level=level, cause=cause)
+    )
     why, dtype = world.causes(_REASON, _REPAIR), query.spec.dtype
 
     def product(a: Abstract, b: Abstract, shape: Sequence[Any], inner: Any) -> Abstract:
@@ -188,7 +225,9 @@ def _attention(world: World, node: Node, states: States) -> list[Abstract]:
     grad = states[upstream]
     _, (left, right) = broadcast(world, [grad, states[out]], sizes)
     shared = reduced(world, "sum", _times(world, node, left, right), [3], True, why)
-    _, (slopes, shared) = broadcast(world, [product(grad, _turned(states[value]), square, sizes[-1]), shared], square)
+    _, (slopes, shared) = broadcast(
+        world, [product(grad, _turned(states[value]), square, sizes[-1]), shared], square
+    )
     _, (slopes, weights) = broadcast(world, [_less(world, node, slopes, shared), weights], square)
     slopes = with_late_positions(world, _times(world, node, weights, slopes))
     count = query.spec.sizes[-2]
@@ -212,8 +251,14 @@ GRADIENTS = {
     **dict.fromkeys(("slice_backward", "select_backward"), _slice),
     **dict.fromkeys(
         (
-            *("_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_backward"),
-            *("_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward"),
+            *(
+                "_scaled_dot_product_flash_attention_for_cpu_backward",
+                "_scaled_dot_product_flash_attention_backward",
+            ),
+            *(
+                "_scaled_dot_product_efficient_attention_backward",
+                "_scaled_dot_product_cudnn_attention_backward",
+            ),
         ),
         _attention,
     ),

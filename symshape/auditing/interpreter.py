@@ -70,7 +70,9 @@ class Interpretation:
         self.states[value] = state
 
     def _check(self, condition: Term) -> None:
-        self.branches += [self.numbers[each.name] for each in condition.symbols if each.name in self.numbers]
+        self.branches += [
+            self.numbers[each.name] for each in condition.symbols if each.name in self.numbers
+        ]
 
     def _run(self, node: Node) -> None:
         found = iter(results(self.world, node, self.states))
@@ -78,10 +80,13 @@ class Interpretation:
         sized = self._sized(node, outputs)
         made = [next(found) for _ in outputs] if outputs else [next(found)] if node.reads else []
         if sized is not None:
-            made = [each.with_(dirty=frozenset((EVERYWHERE,)), cause=sized, facts={}) for each in made]
+            made = [
+                each.with_(dirty=frozenset((EVERYWHERE,)), cause=sized, facts={}) for each in made
+            ]
         self._bind(node, made)
         written = list(written_values(node))
-        for value, state in zip(outputs, made, strict=False):  # without outputs, ``made`` is the written value
+        # without outputs, ``made`` is the written value
+        for value, state in zip(outputs, made, strict=False):
             self.makers[value] = node
             self._set(value, state)
         if written:
@@ -91,7 +96,9 @@ class Interpretation:
 
     def _sized(self, node: Node, outputs: list[Value]) -> Cause | None:
         """Return why sizes or numbers that a step uses depend on padding; None if they do not."""
-        for symbol in _symbols([*node.numbers, *(size for each in outputs for size in each.spec.sizes)]):
+        for symbol in _symbols(
+            [*node.numbers, *(size for each in outputs for size in each.spec.sizes)]
+        ):
             if symbol in self.numbers:
                 return self.numbers[symbol]
         return None
@@ -109,7 +116,12 @@ class Interpretation:
         """Update the states of the written values and of all values that share memory with them."""
         for value in written:
             old = self.states[value]
-            if node.reads and value is node.reads[0] and made and len(made[0].dims) == value.spec.dim:
+            if (
+                node.reads
+                and value is node.reads[0]
+                and made
+                and len(made[0].dims) == value.spec.dim
+            ):
                 new = made[0]
             else:
                 operands = [self.states[each] for each in node.reads]
@@ -125,7 +137,10 @@ class Interpretation:
                 self._set(other, state)
 
     def _same_view(self, a: Value, b: Value) -> bool:
-        pairs = [*zip(a.spec.sizes, b.spec.sizes, strict=False), *zip(a.spec.strides, b.spec.strides, strict=False)]
+        pairs = [
+            *zip(a.spec.sizes, b.spec.sizes, strict=False),
+            *zip(a.spec.strides, b.spec.strides, strict=False),
+        ]
         pairs.append((a.spec.storage_offset, b.spec.storage_offset))
         return a.spec.dim == b.spec.dim and all(self.world.same(x, y) for x, y in pairs)
 
@@ -133,13 +148,21 @@ class Interpretation:
         assert node.leaves is not None
         value, spec = node.leaves
         why = self.world.causes("the sizes of a tensor are changed in place", known=False)
-        self._set(value, blurred(self.world, [self.states[value]], self.world.slot_dims(spec.sizes), why))
+        self._set(
+            value, blurred(self.world, [self.states[value]], self.world.slot_dims(spec.sizes), why)
+        )
 
 
 def _overwritten(world: World, state: Abstract, new: Abstract, old: Abstract) -> Abstract:
-    """Return the abstract tensor of a value that may have been partly written through another view."""
+    """Return the abstract tensor of a value that may have been partly written through another
+    view.
+    """
     dirty = bool(state.dirty or new.dirty or old.dirty)
-    cause = state.cause or new.cause or world.causes("a part of the tensor is written, with or over padding")
+    cause = (
+        state.cause
+        or new.cause
+        or world.causes("a part of the tensor is written, with or over padding")
+    )
     return Abstract(
         state.dims,
         frozenset((EVERYWHERE,)) if dirty else frozenset(),
@@ -159,15 +182,26 @@ def _symbols(numbers: list[Any]) -> Iterator[str]:
 
 
 def _constant(world: World, tensor: torch.Tensor) -> Abstract:
-    """Return the abstract tensor of a parameter, a buffer or a constant, which is the same in every call."""
+    """Return the abstract tensor of a parameter, a buffer or a constant, which is the same in every
+    call.
+    """
     dims = world.slot_dims(tensor.shape)
     plain = tensor.detach()
-    if plain.layout is not torch.strided or plain.is_complex() or plain.is_quantized or not plain.numel():
+    if (
+        plain.layout is not torch.strided
+        or plain.is_complex()
+        or plain.is_quantized
+        or not plain.numel()
+    ):
         return Abstract(dims)
     if plain.numel() == 1:
         number = float(plain.item())
         level = FINITE if math.isfinite(number) else LOW if number == -math.inf else ANYTHING
-        return Abstract(dims, rest=number, level=level, low=number) if number == number else Abstract(dims)
+        return (
+            Abstract(dims, rest=number, level=level, low=number)
+            if number == number
+            else Abstract(dims)
+        )
     level, low = FINITE, -math.inf
     if plain.is_floating_point():
         smallest, largest = float(plain.min()), float(plain.max())
@@ -179,28 +213,46 @@ def _constant(world: World, tensor: torch.Tensor) -> Abstract:
         return found
     facts = _triangle(plain, dims)
     if facts and level == LOW:
-        below = plain.reshape(plain.shape[-2:])[torch.ones(plain.shape[-2:], dtype=torch.bool).tril().to(plain.device)]
+        below = plain.reshape(plain.shape[-2:])[
+            torch.ones(plain.shape[-2:], dtype=torch.bool).tril().to(plain.device)
+        ]
         found = found.with_(level=FINITE if bool(torch.isfinite(below).all()) else LOW)
     return found.with_(tag=_positions(plain, dims), facts=facts)
 
 
 def _positions(tensor: torch.Tensor, dims: Any) -> Tag | None:
-    """Return the positions in a table of integers, such as a buffer of position ids, as a tag; else None."""
+    """Return the positions in a table of integers, such as a buffer of position ids, as a tag; else
+    None.
+    """
     if tensor.dtype not in (torch.int64, torch.int32) or not dims or not dims[-1] or any(dims[:-1]):
         return None
     row = tensor.reshape(-1)
     first = int(row[0])
     expected = torch.arange(first, first + row.numel(), dtype=row.dtype, device=row.device)
-    return Tag("position", (Coordinate(dims[-1][0], first),)) if torch.equal(row, expected) else None
+    return (
+        Tag("position", (Coordinate(dims[-1][0], first),)) if torch.equal(row, expected) else None
+    )
 
 
 def _triangle(tensor: torch.Tensor, dims: Any) -> dict[Region, Fact]:
-    """Return the number above the diagonal of a square table, such as a causal mask, as a fact, if there is one."""
-    if len(dims) < 2 or tensor.shape[-1] != tensor.shape[-2] or not dims[-1] or not dims[-2] or any(dims[:-2]):
+    """Return the number above the diagonal of a square table, such as a causal mask, as a fact, if
+    there is one.
+    """
+    if (
+        len(dims) < 2
+        or tensor.shape[-1] != tensor.shape[-2]
+        or not dims[-1]
+        or not dims[-2]
+        or any(dims[:-2])
+    ):
         return {}
     square = tensor.reshape(tensor.shape[-2:])
     above = square[torch.ones_like(square, dtype=torch.bool).triu(1)].to(torch.float64)
     region = after(Coordinate(dims[-1][0]), Coordinate(dims[-2][0]))
-    if region is None or bool((above != above[0]).any()) or bool((square == square.reshape(-1)[0]).all()):
+    if (
+        region is None
+        or bool((above != above[0]).any())
+        or bool((square == square.reshape(-1)[0]).all())
+    ):
         return {}
     return {region: float(above[0])}

@@ -1,4 +1,6 @@
-"""The audit's rules of layers that are one op: norms, convolutions, pools, recurrent layers, attention, losses."""
+"""The audit's rules of layers that are one op: norms, convolutions, pools, recurrent layers,
+attention, losses.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,23 @@ from symshape.auditing.pointwise import combine, inverted
 from symshape.auditing.world import World
 from symshape.graph.steps import Node, Value, arguments_by_name
 
-__all__ = ["batch_norm", "convolution", "fused_attention", "group_norm", "heads", "layer_norm", "nll_loss", "recurrent"]
+__all__ = [
+    "batch_norm",
+    "convolution",
+    "fused_attention",
+    "group_norm",
+    "heads",
+    "layer_norm",
+    "nll_loss",
+    "recurrent",
+]
 
 States = Mapping[Value, Abstract]
 
 _STATISTICS = "the statistics of the normalisation are taken over padding too"
-_MASKED_STATISTICS = "normalise over the valid positions only: a sum of x * mask over the sum of the mask"
+_MASKED_STATISTICS = (
+    "normalise over the valid positions only: a sum of x * mask over the sum of the mask"
+)
 
 
 def _operands(node: Node, states: States, *names: str) -> list[Abstract]:
@@ -33,7 +46,9 @@ def _with_parameters(world: World, x: Abstract, parameters: list[Abstract]) -> A
     assumes = x.assumes.union(*(each.assumes for each in parameters))
     cause = next((each.cause for each in (x, *parameters) if each.cause is not None), None)
     made = x.with_(dirty=dirty, facts={}, rest=None, level=level, low=Abstract(()).low, tag=None)
-    return world.settled(made.with_(assumes=assumes, cause=cause), world.causes("a parameter depends on padding"))
+    return world.settled(
+        made.with_(assumes=assumes, cause=cause), world.causes("a parameter depends on padding")
+    )
 
 
 def layer_norm(world: World, node: Node, states: States) -> list[Abstract]:
@@ -41,7 +56,12 @@ def layer_norm(world: World, node: Node, states: States) -> list[Abstract]:
     given = arguments_by_name(node)
     x = states[given["input"]]
     count = len(given["normalized_shape"])
-    found = mixed(world, x, range(len(x.dims) - count, len(x.dims)), world.causes(_STATISTICS, _MASKED_STATISTICS))
+    found = mixed(
+        world,
+        x,
+        range(len(x.dims) - count, len(x.dims)),
+        world.causes(_STATISTICS, _MASKED_STATISTICS),
+    )
     made = _with_parameters(world, found, _operands(node, states, "weight", "bias"))
     statistics = found.with_(dims=(*x.dims[:-count], *((),) * count))
     return [made, statistics, statistics][: len(node.outputs)]
@@ -61,7 +81,9 @@ def group_norm(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def batch_norm(world: World, node: Node, states: States) -> list[Abstract]:
-    """Return the result of batch norm: statistics over all but the channels in training, else the running ones."""
+    """Return the result of batch norm: statistics over all but the channels in training, else the
+    running ones.
+    """
     given = arguments_by_name(node)
     training = bool(given.get("training", given.get("train", False)))
     if "legit_no_training" in str(node.op):
@@ -69,14 +91,20 @@ def batch_norm(world: World, node: Node, states: States) -> list[Abstract]:
     x = states[given["input"]]
     parameters = _operands(node, states, "weight", "bias")
     if not training:
-        return [_with_parameters(world, x, [*parameters, *_operands(node, states, "running_mean", "running_var")])]
+        return [
+            _with_parameters(
+                world, x, [*parameters, *_operands(node, states, "running_mean", "running_var")]
+            )
+        ]
     gone = [i for i in range(len(x.dims)) if i != 1]
     found = mixed(world, x, gone, world.causes(_STATISTICS, _MASKED_STATISTICS))
     return [_with_parameters(world, found, parameters)]
 
 
 def convolution(world: World, node: Node, states: States) -> list[Abstract]:
-    """Return the result of a convolution: it depends on neighbours; with a kernel of size 1, on its own position."""
+    """Return the result of a convolution: it depends on neighbours; with a kernel of size 1, on its
+    own position.
+    """
     given = arguments_by_name(node)
     x, weight = states[given["input"]], given["weight"]
     output = target_of(node)
@@ -91,7 +119,8 @@ def convolution(world: World, node: Node, states: States) -> list[Abstract]:
         dims[2:] = x.dims[2:]
     else:
         why = world.causes(
-            "a convolution reads neighbours, and those at padding are not zero", "multiply its input by the mask"
+            "a convolution reads neighbours, and those at padding are not zero",
+            "multiply its input by the mask",
         )
         kept = frozenset(slot for dim in (dims[0],) for slot in dim)
         found = world.settled(found.moved(found.dims, dict.fromkeys(referenced(found) - kept)), why)
@@ -100,17 +129,28 @@ def convolution(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def recurrent(world: World, node: Node, states: States) -> list[Abstract]:
-    """Return the results of an LSTM, GRU or RNN over padded (not packed) input: a step depends on earlier steps."""
+    """Return the results of an LSTM, GRU or RNN over padded (not packed) input: a step depends on
+    earlier steps.
+    """
     given = arguments_by_name(node)
     x = states[given["data"] if "data" in given else given["input"]]
     others = [states[each] for each in node.reads if states[each] is not x]
     first, *rest = [each for each in node.outputs if each is not None]
     cause = world.causes(
-        "a recurrent layer runs on over padding", "pack the input (pack_padded_sequence), or pick the last valid step"
+        "a recurrent layer runs on over padding",
+        "pack the input (pack_padded_sequence), or pick the last valid step",
     )
     time = 1 if given.get("batch_first") else 0
-    if len(x.dims) != 3 or given.get("bidirectional") or any(each.dirty for each in others) or "data" in given:
-        return [blurred(world, [x, *others], world.slot_dims(each.spec.sizes), cause) for each in (first, *rest)]
+    if (
+        len(x.dims) != 3
+        or given.get("bidirectional")
+        or any(each.dirty for each in others)
+        or "data" in given
+    ):
+        return [
+            blurred(world, [x, *others], world.slot_dims(each.spec.sizes), cause)
+            for each in (first, *rest)
+        ]
     found = scanned(world, mixed(world, x, [2], cause), time, cause)
     dims = (*x.dims[:2], *world.slot_dims(first.spec.sizes[2:]))
     ends = [blurred(world, [x], world.slot_dims(each.spec.sizes), cause) for each in rest]
@@ -138,11 +178,15 @@ def fused_attention(world: World, node: Node, states: States) -> list[Abstract]:
     )
     if output.spec.dim != len(made.dims):
         why = world.causes("attention of an unknown layout", known=False)
-        made = blurred(world, [states[each] for each in node.reads], world.slot_dims(output.spec.sizes), why)
+        made = blurred(
+            world, [states[each] for each in node.reads], world.slot_dims(output.spec.sizes), why
+        )
     rest = [
         sums
         if len(each.spec.sizes) == len(sums.dims)
-        else blurred(world, [made], world.slot_dims(each.spec.sizes), world.causes("statistics of attention"))
+        else blurred(
+            world, [made], world.slot_dims(each.spec.sizes), world.causes("statistics of attention")
+        )
         for each in node.outputs[1:]
         if each is not None
     ]
@@ -164,32 +208,46 @@ def heads(world: World, node: Node, states: States) -> list[Abstract]:
     if any(each.dirty for each in others) or not plain or any(x.spec.dim != 3 for x in inputs):
         operands = [states[each] for each in node.reads]
         return [
-            blurred(world, operands, world.slot_dims(each.spec.sizes), why) for each in node.outputs if each is not None
+            blurred(world, operands, world.slot_dims(each.spec.sizes), why)
+            for each in node.outputs
+            if each is not None
         ]
     sides = [mixed(world, states[each], [2], world.causes("channels are mixed")) for each in inputs]
     query, key, value = sides if len(sides) == 3 else sides * 3
     level = FINITE if all(each.worst == FINITE for each in others) else ANYTHING
     sizes = (*inputs[0].spec.sizes[:2], inputs[-1].spec.sizes[2])
-    hidden = None if mask is None else states[mask].with_(dims=(states[mask].dims[0], (), states[mask].dims[1]))
+    hidden = (
+        None
+        if mask is None
+        else states[mask].with_(dims=(states[mask].dims[0], (), states[mask].dims[1]))
+    )
     seen = None if hidden is None else inverted(hidden)
     keys, width = inputs[-1].spec.sizes[1], inputs[-1].spec.sizes[2]
-    made, weights = attention(world, query, key, value, seen, True, False, sizes, keys, width, weights=True)
+    made, weights = attention(
+        world, query, key, value, seen, True, False, sizes, keys, width, weights=True
+    )
     if len(sides) == 1:  # the residual of an encoder layer, its norms and linear layers
         dims, operands = broadcast(world, [made, sides[0]], sizes)
         made = combine(world, "add", dims, operands, None, inputs[0].spec.dtype)
-    found = [mixed(world, made, [2], why, max(level, made.level)), weights.with_(facts={}, rest=None)]
+    found = [
+        mixed(world, made, [2], why, max(level, made.level)),
+        weights.with_(facts={}, rest=None),
+    ]
     return found[: len([each for each in node.outputs if each is not None])]
 
 
 def nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
-    """Return the results of ``nll_loss``: positions whose target is the ignored index do not count."""
+    """Return the results of ``nll_loss``: positions whose target is the ignored index do not
+    count.
+    """
     given = arguments_by_name(node)
     scores, target = states[given["self"]], states[given["target"]]
     ignored = float(given.get("ignore_index", -100))
     weight = _operands(node, states, "weight")
     cause = world.causes(
         "a loss counts the positions of padding",
-        f"set the targets of padding to ignore_index ({ignored:.0f}), or divide a masked sum by the sum of the mask",
+        f"set the targets of padding to ignore_index ({ignored:.0f}), or divide a masked sum by "
+        "the sum of the mask",
     )
     classes = 1 if len(scores.dims) > 1 else 0
     rows = (*scores.dims[:classes], *scores.dims[classes + 1 :])
@@ -198,20 +256,28 @@ def nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
         fits = len(mine) == len(theirs)
         for place, slot in enumerate(theirs):
             mapping[slot] = Coordinate(mine[place]) if fits else None
-    aligned = target.moved(rows, {slot: at for slot, at in mapping.items() if slot in referenced(target)})
+    aligned = target.moved(
+        rows, {slot: at for slot, at in mapping.items() if slot in referenced(target)}
+    )
     skipped = [region for region, fact in aligned.facts.items() if fact == ignored]
     lost_classes = frozenset(scores.dims[classes]) if scores.dims else frozenset()
-    dirty = {EVERYWHERE if region.slots & lost_classes else region for region in scores.dirty} | aligned.dirty
+    dirty = {
+        EVERYWHERE if region.slots & lost_classes else region for region in scores.dirty
+    } | aligned.dirty
     dirty = {each for each in dirty if not any(world.implies(each, region) for region in skipped)}
     assumes = scores.assumes.union(target.assumes, *(each.assumes for each in weight))
     found = next((each.cause for each in (scores, target, *weight) if each.cause is not None), None)
     if any(each.dirty for each in weight):
         dirty.add(EVERYWHERE)
     level = FINITE if all(each.worst == FINITE for each in (scores, *weight)) else ANYTHING
-    losses = world.settled(Abstract(rows, frozenset(dirty), level=level, cause=found, assumes=assumes), cause)
+    losses = world.settled(
+        Abstract(rows, frozenset(dirty), level=level, cause=found, assumes=assumes), cause
+    )
     if given.get("reduction", 1) == 0:
         return [losses, blurred(world, [target], (), cause)]
-    made = Abstract((), frozenset((EVERYWHERE,)) if losses.dirty else frozenset(), cause=losses.cause or cause)
+    made = Abstract(
+        (), frozenset((EVERYWHERE,)) if losses.dirty else frozenset(), cause=losses.cause or cause
+    )
     return [
         world.settled(made.with_(assumes=assumes)),
         blurred(
@@ -219,7 +285,9 @@ def nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
             [
                 aligned.with_(
                     dirty=frozenset(
-                        each for each in aligned.dirty if not any(world.implies(each, region) for region in skipped)
+                        each
+                        for each in aligned.dirty
+                        if not any(world.implies(each, region) for region in skipped)
                     )
                 )
             ],

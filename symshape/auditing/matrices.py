@@ -35,7 +35,10 @@ def _multiplied(world: World, node: Node, x: Abstract, y: Abstract, a: Value, b:
     sizes = list(output.spec.sizes)
     vector_a, vector_b = len(x.dims) == 1, len(y.dims) == 1
     if vector_a:
-        x, sizes = x.with_(dims=((), *x.dims)), [*sizes, 1] if vector_b else [*sizes[:-1], 1, sizes[-1]]
+        x, sizes = (
+            x.with_(dims=((), *x.dims)),
+            [*sizes, 1] if vector_b else [*sizes[:-1], 1, sizes[-1]],
+        )
     if vector_b:
         y, sizes = y.with_(dims=(*y.dims, ())), [*sizes, 1]
     made = contraction(world, x, y, sizes, a.spec.sizes[-1], output.spec.dtype, _cause(world))

@@ -1,4 +1,6 @@
-"""The results of ops that mix elements along dimensions: reductions, softmax, scans, matrix products, attention."""
+"""The results of ops that mix elements along dimensions: reductions, softmax, scans, matrix
+products, attention.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,29 @@ from symshape.auditing.domain import (
 from symshape.auditing.pointwise import chosen, combine
 from symshape.auditing.world import FINITE_NUMBERS, MASKED_ROWS, SMALL_SCORES, STRONG, World
 
-__all__ = ["attention", "contraction", "mixed", "reduced", "scanned", "softmax", "with_late_positions"]
+__all__ = [
+    "attention",
+    "contraction",
+    "mixed",
+    "reduced",
+    "scanned",
+    "softmax",
+    "with_late_positions",
+]
 
 _NOT_NEGATIVE = frozenset({"var", "std", "norm", "linalg_vector_norm", "count_nonzero"})
 _SAME_NUMBER = frozenset({"mean", "amax", "amin", "max", "min"})
 
 
-def reduced(world: World, name: str, x: Abstract, dimensions: Iterable[int], keepdim: bool, cause: Cause) -> Abstract:
+def reduced(
+    world: World, name: str, x: Abstract, dimensions: Iterable[int], keepdim: bool, cause: Cause
+) -> Abstract:
     """Return the result of a reduction over some dimensions."""
     gone = frozenset(dimensions)
     slots = x.slots(gone)
-    dims = tuple(() if i in gone else dim for i, dim in enumerate(x.dims) if keepdim or i not in gone)
+    dims = tuple(
+        () if i in gone else dim for i, dim in enumerate(x.dims) if keepdim or i not in gone
+    )
     dirty = {_escaped(world, x, region, slots) for region in world.settled(x).dirty}
     facts = {}
     for region, fact in x.facts.items():
@@ -63,7 +77,9 @@ def reduced(world: World, name: str, x: Abstract, dimensions: Iterable[int], kee
 
 
 def _whole_rows(world: World, name: str, x: Abstract, slots: frozenset[Slot]) -> Region | None:
-    """Return the region of padding if whole rows are summed of an ``x`` that is 0 there and one number elsewhere."""
+    """Return the region of padding if whole rows are summed of an ``x`` that is 0 there and one
+    number elsewhere.
+    """
     if name != "sum" or x.rest is None or len(x.facts) != 1:
         return None
     ((region, fact),) = x.facts.items()
@@ -76,7 +92,9 @@ def _whole_rows(world: World, name: str, x: Abstract, slots: frozenset[Slot]) ->
 
 
 def _escaped(world: World, x: Abstract, region: Region, slots: frozenset[Slot]) -> Region:
-    """Return the region of a reduction's result that depends on a dirty region, if these slots are summed away."""
+    """Return the region of a reduction's result that depends on a dirty region, if these slots are
+    summed away.
+    """
     if not region.slots & slots:
         return region
     if world.side(region.group) != "right":
@@ -90,25 +108,39 @@ def _escaped(world: World, x: Abstract, region: Region, slots: frozenset[Slot]) 
     return EVERYWHERE
 
 
-def mixed(world: World, x: Abstract, dimensions: Iterable[int], cause: Cause, level: int | None = None) -> Abstract:
-    """Return a result of the same dimensions whose elements depend on everything along some of them."""
+def mixed(
+    world: World, x: Abstract, dimensions: Iterable[int], cause: Cause, level: int | None = None
+) -> Abstract:
+    """Return a result of the same dimensions whose elements depend on everything along some of
+    them.
+    """
     slots = x.slots(dimensions)
-    dirty = frozenset(EVERYWHERE if region.slots & slots else region for region in world.settled(x).dirty)
+    dirty = frozenset(
+        EVERYWHERE if region.slots & slots else region for region in world.settled(x).dirty
+    )
     found = (FINITE if x.worst == FINITE else ANYTHING) if level is None else level
-    return world.settled(Abstract(x.dims, dirty, level=found, cause=x.cause, assumes=x.assumes), cause)
+    return world.settled(
+        Abstract(x.dims, dirty, level=found, cause=x.cause, assumes=x.assumes), cause
+    )
 
 
 def scanned(world: World, x: Abstract, dimension: int, cause: Cause) -> Abstract:
-    """Return the result of a scan, such as a running sum: an element depends on the elements before it."""
+    """Return the result of a scan, such as a running sum: an element depends on the elements before
+    it.
+    """
     slots = x.slots([dimension])
     dirty = set()
     for region in world.settled(x).dirty:
         ends = region.group >= 0 and region.coordinates[-1].slot in slots and len(slots) == 1
         rows = any(each.slot in slots for each in region.coordinates[:-1])
-        stays = not region.slots & slots or (ends and not rows and world.side(region.group) == "right")
+        stays = not region.slots & slots or (
+            ends and not rows and world.side(region.group) == "right"
+        )
         dirty.add(region if stays else EVERYWHERE)
     level = FINITE if x.worst == FINITE else ANYTHING
-    return world.settled(Abstract(x.dims, frozenset(dirty), level=level, cause=x.cause, assumes=x.assumes), cause)
+    return world.settled(
+        Abstract(x.dims, frozenset(dirty), level=level, cause=x.cause, assumes=x.assumes), cause
+    )
 
 
 def softmax(world: World, x: Abstract, dimension: int, *, logarithm: bool = False) -> Abstract:
@@ -142,14 +174,18 @@ def softmax(world: World, x: Abstract, dimension: int, *, logarithm: bool = Fals
         "softmax gives weight to scores of padding",
         "set the scores of padding to minus infinity before the softmax (an attention mask)",
     )
-    made = Abstract(x.dims, frozenset(dirty), facts, None, level, -math.inf, None, x.cause, x.assumes | assumes)
+    made = Abstract(
+        x.dims, frozenset(dirty), facts, None, level, -math.inf, None, x.cause, x.assumes | assumes
+    )
     return world.settled(made.with_(low=-math.inf if logarithm else 0.0), cause)
 
 
 def _rows_without_scores(
     world: World, x: Abstract, masks: Iterable[Region], slots: frozenset[Slot]
 ) -> tuple[frozenset[str], set[Region]]:
-    """Return the assumptions that no row is masked whole, and the regions in which a row may be: queries at padding."""
+    """Return the assumptions that no row is masked whole, and the regions in which a row may be:
+    queries at padding.
+    """
     padding = [each for each in masks if each.group >= 0]
     if not padding:
         return frozenset((MASKED_ROWS,) if x.level == LOW else ()), set()
@@ -167,16 +203,23 @@ def _rows_without_scores(
             slot
             for dim in x.dims
             for slot in dim
-            if slot is not key.slot and slot not in region.slots and world.same(slot.size, key.slot.size)
+            if slot is not key.slot
+            and slot not in region.slots
+            and world.same(slot.size, key.slot.size)
         ]
-        extra |= {Region(region.group, (*region.coordinates[:-1], Coordinate(q, key.offset))) for q in queries}
+        extra |= {
+            Region(region.group, (*region.coordinates[:-1], Coordinate(q, key.offset)))
+            for q in queries
+        }
     return frozenset((MASKED_ROWS,)), extra
 
 
 def with_late_positions(world: World, x: Abstract) -> Abstract:
-    """Return ``x`` with 0 at padding of one index, if it is 0 at padding of another index and beyond that index.
+    """Return ``x`` with 0 at padding of one index, if it is 0 at padding of another index and
+    beyond that index.
 
-    With padding on the right, an index at padding is beyond the other index, or the other one is at padding, too.
+    With padding on the right, an index at padding is beyond the other index, or the other one is at
+    padding, too.
     """
     facts = dict(x.facts)
     for later, fact in x.facts.items():
@@ -194,9 +237,17 @@ def with_late_positions(world: World, x: Abstract) -> Abstract:
 
 
 def contraction(
-    world: World, a: Abstract, b: Abstract, sizes: Sequence[Any], inner: Any, dtype: torch.dtype, cause: Cause
+    world: World,
+    a: Abstract,
+    b: Abstract,
+    sizes: Sequence[Any],
+    inner: Any,
+    dtype: torch.dtype,
+    cause: Cause,
 ) -> Abstract:
-    """Return ``(…, m, k) @ (…, k, n)``: products of elements, summed over ``k``; ``sizes`` are those of the result."""
+    """Return ``(…, m, k) @ (…, k, n)``: products of elements, summed over ``k``; ``sizes`` are
+    those of the result.
+    """
     wide_a = a.with_(dims=(*a.dims[:-1], (), a.dims[-1]))
     wide_b = b.with_(dims=(*b.dims[:-2], (), b.dims[-1], b.dims[-2]))
     dims, operands = broadcast(world, [wide_a, wide_b], [*sizes, inner])
@@ -220,7 +271,8 @@ def attention(
 ) -> tuple[Abstract, Abstract]:
     """Return attention and its log-sum-exp, or with ``weights`` its weights.
 
-    ``sizes`` are those of the result, ``keys`` is the number of keys, ``width`` the size of a query.
+    ``sizes`` are those of the result, ``keys`` is the number of keys, ``width`` the size of a
+    query.
     """
     if len(key.dims) > 3 and len(query.dims) == len(key.dims):
         key, value = _same_heads(world, query, key), _same_heads(world, query, value)
@@ -237,23 +289,30 @@ def attention(
     shares = softmax(world, scores, len(scores.dims) - 1)
     unmasked = world.causes(
         "attention to keys and values at padding positions",
-        "pass an attention mask that hides padding keys; if it is passed, padding must be finite (0 * NaN is NaN)",
+        "pass an attention mask that hides padding keys; if it is passed, padding must be finite "
+        "(0 * NaN is NaN)",
     )
     made = contraction(world, shares, value, sizes, keys, dtype, unmasked)
-    return made, shares if weights else reduced(world, "logsumexp", shares, [len(scores.dims) - 1], False, unmasked)
+    return made, shares if weights else reduced(
+        world, "logsumexp", shares, [len(scores.dims) - 1], False, unmasked
+    )
 
 
 def _same_heads(world: World, query: Abstract, other: Abstract) -> Abstract:
     """Return ``other`` with one head for all queries if it has fewer heads than the query."""
     mine, theirs = query.dims[-3], other.dims[-3]
-    alike = len(mine) == len(theirs) and all(world.same(a.size, b.size) for a, b in zip(mine, theirs, strict=True))
+    alike = len(mine) == len(theirs) and all(
+        world.same(a.size, b.size) for a, b in zip(mine, theirs, strict=True)
+    )
     if alike or not theirs:
         return other
     dims = (*other.dims[:-3], (), *other.dims[-2:])
     return other.moved(dims, dict.fromkeys(set(theirs) & referenced(other)))
 
 
-def _masked_scores(world: World, scores: Abstract, mask: Abstract, is_bool: bool, sizes: Sequence[Any]) -> Abstract:
+def _masked_scores(
+    world: World, scores: Abstract, mask: Abstract, is_bool: bool, sizes: Sequence[Any]
+) -> Abstract:
     dims, (scores, mask) = broadcast(world, [scores, mask], sizes)
     if not is_bool:
         return combine(world, "add", dims, [scores, mask], None, torch.float32)

@@ -8,7 +8,16 @@ from typing import Any
 from symshape.auditing.domain import EVERYWHERE, Abstract
 from symshape.auditing.op_calls import target_of
 from symshape.auditing.picking import blurred
-from symshape.auditing.viewing import expanded, joined, lost, padded, permuted, picked, sliced, viewed
+from symshape.auditing.viewing import (
+    expanded,
+    joined,
+    lost,
+    padded,
+    permuted,
+    picked,
+    sliced,
+    viewed,
+)
 from symshape.auditing.world import FINITE_NUMBERS, World
 from symshape.graph.steps import Node, Value, arguments_by_name
 
@@ -73,7 +82,11 @@ def _split(world: World, node: Node, states: States) -> list[Abstract]:
         size = world.size(each.spec.sizes[dim])
         if start is None:
             dims = (*x.dims[:dim], *world.slot_dims([size]), *x.dims[dim + 1 :])
-            found.append(lost(world, x, dims, "a piece whose positions are not known", frozenset(x.dims[dim])))
+            found.append(
+                lost(
+                    world, x, dims, "a piece whose positions are not known", frozenset(x.dims[dim])
+                )
+            )
             continue
         found.append(sliced(world, x, dim, start, 1, size))
         start = start + size if isinstance(size, int) else None
@@ -102,7 +115,14 @@ def _pad(world: World, node: Node, states: States) -> list[Abstract]:
     for i in range(len(pad) // 2):
         before[-1 - i] = pad[2 * i]
     if not isinstance(value, (int, float)):
-        return [blurred(world, [x], world.slot_dims(target_of(node).spec.sizes), world.causes("unknown padding"))]
+        return [
+            blurred(
+                world,
+                [x],
+                world.slot_dims(target_of(node).spec.sizes),
+                world.causes("unknown padding"),
+            )
+        ]
     return [padded(world, x, before, float(value), target_of(node).spec.sizes)]
 
 
@@ -118,7 +138,13 @@ def _turned(world: World, node: Node, states: States) -> list[Abstract]:
     gone = x.slots([each % len(x.dims) for each in dims]) if x.dims else frozenset()
     reason = "positions are turned: padding comes to where valid positions were"
     made = lost(world, x, x.dims, reason, gone)
-    return [made.with_(dims=world.slot_dims(target_of(node).spec.sizes) if gone and made.everywhere else made.dims)]
+    return [
+        made.with_(
+            dims=world.slot_dims(target_of(node).spec.sizes)
+            if gone and made.everywhere
+            else made.dims
+        )
+    ]
 
 
 MOVES = {

@@ -8,7 +8,9 @@ __all__ = ["name_of_op", "target_of"]
 
 
 def name_of_op(node: Node) -> str:
-    """Return the name of an op without namespace, overload and the underscore of an in-place variant."""
+    """Return the name of an op without namespace, overload and the underscore of an in-place
+    variant.
+    """
     name = str(node.op._schema.name).partition("::")[2]
     return name[:-1] if name.endswith("_") and not name.startswith("__") else name
 

@@ -1,4 +1,6 @@
-"""The results of elementwise ops: an element depends on the elements of the operands at its own position."""
+"""The results of elementwise ops: an element depends on the elements of the operands at its own
+position.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,15 @@ from symshape.graph.steps import Node, Value, arguments_by_name, map_argument
 
 __all__ = ["chosen", "combine", "pointwise"]
 
-_PARTS: dict[str, Callable[[float, float], float]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+_PARTS: dict[str, Callable[[float, float], float]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+}
 _MODERATE = 100.0  # the most that may be added to a masked score, which stays masked
-_COPIES = frozenset({"_to_copy", "clone", "alias", "detach", "lift_fresh", "contiguous", "expand", "copy"})
+_COPIES = frozenset(
+    {"_to_copy", "clone", "alias", "detach", "lift_fresh", "contiguous", "expand", "copy"}
+)
 
 
 def pointwise(world: World, node: Node, states: Mapping[Value, Abstract]) -> Abstract:
@@ -48,23 +56,37 @@ def pointwise(world: World, node: Node, states: Mapping[Value, Abstract]) -> Abs
         return chosen(world, dims, operands[1], value, operands[0])
     if name == "where" and len(node.args) == 3:
         parts = iter(operands)
-        given = [next(parts) if isinstance(each, Value) else _number(dims, each) for each in node.args]
+        given = [
+            next(parts) if isinstance(each, Value) else _number(dims, each) for each in node.args
+        ]
         return chosen(world, dims, given[0], given[1], given[2])
     return combine(world, name, dims, operands, node, output.spec.dtype)
 
 
-_SIGNED = {"div": 1, "true_divide": 1, "floor_divide": 1, "remainder": 1, "fmod": 1, "addcdiv": 2, "atan2": 0}
+_SIGNED = {
+    "div": 1,
+    "true_divide": 1,
+    "floor_divide": 1,
+    "remainder": 1,
+    "fmod": 1,
+    "addcdiv": 2,
+    "atan2": 0,
+}
 _SIGNED |= {"reciprocal": 0, "rsqrt": 0, "pow": 0, "copysign": 0, "signbit": 0, "xlogy": 1}
 
 
 def _reads_signs_of_zeros(name: str, node: Node | None, operands: Sequence[Abstract]) -> bool:
-    """Return whether an op distinguishes 0.0 from -0.0, and a zero may have its sign from padding, as ``x * 0`` has."""
+    """Return whether an op distinguishes 0.0 from -0.0, and a zero may have its sign from padding,
+    as ``x * 0`` has.
+    """
     if name not in _SIGNED:
         return False
     exponent = node.args[1] if name == "pow" and node is not None and len(node.args) > 1 else None
     if isinstance(exponent, (int, float)) and exponent >= 0:
         return False
-    return any(FINITE_NUMBERS in each.assumes and each.lowest <= 0 for each in operands[_SIGNED[name] :])
+    return any(
+        FINITE_NUMBERS in each.assumes and each.lowest <= 0 for each in operands[_SIGNED[name] :]
+    )
 
 
 def _number(dims: Dims, value: Any) -> Abstract:
@@ -75,7 +97,12 @@ def _number(dims: Dims, value: Any) -> Abstract:
 
 
 def combine(
-    world: World, name: str, dims: Dims, operands: Sequence[Abstract], node: Node | None, dtype: torch.dtype
+    world: World,
+    name: str,
+    dims: Dims,
+    operands: Sequence[Abstract],
+    node: Node | None,
+    dtype: torch.dtype,
 ) -> Abstract:
     """Return the result of an elementwise op on operands under common dimensions.
 
@@ -84,7 +111,8 @@ def combine(
         name: the op's name.
         dims: the dimensions.
         operands: the tensors, in order.
-        node: the step, whose op is computed on known numbers; None if ``name`` is a part of another op.
+        node: the step, whose op is computed on known numbers; None if ``name`` is a part of another
+            op.
         dtype: the dtype of the result.
     """
     if node is not None and arguments_by_name(node).get("alpha", 1) != 1:
@@ -97,13 +125,19 @@ def combine(
         known = [world.fact_at(each, region) for each in operands]
         made: Fact | None = _computed(known, node, name)
         if made is None:
-            made, assumed = _absorbed(name, known, [_level_in(world, each, region) for each in operands], dtype)
+            made, assumed = _absorbed(
+                name, known, [_level_in(world, each, region) for each in operands], dtype
+            )
             assumes |= assumed
         if made is not None:
             facts[region] = made
     kept = all(region in facts for region in regions)
-    rest = _computed([each.rest for each in operands], node, name) if kept and not compared else None
-    level, low = level_and_low(name, node, operands, kept, dtype.is_floating_point or dtype.is_complex)
+    rest = (
+        _computed([each.rest for each in operands], node, name) if kept and not compared else None
+    )
+    level, low = level_and_low(
+        name, node, operands, kept, dtype.is_floating_point or dtype.is_complex
+    )
     dirty = frozenset().union(*(each.dirty for each in operands))
     cause = next((each.cause for each in operands if each.cause is not None), None)
     if _reads_signs_of_zeros(name, node, operands):
@@ -134,20 +168,30 @@ def chosen(world: World, dims: Dims, condition: Abstract, yes: Abstract, no: Abs
     dirty = set(condition.dirty)
     for operand, when in ((yes, True), (no, False)):
         unread = [region for region, test in taken.items() if test is not when]
-        dirty |= {each for each in operand.dirty if not any(world.implies(each, region) for region in unread)}
+        dirty |= {
+            each
+            for each in operand.dirty
+            if not any(world.implies(each, region) for region in unread)
+        }
     rest = None
     if all(region in facts for region in regions) and condition.rest is not None:
         rest = yes.rest if condition.rest else no.rest
     level, low = _level_of_choice(condition, yes, no, facts)
     cause = next((each.cause for each in (condition, yes, no) if each.cause is not None), None)
     assumes = condition.assumes | yes.assumes | no.assumes
-    return world.settled(Abstract(dims, frozenset(dirty), facts, rest, level, low, None, cause, assumes))
+    return world.settled(
+        Abstract(dims, frozenset(dirty), facts, rest, level, low, None, cause, assumes)
+    )
 
 
 def inverted(x: Abstract) -> Abstract:
     """Return the negation of a tensor of truth values."""
-    facts = {region: float(not fact) for region, fact in x.facts.items() if not isinstance(fact, str)}
-    return x.with_(facts=facts, rest=None if x.rest is None else float(not x.rest), low=0.0, tag=None)
+    facts = {
+        region: float(not fact) for region, fact in x.facts.items() if not isinstance(fact, str)
+    }
+    return x.with_(
+        facts=facts, rest=None if x.rest is None else float(not x.rest), low=0.0, tag=None
+    )
 
 
 def _level_of_choice(
@@ -170,7 +214,9 @@ def _level_in(world: World, x: Abstract, region: Region) -> int:
 
 
 def _computed(known: Sequence[Fact | None], node: Node | None, name: str) -> float | None:
-    """Return the result of an op on known numbers; None if one is unknown or the sign of a zero matters."""
+    """Return the result of an op on known numbers; None if one is unknown or the sign of a zero
+    matters.
+    """
     if any(each is None or isinstance(each, str) for each in known):
         return None
     numbers: list[float] = [each for each in known if isinstance(each, (int, float))]
@@ -180,7 +226,9 @@ def _computed(known: Sequence[Fact | None], node: Node | None, name: str) -> flo
     if node is None:  # ``name`` is a part of another op
         if name not in _PARTS or len(numbers) != 2:
             return None
-        found: set[float | None] = {_PARTS[name](*each) + 0.0 for each in itertools.product(*choices)}
+        found: set[float | None] = {
+            _PARTS[name](*each) + 0.0 for each in itertools.product(*choices)
+        }
     else:
         found = {_evaluated(node, each) for each in itertools.product(*choices)}
     if len(found) != 1 or found == {None}:
@@ -190,7 +238,9 @@ def _computed(known: Sequence[Fact | None], node: Node | None, name: str) -> flo
 
 
 def _evaluated(node: Node, numbers: Sequence[float]) -> float | None:
-    """Return the number that a node's op computes from these numbers as its tensors; None for NaN or an error."""
+    """Return the number that a node's op computes from these numbers as its tensors; None for NaN
+    or an error.
+    """
     left = iter(numbers)
 
     def leaf(arg: Any) -> Any:
@@ -201,10 +251,22 @@ def _evaluated(node: Node, numbers: Sequence[float]) -> float | None:
     try:
         args = [map_argument(each, leaf) for each in node.args]
         kwargs = {key: map_argument(each, leaf) for key, each in node.kwargs.items()}
-        kwargs = {key: each for key, each in kwargs.items() if key not in ("device", "layout", "pin_memory")}
+        kwargs = {
+            key: each
+            for key, each in kwargs.items()
+            if key not in ("device", "layout", "pin_memory")
+        }
         made = node.op(*args, **kwargs)
         number = float(made.reshape(()).item())
-    except (RuntimeError, ValueError, TypeError, StopIteration, AttributeError, NotImplementedError, OverflowError):
+    except (
+        RuntimeError,
+        ValueError,
+        TypeError,
+        StopIteration,
+        AttributeError,
+        NotImplementedError,
+        OverflowError,
+    ):
         return None
     return None if math.isnan(number) else number + 0.0
 
@@ -212,7 +274,9 @@ def _evaluated(node: Node, numbers: Sequence[float]) -> float | None:
 def _absorbed(
     name: str, known: Sequence[Fact | None], levels: Sequence[int], dtype: torch.dtype
 ) -> tuple[Fact | None, set[str]]:
-    """Return the number that one known operand alone decides, and the assumptions needed for that."""
+    """Return the number that one known operand alone decides, and the assumptions needed for
+    that.
+    """
     others = [max([FINITE, *levels[:i], *levels[i + 1 :]]) for i in range(len(levels))]
     assumes = {FINITE_NUMBERS} if dtype.is_floating_point else set()
     for number, level in zip(known, others, strict=True):
@@ -224,7 +288,9 @@ def _absorbed(
             return 0.0, assumes
         if name in ("bitwise_and", "logical_and", "__and__") and number == 0:
             return 0.0, set()
-        if number == 1 and (name == "logical_or" or (name in ("bitwise_or", "__or__") and dtype is torch.bool)):
+        if number == 1 and (
+            name == "logical_or" or (name in ("bitwise_or", "__or__") and dtype is torch.bool)
+        ):
             return 1.0, set()
         if name in ("add", "minimum") and number == -math.inf and level <= LOW:
             return -math.inf, assumes
@@ -234,7 +300,9 @@ def _absorbed(
 def _masked(
     name: str, known: Sequence[Fact | None], levels: Sequence[int], assumes: set[str]
 ) -> tuple[Fact | None, set[str]]:
-    """Return ``MASKED`` if a score stays masked: a large negative number was added, or the op barely changes it."""
+    """Return ``MASKED`` if a score stays masked: a large negative number was added, or the op
+    barely changes it.
+    """
     strong = [each == MASKED or (isinstance(each, float) and each <= STRONG) for each in known]
     if any(isinstance(each, float) and each > _MODERATE for each in known):
         return None, set()
@@ -251,7 +319,9 @@ _OPPOSITE = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 def _compared(name: str, operands: Sequence[Abstract], world: World) -> dict[Region, Fact]:
-    """Return the facts of a comparison of positions with counts of valid positions, or with other positions."""
+    """Return the facts of a comparison of positions with counts of valid positions, or with other
+    positions.
+    """
     if name not in _OPPOSITE or len(operands) != 2:
         return {}
     a, b = operands[0].tag, operands[1].tag
@@ -270,7 +340,9 @@ def _compared(name: str, operands: Sequence[Abstract], world: World) -> dict[Reg
 
 
 def _flips(position: Coordinate, offset: int) -> Coordinate:
-    """Return the coordinate of the mask at which a comparison with the count plus ``offset`` flips."""
+    """Return the coordinate of the mask at which a comparison with the count plus ``offset``
+    flips.
+    """
     return Coordinate(position.slot, position.offset - offset)
 
 
@@ -288,11 +360,16 @@ def _causal(name: str, a: Coordinate, b: Coordinate) -> dict[Region, Fact]:
     return found[name]
 
 
-_EXACT = (torch.int64, torch.int32, torch.float32, torch.float64)  # hold the positions of a sequence exactly
+# hold the positions of a sequence exactly
+_EXACT = (torch.int64, torch.int32, torch.float32, torch.float64)
 
 
-def _tag(name: str, operands: Sequence[Abstract], node: Node | None, dtype: torch.dtype) -> Tag | None:
-    """Return the tag of the result if positions or counts are copied, or shifted by a constant; else None."""
+def _tag(
+    name: str, operands: Sequence[Abstract], node: Node | None, dtype: torch.dtype
+) -> Tag | None:
+    """Return the tag of the result if positions or counts are copied, or shifted by a constant;
+    else None.
+    """
     if not operands or operands[0].tag is None or dtype not in _EXACT:
         return None
     tag = operands[0].tag

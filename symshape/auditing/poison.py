@@ -1,4 +1,6 @@
-"""Runs of the audited function with other padding: the differences, and the valid positions of a result."""
+"""Runs of the audited function with other padding: the differences, and the valid positions of a
+result.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ __all__ = [
 ORDINARY, LARGE, INFINITE = "ordinary", "large", "not finite"
 _DRAWS = 4  # paddings with random ordinary numbers
 _LARGE = 100.0  # times the largest number at valid positions
-_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float64: 1e-9}  # of the largest number; 1e-4 for others
+# of the largest number; 1e-4 for others
+_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float64: 1e-9}
 
 
 @attrs.frozen(eq=False)
@@ -64,7 +67,10 @@ class Difference:
 
     def __str__(self) -> str:
         at = f"[{', '.join(map(str, self.index))}]"
-        return f"element {at} is {self.before:.6g} with the example's padding and {self.after:.6g} with {self.padding}"
+        return (
+            f"element {at} is {self.before:.6g} with the example's padding and "
+            f"{self.after:.6g} with {self.padding}"
+        )
 
 
 def poisons() -> Iterator[Poison]:
@@ -99,13 +105,17 @@ def _special(x: torch.Tensor, value: float) -> torch.Tensor:
 
 
 def poisoned(request: Request, poison: Poison, seed: int) -> dict[str, Any] | None:
-    """Return the arguments of the example with other padding; None if that is the example's padding."""
+    """Return the arguments of the example with other padding; None if that is the example's
+    padding.
+    """
     found = {
         name: each.detach().clone() if isinstance(each, torch.Tensor) else each
         for name, each in request.arguments.items()
     }
     changed = False
-    for name in dict.fromkeys(name for group in request.groups for name in group.dims if name not in request.fixed):
+    for name in dict.fromkeys(
+        name for group in request.groups for name in group.dims if name not in request.fixed
+    ):
         given = request.arguments[name]
         padding = request.padding_of(name)
         if not bool(padding.any()) or bool(padding.all()):
@@ -120,14 +130,19 @@ def poisoned(request: Request, poison: Poison, seed: int) -> dict[str, Any] | No
     return found if changed else None
 
 
-def run(request: Request, arguments: Mapping[str, Any], tensors: Sequence[torch.Tensor], seed: int = 0) -> list[Any]:
+def run(
+    request: Request, arguments: Mapping[str, Any], tensors: Sequence[torch.Tensor], seed: int = 0
+) -> list[Any]:
     """Run the function; return the leaves of its result, and the contents of ``tensors`` after it.
 
     Parameters, buffers and ``tensors`` are restored.
     """
     module = request.fn if isinstance(request.fn, torch.nn.Module) else None
     state = [] if module is None else [*module.parameters(), *module.buffers()]
-    before = [(each, each.detach().clone()) for each in {id(each): each for each in (*state, *tensors)}.values()]
+    before = [
+        (each, each.detach().clone())
+        for each in {id(each): each for each in (*state, *tensors)}.values()
+    ]
     args, kwargs = request.call(arguments)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -145,13 +160,21 @@ def _plain(leaf: Any) -> Any:
     return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
-def difference(before: Any, after: Any, where: torch.Tensor | None, poison: Poison) -> Difference | None:
-    """Return the largest difference of two outputs, at positions that count; None if it is within the tolerance."""
+def difference(
+    before: Any, after: Any, where: torch.Tensor | None, poison: Poison
+) -> Difference | None:
+    """Return the largest difference of two outputs, at positions that count; None if it is within
+    the tolerance.
+    """
     if not isinstance(before, torch.Tensor):
         same = before == after or before != before
-        return None if same else Difference(poison.name, poison.kind, (), float(before), float(after))
+        return (
+            None if same else Difference(poison.name, poison.kind, (), float(before), float(after))
+        )
     if before.shape != after.shape:
-        return Difference(poison.name, poison.kind, tuple(after.shape), before.numel(), after.numel())
+        return Difference(
+            poison.name, poison.kind, tuple(after.shape), before.numel(), after.numel()
+        )
     a, b = before.to(torch.float64), after.to(torch.float64)
     if where is not None:
         where = where.to(a.device).expand(a.shape)
@@ -166,11 +189,17 @@ def difference(before: Any, after: Any, where: torch.Tensor | None, poison: Pois
     if not off.numel() or not float(off.max()) > bound:
         return None
     flat = int(off.reshape(-1).argmax())
-    index = tuple(int(each) for each in torch.unravel_index(torch.tensor(flat), a.shape)) if a.dim() else ()
+    index = (
+        tuple(int(each) for each in torch.unravel_index(torch.tensor(flat), a.shape))
+        if a.dim()
+        else ()
+    )
     return Difference(poison.name, poison.kind, index, float(a[index]), float(b[index]))
 
 
-def positions_of_regions(request: Request, state: Abstract, shape: Sequence[int], program: Program) -> torch.Tensor:
+def positions_of_regions(
+    request: Request, state: Abstract, shape: Sequence[int], program: Program
+) -> torch.Tensor:
     """Return a mask of the positions of an output outside all its dirty regions."""
     found = torch.ones(tuple(shape), dtype=torch.bool)
     for region in state.dirty:
@@ -178,7 +207,9 @@ def positions_of_regions(request: Request, state: Abstract, shape: Sequence[int]
     return found
 
 
-def _holds(group: Group, region: Region, state: Abstract, shape: Sequence[int], program: Program) -> torch.Tensor:
+def _holds(
+    group: Group, region: Region, state: Abstract, shape: Sequence[int], program: Program
+) -> torch.Tensor:
     hints = {name: each.hint for name, each in program.symbols.items() if each.hint is not None}
     indices, outside = [], torch.zeros((), dtype=torch.bool)
     mask = group.valid.cpu()
@@ -190,7 +221,10 @@ def _holds(group: Group, region: Region, state: Abstract, shape: Sequence[int], 
         dim = state.dims[place]
         sizes = [int(fold.evaluate(arithmetic.integer(slot.size), hints)) for slot in dim]
         at = dim.index(coordinate.slot)
-        grid = torch.arange(shape[place]).div(math.prod(sizes[at + 1 :]), rounding_mode="floor") % sizes[at]
+        grid = (
+            torch.arange(shape[place]).div(math.prod(sizes[at + 1 :]), rounding_mode="floor")
+            % sizes[at]
+        )
         grid = grid + coordinate.offset
         view = [1] * len(shape)
         view[place] = -1
@@ -210,17 +244,24 @@ def _holds(group: Group, region: Region, state: Abstract, shape: Sequence[int], 
 def positions_of_sizes(
     request: Request, world: World, sizes: Sequence[Any], shape: Sequence[int], rows: Any
 ) -> torch.Tensor | None:
-    """Return the positions of an output that count, by its sizes alone: valid along every dimension as long as a mask.
+    """Return the positions of an output that count, by its sizes alone: valid along every dimension
+    as long as a mask.
 
-    A dimension whose size is another function of the length counts in proportion.  Return None if there is no such
-    dimension.
+    A dimension whose size is another function of the length counts in proportion.  Return None if
+    there is no such dimension.
     """
     found: torch.Tensor | None = None
     terms = [world.size(size) for size in sizes]
     for number, group in enumerate(request.groups):
         mask, length = group.valid.cpu(), world.lengths[number]
-        row = next((i for i, size in enumerate(terms) if rows is not None and world.same(size, rows)), None)
-        both = None if rows is None else arithmetic.mul(arithmetic.integer(rows), arithmetic.integer(length))
+        row = next(
+            (i for i, size in enumerate(terms) if rows is not None and world.same(size, rows)), None
+        )
+        both = (
+            None
+            if rows is None
+            else arithmetic.mul(arithmetic.integer(rows), arithmetic.integer(length))
+        )
         for i, size in enumerate(terms):
             if both is not None and mask.dim() == 2 and world.same(size, both):
                 found = _and(found, _along(mask.reshape(-1), i, None, terms))
@@ -232,18 +273,27 @@ def positions_of_sizes(
 
 
 def _depends(size: Any, length: Any) -> bool:
-    return isinstance(size, Term) and isinstance(length, Term) and bool(size.symbols & length.symbols)
+    return (
+        isinstance(size, Term) and isinstance(length, Term) and bool(size.symbols & length.symbols)
+    )
 
 
 def _in_proportion(mask: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the mask at another length: a position is valid if all of the part that it represents is."""
+    """Return the mask at another length: a position is valid if all of the part that it represents
+    is.
+    """
     size = mask.shape[-1]
-    parts = [(i * size // count, max(-(-(i + 1) * size // count), i * size // count + 1)) for i in range(count)]
+    parts = [
+        (i * size // count, max(-(-(i + 1) * size // count), i * size // count + 1))
+        for i in range(count)
+    ]
     return torch.stack([mask[..., low : min(high, size)].all(-1) for low, high in parts], -1)
 
 
 def _along(mask: torch.Tensor, i: int, row: int | None, terms: Sequence[Any]) -> torch.Tensor:
-    """Return a mask along dimension ``i``, with its rows along ``row``; without such a dimension, valid in all rows."""
+    """Return a mask along dimension ``i``, with its rows along ``row``; without such a dimension,
+    valid in all rows.
+    """
     view = [1] * len(terms)
     view[i] = mask.shape[-1]
     if mask.dim() == 2 and row is not None and row != i:

@@ -32,7 +32,8 @@ class OutputAudit:
     Attributes:
         name: the output.
         verdict: ``proven``, ``leaks`` or ``unknown``.
-        where: the positions at which the output is unaffected, in words; for a leak, where it was compared.
+        where: the positions at which the output is unaffected, in words; for a leak, where it was
+            compared.
         assumes: the assumptions of the proof.
         step: the op at which padding spreads, for leaks and unknown outputs.
         reason: why padding spreads there.
@@ -54,15 +55,21 @@ class OutputAudit:
     breaks: Difference | None = None
 
     def picture(self) -> str:
-        """Return the path from the padding to the output as SVG; empty without one, as for proven outputs."""
+        """Return the path from the padding to the output as SVG; empty without one, as for proven
+        outputs.
+        """
         if not self.path or self.step is None:
             return ""
         steps = list(dict.fromkeys([*self.path, self.step]))
-        return path_svg(self.name, [(each.op, str(each)) for each in steps], steps.index(self.step), self.reason)
+        return path_svg(
+            self.name, [(each.op, str(each)) for each in steps], steps.index(self.step), self.reason
+        )
 
     def __str__(self) -> str:
         if self.verdict == PROVEN:
-            lines = [f"{self.name}: proven unaffected by padding{f' {self.where}' if self.where else ''}"]
+            lines = [
+                f"{self.name}: proven unaffected by padding{f' {self.where}' if self.where else ''}"
+            ]
         elif self.verdict == LEAKS:
             lines = [f"{self.name}: padding leaks into it"]
         else:
@@ -121,7 +128,10 @@ class PaddingAudit:
         return next(each for each in self.outputs if each.name == name)
 
     def __str__(self) -> str:
-        counts = [f"{sum(each.verdict == kind for each in self.outputs)} {kind}" for kind in (PROVEN, LEAKS, UNKNOWN)]
+        counts = [
+            f"{sum(each.verdict == kind for each in self.outputs)} {kind}"
+            for kind in (PROVEN, LEAKS, UNKNOWN)
+        ]
         lines = [f"{self.program}: {', '.join(counts)} ({self.runs} paddings run)"]
         lines += [f"  {line}" for each in self.outputs for line in str(each).splitlines()]
         lines += [f"assumed: {each}" for each in self.assumes]
@@ -138,10 +148,17 @@ class PaddingAudit:
             rows.append(
                 f"<tr><td><code>{escape(each.name)}</code></td>"
                 f"<td style='color:{colours[each.verdict]}'><b>{each.verdict}</b></td>"
-                f"<td><pre style='white-space:pre-wrap'>{escape(each.where)}\n{escape(details)}</pre>"
+                f"<td><pre style='white-space:pre-wrap'>{escape(each.where)}\n"
+                f"{escape(details)}</pre>"
                 f"{each.picture()}</td></tr>"
             )
-        said = [f"assumed: {each}" for each in self.assumes] + [f"note: {each}" for each in self.notes]
+        said = [f"assumed: {each}" for each in self.assumes] + [
+            f"note: {each}" for each in self.notes
+        ]
         head = f"<p><b>{escape(self.program)}</b>: padding, {self.runs} paddings run</p>"
-        table = "<table><tr><th>output</th><th>verdict</th><th>why</th></tr>" + "".join(rows) + "</table>"
+        table = (
+            "<table><tr><th>output</th><th>verdict</th><th>why</th></tr>"
+            + "".join(rows)
+            + "</table>"
+        )
         return f"<div>{head}{table}{''.join(f'<p>{escape(each)}</p>' for each in said)}</div>"

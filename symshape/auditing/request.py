@@ -1,4 +1,6 @@
-"""The request of an audit, read from its arguments: the call, the groups of padded dimensions, their masks."""
+"""The request of an audit, read from its arguments: the call, the groups of padded dimensions,
+their masks.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from symshape.user_code import name_of
 __all__ = ["Group", "Request", "Valid", "read_request"]
 
 Valid = str | Callable[..., torch.Tensor]
-"""An argument's name that says which positions are valid (a mask or lengths), or a function of the arguments."""
+"""An argument's name that says which positions are valid (a mask or lengths), or a function of the
+arguments.
+"""
 
 
 @attrs.frozen(eq=False)
@@ -75,7 +79,8 @@ class Request:
         return tuple(arguments[name] for name in self.positional), rest
 
     def dynamic(self) -> dict[str, Any]:
-        """Return the policies for the sizes of the arguments: sizes that a mask names share a symbol.
+        """Return the policies for the sizes of the arguments: sizes that a mask names share a
+        symbol.
 
         Other sizes of padded arguments and masks, such as a number of channels, do not vary.
         """
@@ -152,7 +157,10 @@ def read_request(
         raise InputError("padded= names no dimension: write padded={'input_ids': {1: 'length'}}")
     sources = dict(valid) if isinstance(valid, Mapping) else dict.fromkeys(names, valid)
     if set(sources) != set(names):
-        raise InputError(f"valid= must say which positions are valid for {', '.join(names)}, and for nothing else")
+        raise InputError(
+            f"valid= must say which positions are valid for {', '.join(names)}, and for nothing "
+            "else"
+        )
     groups = tuple(_group(name, arguments, padded, sources[name], side) for name in names)
     for name in fixed or {}:
         if name not in padded:
@@ -161,7 +169,10 @@ def read_request(
     for name, number in made.fixed.items():
         held = arguments[name][made.padding_of(name)]
         if bool((held != number).any()):
-            raise InputError(f"fixed= says that {name} holds {number:g} at padding, but in the example it does not")
+            raise InputError(
+                f"fixed= says that {name} holds {number:g} at padding, but in the example it does "
+                "not"
+            )
     return made
 
 
@@ -172,7 +183,10 @@ def _arguments(fn: Callable[..., Any], example: Any) -> tuple[dict[str, Any], tu
     if isinstance(example, Mapping):
         return dict(example), ()
     if not isinstance(example, Sequence):
-        raise InputError("example= is a mapping from argument names to values, or a sequence of positional arguments")
+        raise InputError(
+            "example= is a mapping from argument names to values, or a sequence of positional "
+            "arguments"
+        )
     target = fn.forward if isinstance(fn, torch.nn.Module) else fn
     try:
         bound = inspect.signature(target).bind(*example)
@@ -195,49 +209,80 @@ def _group(
         given = arguments.get(argument)
         for dim, label in named.items():
             if not isinstance(given, torch.Tensor):
-                raise InputError(f"padded= names the argument {argument!r}, which is no tensor of the example")
+                raise InputError(
+                    f"padded= names the argument {argument!r}, which is no tensor of the example"
+                )
             if not -given.dim() <= dim < given.dim():
-                raise InputError(f"padded= names dimension {dim} of {argument}, which has {given.dim()} dimensions")
+                raise InputError(
+                    f"padded= names dimension {dim} of {argument}, which has {given.dim()} "
+                    "dimensions"
+                )
             if label == name and argument in places:
-                raise InputError(f"padded= names two dimensions of {argument} {name}: give them two names")
+                raise InputError(
+                    f"padded= names two dimensions of {argument} {name}: give them two names"
+                )
             if label == name:
                 places[argument] = dim % given.dim()
     sizes = {arguments[argument].shape[dim] for argument, dim in places.items()}
     if len(sizes) > 1:
-        raise InputError(f"{name} has the sizes {', '.join(map(str, sorted(sizes)))} in the example")
+        raise InputError(
+            f"{name} has the sizes {', '.join(map(str, sorted(sizes)))} in the example"
+        )
     (size,) = sizes
     mask, source, kind, inverted, numbers = _mask(valid, arguments, size)
     dims: dict[str, tuple[int, ...]] = {}
     for argument, dim in places.items():
         rows = () if mask.dim() == 1 else (0 if dim else 1,)
         dims[argument] = (*rows, dim)
-        shape = tuple(arguments[argument].shape[i] for i in (*rows, dim) if i < arguments[argument].dim())
+        shape = tuple(
+            arguments[argument].shape[i] for i in (*rows, dim) if i < arguments[argument].dim()
+        )
         if shape != tuple(mask.shape):
-            raise InputError(f"the mask of {name} is {tuple(mask.shape)}, but {argument} has {shape} there")
+            raise InputError(
+                f"the mask of {name} is {tuple(mask.shape)}, but {argument} has {shape} there"
+            )
     if bool(mask.all()):
-        raise InputError(f"the example has no padding in {name}: give one in which some positions are not valid")
+        raise InputError(
+            f"the example has no padding in {name}: give one in which some positions are not valid"
+        )
     found = side or _side(mask)
     if found != "any" and found not in _sides(mask):
-        raise InputError(f"side={found!r}, but the padding of the example is not on the {found} of each row")
-    return Group(name, mask, source, kind, inverted, *numbers, dims, found, bool(mask.any(-1).all()))
+        raise InputError(
+            f"side={found!r}, but the padding of the example is not on the {found} of each row"
+        )
+    return Group(
+        name, mask, source, kind, inverted, *numbers, dims, found, bool(mask.any(-1).all())
+    )
 
 
 def _mask(
     valid: Valid, arguments: Mapping[str, Any], size: int
 ) -> tuple[torch.Tensor, str | None, str, bool, tuple[float, float | None]]:
-    """Return the valid positions of the example, and how they are given: name, kind, inversion, two numbers."""
+    """Return the valid positions of the example, and how they are given: name, kind, inversion, two
+    numbers.
+    """
     if not isinstance(valid, str):
         found: Any = valid(**arguments)
-        if not isinstance(found, torch.Tensor) or found.dim() not in (1, 2) or found.shape[-1] != size:
+        if (
+            not isinstance(found, torch.Tensor)
+            or found.dim() not in (1, 2)
+            or found.shape[-1] != size
+        ):
             raise InputError(
-                "the function valid= must return a tensor of (rows, length) or (length,), true where valid"
+                "the function valid= must return a tensor of (rows, length) or (length,), true "
+                "where valid"
             )
         return found.bool(), None, "function", False, (0.0, 1.0)
     inverted, name = valid.startswith("~"), valid.removeprefix("~")
     given = arguments.get(name)
     if not isinstance(given, torch.Tensor):
         raise InputError(f"valid={valid!r} names no tensor of the example")
-    counts = given.dim() == 1 and not given.is_floating_point() and given.dtype is not torch.bool and not inverted
+    counts = (
+        given.dim() == 1
+        and not given.is_floating_point()
+        and given.dtype is not torch.bool
+        and not inverted
+    )
     if counts and (given.shape[0] != size or bool((given > 1).any())):
         lengths = given.reshape(-1, 1)
         if bool((given > size).any()) or bool((given < 0).any()):
@@ -245,7 +290,10 @@ def _mask(
         return torch.arange(size, device=given.device) < lengths, name, "lengths", False, (0.0, 1.0)
     shape = [given.shape[0], given.shape[-1]] if given.dim() > 1 else [given.shape[0]]
     if given.numel() != torch.Size(shape).numel() or given.shape[-1] != size:
-        raise InputError(f"valid={valid!r} is {tuple(given.shape)}: a mask of (rows, {size}) or lengths are needed")
+        raise InputError(
+            f"valid={valid!r} is {tuple(given.shape)}: a mask of (rows, {size}) or lengths are "
+            "needed"
+        )
     flat = given.reshape(shape)
     if given.is_floating_point() and bool((flat <= 0).all()):  # an additive mask
         mask = flat == 0
@@ -255,7 +303,10 @@ def _mask(
     if at_padding.numel() and bool((at_padding != at_padding[0]).any()):
         raise InputError(f"{name} holds several numbers at padding; it must hold one")
     one = at_valid.numel() > 0 and bool((at_valid == at_valid[0]).all())
-    numbers = (float(at_padding[0]) if at_padding.numel() else 0.0, float(at_valid[0]) if one else None)
+    numbers = (
+        float(at_padding[0]) if at_padding.numel() else 0.0,
+        float(at_valid[0]) if one else None,
+    )
     return mask, name, "mask", inverted, numbers
 
 

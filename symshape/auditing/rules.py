@@ -10,7 +10,17 @@ import torch
 from symshape.auditing import layers
 from symshape.auditing.bounds import ELEMENTWISE
 from symshape.auditing.broadcasting import broadcast
-from symshape.auditing.domain import ANYTHING, FINITE, Abstract, Coordinate, Fact, Region, Tag, after, level_of
+from symshape.auditing.domain import (
+    ANYTHING,
+    FINITE,
+    Abstract,
+    Coordinate,
+    Fact,
+    Region,
+    Tag,
+    after,
+    level_of,
+)
 from symshape.auditing.gradients import GRADIENTS
 from symshape.auditing.matrices import MATRICES
 from symshape.auditing.mixing import reduced, scanned, softmax
@@ -57,22 +67,33 @@ _REDUCTIONS = [
 _REPAIRS = {
     **dict.fromkeys(("mean", "nanmean"), "divide the sum of x * mask by the sum of the mask"),
     **dict.fromkeys(("sum", "norm", "linalg_vector_norm", "any"), "multiply by the mask before"),
-    **dict.fromkeys(("amax", "max", "argmax", "logsumexp"), "set padding to minus infinity before (masked_fill)"),
+    **dict.fromkeys(
+        ("amax", "max", "argmax", "logsumexp"), "set padding to minus infinity before (masked_fill)"
+    ),
     **dict.fromkeys(("amin", "min", "argmin"), "set padding to infinity before (masked_fill)"),
 }
 
 
 def results(world: World, node: Node, states: States) -> list[Abstract]:
-    """Return the abstract results of a step, in the order of its outputs; without outputs, of its first argument."""
+    """Return the abstract results of a step, in the order of its outputs; without outputs, of its
+    first argument.
+    """
     name = name_of_op(node)
     rule = _RULES.get(name)
     targets = [each for each in node.outputs if each is not None] or list(node.reads[:1])
     if node.op.namespace == "aten" and rule is not None:
         try:
             found = rule(world, node, states)
-        except (IndexError, KeyError, TypeError, ValueError):  # arguments that the rule does not support
+        except (
+            IndexError,
+            KeyError,
+            TypeError,
+            ValueError,
+        ):  # arguments that the rule does not support
             return [_unknown(world, node, states, each, known=False) for each in targets]
-        if all(len(each.dims) == target.spec.dim for each, target in zip(found, targets, strict=False)):
+        if all(
+            len(each.dims) == target.spec.dim for each, target in zip(found, targets, strict=False)
+        ):
             missing = targets[len(found) :]
             return [*found, *(_unknown(world, node, states, each, known=True) for each in missing)]
     return [_unknown(world, node, states, each, known=False) for each in targets]
@@ -81,7 +102,9 @@ def results(world: World, node: Node, states: States) -> list[Abstract]:
 def _unknown(world: World, node: Node, states: States, target: Value, *, known: bool) -> Abstract:
     reason = f"{node.op} mixes positions" if known else f"no rule knows {node.op}"
     cause = world.causes(reason, known=known)
-    return blurred(world, [states[each] for each in node.reads], world.slot_dims(target.spec.sizes), cause)
+    return blurred(
+        world, [states[each] for each in node.reads], world.slot_dims(target.spec.sizes), cause
+    )
 
 
 def _elementwise(world: World, node: Node, states: States) -> list[Abstract]:
@@ -91,15 +114,26 @@ def _elementwise(world: World, node: Node, states: States) -> list[Abstract]:
 def _reduction(world: World, node: Node, states: States) -> list[Abstract]:
     given = arguments_by_name(node)
     if len(node.reads) != 1:  # max and min of two tensors
-        return [_unknown(world, node, states, each, known=False) for each in node.outputs if each is not None]
+        return [
+            _unknown(world, node, states, each, known=False)
+            for each in node.outputs
+            if each is not None
+        ]
     x = states[node.reads[0]]
     dim = given.get("dim")
     rank = len(x.dims)
-    chosen = range(rank) if dim is None or dim in ([], ()) else [dim] if isinstance(dim, int) else dim
+    chosen = (
+        range(rank) if dim is None or dim in ([], ()) else [dim] if isinstance(dim, int) else dim
+    )
     dimensions = [each % rank for each in chosen] if rank else []
-    cause = world.causes(f"{name_of_op(node)} runs over padding", _REPAIRS.get(name_of_op(node), ""))
+    cause = world.causes(
+        f"{name_of_op(node)} runs over padding", _REPAIRS.get(name_of_op(node), "")
+    )
     made = reduced(world, name_of_op(node), x, dimensions, bool(given.get("keepdim", False)), cause)
-    return [made, *(made.with_(facts={}, rest=None, tag=None, low=-math.inf) for _ in node.outputs[1:])]
+    return [
+        made,
+        *(made.with_(facts={}, rest=None, tag=None, low=-math.inf) for _ in node.outputs[1:]),
+    ]
 
 
 def _softmax(world: World, node: Node, states: States) -> list[Abstract]:
@@ -114,7 +148,9 @@ def _softmax(world: World, node: Node, states: States) -> list[Abstract]:
 def _scan(world: World, node: Node, states: States) -> list[Abstract]:
     x = states[node.reads[0]]
     dim = arguments_by_name(node)["dim"]
-    cause = world.causes("a running sum passes padding before valid positions", "multiply by the mask first")
+    cause = world.causes(
+        "a running sum passes padding before valid positions", "multiply by the mask first"
+    )
     found = scanned(world, x, dim % len(x.dims), cause) if x.dims else x
     return [found for _ in range(max(1, len(node.outputs)))]
 
@@ -127,7 +163,9 @@ def _dropout(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def _random(world: World, node: Node, states: States) -> list[Abstract]:
-    """Return random numbers, which are the same in both calls, as their generators start in the same state."""
+    """Return random numbers, which are the same in both calls, as their generators start in the
+    same state.
+    """
     given = node.reads[1:] if node.op._schema.is_mutable else node.reads
     if any(states[each].dirty for each in given):
         return [_unknown(world, node, states, target_of(node), known=True)]
@@ -150,24 +188,48 @@ def _loss(world: World, node: Node, states: States) -> list[Abstract]:
     return [reduced(world, "sum", made, range(len(dims)), False, cause)]
 
 
-_RANDOM = ("rand", "randn", "randint", "rand_like", "randn_like", "uniform", "normal", "bernoulli", "normal_functional")
-_LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "soft_margin_loss", "kl_div")
+_RANDOM = (
+    "rand",
+    "randn",
+    "randint",
+    "rand_like",
+    "randn_like",
+    "uniform",
+    "normal",
+    "bernoulli",
+    "normal_functional",
+)
+_LOSSES = (
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "binary_cross_entropy",
+    "soft_margin_loss",
+    "kl_div",
+)
 
 
 def _neighbours(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the results of pools and unfolding, which depend on neighbours."""
-    cause = world.causes("neighbours are read, and those at padding are not zero", "multiply by the mask before")
+    cause = world.causes(
+        "neighbours are read, and those at padding are not zero", "multiply by the mask before"
+    )
     reads = [world.settled(states[each]) for each in node.reads]
     return [
-        blurred(world, reads, world.slot_dims(each.spec.sizes), cause).with_(level=max(x.worst for x in reads))
+        blurred(world, reads, world.slot_dims(each.spec.sizes), cause).with_(
+            level=max(x.worst for x in reads)
+        )
         for each in node.outputs
         if each is not None
     ]
 
 
 _NEIGHBOURS = (
-    "im2col col2im avg_pool1d avg_pool2d max_pool1d max_pool2d max_pool2d_with_indices adaptive_avg_pool1d "
-    "adaptive_avg_pool2d _adaptive_avg_pool2d unfold upsample_nearest1d upsample_linear1d upsample_bilinear2d"
+    "im2col col2im avg_pool1d avg_pool2d max_pool1d max_pool2d max_pool2d_with_indices "
+    "adaptive_avg_pool1d "
+    "adaptive_avg_pool2d _adaptive_avg_pool2d unfold upsample_nearest1d upsample_linear1d "
+    "upsample_bilinear2d"
 )
 
 
@@ -178,11 +240,20 @@ def _arange(world: World, node: Node, states: States) -> list[Abstract]:
     tag = None
     if isinstance(start, int) and isinstance(step, int) and step == 1 and dims[0]:
         tag = Tag("position", (Coordinate(dims[0][0], start),))
-    low = float(start) if isinstance(start, int) and isinstance(step, int) and step > 0 else -math.inf
+    low = (
+        float(start) if isinstance(start, int) and isinstance(step, int) and step > 0 else -math.inf
+    )
     return [Abstract(dims, level=FINITE, low=low, tag=tag)]
 
 
-_NUMBERS = {"zeros": 0.0, "zeros_like": 0.0, "new_zeros": 0.0, "ones": 1.0, "ones_like": 1.0, "new_ones": 1.0}
+_NUMBERS = {
+    "zeros": 0.0,
+    "zeros_like": 0.0,
+    "new_zeros": 0.0,
+    "ones": 1.0,
+    "ones_like": 1.0,
+    "new_ones": 1.0,
+}
 _NUMBERS |= {"zero": 0.0}
 
 
@@ -197,7 +268,14 @@ def _filled(world: World, node: Node, states: States) -> list[Abstract]:
         return (
             [value.with_(dims=dims, tag=None)]
             if not value.dirty and not value.dims
-            else [blurred(world, [value], dims, world.causes("filled with a number that depends on padding"))]
+            else [
+                blurred(
+                    world,
+                    [value],
+                    dims,
+                    world.causes("filled with a number that depends on padding"),
+                )
+            ]
         )
     if not isinstance(number, (bool, int, float)):
         return [Abstract(dims, level=FINITE if number is not None else ANYTHING)]
@@ -227,13 +305,19 @@ def _triangle(world: World, node: Node, states: States) -> list[Abstract]:
         facts[region] = 0.0
     rest = x.constant if region is not None else None
     level = x.level if len(facts) >= len(x.facts) + (region is not None) else x.worst
-    return [world.settled(x.with_(facts=facts, rest=rest, level=level, low=min(0.0, x.lowest), tag=None))]
+    return [
+        world.settled(
+            x.with_(facts=facts, rest=rest, level=level, low=min(0.0, x.lowest), tag=None)
+        )
+    ]
 
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(_REDUCTIONS, _reduction),
-    **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax"), _softmax),
+    **dict.fromkeys(
+        ("_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax"), _softmax
+    ),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), _scan),
     **dict.fromkeys(("native_dropout", "dropout"), _dropout),
     **dict.fromkeys((*_NUMBERS, "full", "full_like", "new_full", "scalar_tensor", "fill"), _filled),
@@ -247,7 +331,9 @@ _RULES: dict[str, Rule] = {
     **SELECTIONS,
     **MATRICES,
     **GRADIENTS,
-    **dict.fromkeys(("native_layer_norm", "layer_norm", "rms_norm", "_fused_rms_norm"), layers.layer_norm),
+    **dict.fromkeys(
+        ("native_layer_norm", "layer_norm", "rms_norm", "_fused_rms_norm"), layers.layer_norm
+    ),
     **dict.fromkeys(("native_group_norm", "group_norm"), layers.group_norm),
     **dict.fromkeys(
         (
@@ -256,7 +342,9 @@ _RULES: dict[str, Rule] = {
         ),
         layers.batch_norm,
     ),
-    **dict.fromkeys(("convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution"), layers.convolution),
+    **dict.fromkeys(
+        ("convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution"), layers.convolution
+    ),
     **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), layers.recurrent),
     **dict.fromkeys(
         (
@@ -266,6 +354,8 @@ _RULES: dict[str, Rule] = {
         ),
         layers.fused_attention,
     ),
-    **dict.fromkeys(("_native_multi_head_attention", "_transformer_encoder_layer_fwd"), layers.heads),
+    **dict.fromkeys(
+        ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"), layers.heads
+    ),
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), layers.nll_loss),
 }

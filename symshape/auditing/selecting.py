@@ -1,4 +1,6 @@
-"""The audit's rules of ops that pick elements by data, which read their arguments for ``picking``."""
+"""The audit's rules of ops that pick elements by data, which read their arguments for
+``picking``.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ States = Mapping[Value, Abstract]
 
 def _embedding(world: World, node: Node, states: States) -> list[Abstract]:
     given = arguments_by_name(node)
-    return [embedded(world, states[given["weight"]], states[given["indices"]], target_of(node).spec.sizes)]
+    return [
+        embedded(
+            world, states[given["weight"]], states[given["indices"]], target_of(node).spec.sizes
+        )
+    ]
 
 
 def _one_hot(world: World, node: Node, states: States) -> list[Abstract]:
@@ -47,7 +53,9 @@ def _index_select(world: World, node: Node, states: States) -> list[Abstract]:
         (row,) = tag.coordinates
         dims = (*x.dims[:dim], *world.slot_dims([sizes[dim]]), *x.dims[dim + 1 :])
         moved = Coordinate(dims[dim][0], 0, row.through)
-        return [world.settled(x.moved(dims, {x.dims[dim][0]: moved}), world.causes("rows are permuted"))]
+        return [
+            world.settled(x.moved(dims, {x.dims[dim][0]: moved}), world.causes("rows are permuted"))
+        ]
     return [selected_rows(world, x, dim, index, sizes)]
 
 
@@ -60,13 +68,22 @@ def _index(world: World, node: Node, states: States) -> list[Abstract]:
         if len(values) == 1 and isinstance(given["indices"][0], Value):
             return [_where_true(world, x, states[values[0]], sizes)]
         operands = [x, *(states[each] for each in values)]
-        return [blurred(world, operands, world.slot_dims(sizes), world.causes("elements are picked by a mask"))]
+        return [
+            blurred(
+                world,
+                operands,
+                world.slot_dims(sizes),
+                world.causes("elements are picked by a mask"),
+            )
+        ]
     indices = [states[each] if isinstance(each, Value) else None for each in given["indices"]]
     return [indexed(world, x, indices, sizes)]
 
 
 def _where_true(world: World, x: Abstract, mask: Abstract, sizes: Any) -> Abstract:
-    """Return the result of ``x[mask]``: it contains no elements of padding if the mask is false there."""
+    """Return the result of ``x[mask]``: it contains no elements of padding if the mask is false
+    there.
+    """
     shape = [_size(dim) for dim in x.dims[: len(mask.dims)]]
     wide = x.with_(dims=x.dims)
     padded = mask.with_(dims=(*mask.dims, *((),) * (len(x.dims) - len(mask.dims))))
@@ -74,7 +91,9 @@ def _where_true(world: World, x: Abstract, mask: Abstract, sizes: Any) -> Abstra
     _, (source, test) = broadcast(world, [wide, padded], shape)
     left = {each for each in source.dirty if world.fact_at(test, each) != 0}
     dirty = frozenset((EVERYWHERE,)) if left or mask.dirty else frozenset()
-    cause = x.cause or mask.cause or world.causes("elements of padding are picked", "pick by the mask")
+    cause = (
+        x.cause or mask.cause or world.causes("elements of padding are picked", "pick by the mask")
+    )
     found = Abstract(world.slot_dims(sizes), dirty, level=x.worst, cause=cause if dirty else None)
     return found.with_(assumes=x.assumes | mask.assumes)
 
@@ -86,7 +105,14 @@ def _size(dim: Any) -> Any:
 def _masked_select(world: World, node: Node, states: States) -> list[Abstract]:
     x, mask = (states[each] for each in node.reads[:2])
     if len(x.dims) < len(mask.dims):
-        return [blurred(world, [x, mask], world.slot_dims(target_of(node).spec.sizes), world.causes("masked_select"))]
+        return [
+            blurred(
+                world,
+                [x, mask],
+                world.slot_dims(target_of(node).spec.sizes),
+                world.causes("masked_select"),
+            )
+        ]
     mask = mask.with_(dims=(*((),) * (len(x.dims) - len(mask.dims)), *mask.dims))
     return [_where_true(world, x, mask, target_of(node).spec.sizes)]
 
@@ -100,7 +126,14 @@ def _ordered(world: World, node: Node, states: States) -> list[Abstract]:
     made = ordered(world, x, dim, dims, cause)
     outputs = [made for _ in node.outputs]
     tag = x.tag
-    if len(outputs) == 2 and not x.dirty and len(dims) == 1 and dims[0] and tag is not None and tag.kind == "count":
+    if (
+        len(outputs) == 2
+        and not x.dirty
+        and len(dims) == 1
+        and dims[0]
+        and tag is not None
+        and tag.kind == "count"
+    ):
         through = Coordinate(dims[0][0], 0, object())
         if tag.coordinates == (Coordinate(x.dims[0][0]),):
             counts = Tag("count", (through,), tag.group, tag.offset)
@@ -109,25 +142,34 @@ def _ordered(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def _packed(world: World, node: Node, states: States) -> list[Abstract]:
-    """Return the results of ``pack_padded_sequence``: without padding if the lengths count the valid positions."""
+    """Return the results of ``pack_padded_sequence``: without padding if the lengths count the
+    valid positions.
+    """
     given = arguments_by_name(node)
     x, lengths = states[given["input"]], states[given["lengths"]]
     batch, time = (0, 1) if given["batch_first"] else (1, 0)
     tag = lengths.tag
     left = set()
     for region in world.settled(x).dirty:
-        rows = tag.replaced({lengths.dims[0][0]: Coordinate(x.dims[batch][0])}) if tag and x.dims[batch] else None
+        rows = (
+            tag.replaced({lengths.dims[0][0]: Coordinate(x.dims[batch][0])})
+            if tag and x.dims[batch]
+            else None
+        )
         fits = (
             rows is not None
             and rows.kind == "count"
             and region.group == rows.group
             and rows.offset <= 0
             and world.side(region.group) == "right"
-            and region.coordinates == (*rows.coordinates, Coordinate(x.dims[time][0]) if x.dims[time] else None)
+            and region.coordinates
+            == (*rows.coordinates, Coordinate(x.dims[time][0]) if x.dims[time] else None)
         )
         if not fits:
             left.add(region)
-    cause = world.causes("the lengths of a packed sequence are not known to be those of the valid positions")
+    cause = world.causes(
+        "the lengths of a packed sequence are not known to be those of the valid positions"
+    )
     source = x.with_(dirty=frozenset((EVERYWHERE,)) if left else frozenset())
     first, second = (each.spec.sizes for each in node.outputs if each is not None)
     data = blurred(world, [source, lengths], world.slot_dims(first), cause).with_(level=x.worst)
@@ -137,7 +179,11 @@ def _packed(world: World, node: Node, states: States) -> list[Abstract]:
 def _scattered(world: World, node: Node, states: States) -> list[Abstract]:
     output = target_of(node)
     cause = world.causes("elements are written at indices", "keep padding out of the indices")
-    return [blurred(world, [states[each] for each in node.reads], world.slot_dims(output.spec.sizes), cause)]
+    return [
+        blurred(
+            world, [states[each] for each in node.reads], world.slot_dims(output.spec.sizes), cause
+        )
+    ]
 
 
 SELECTIONS = {
@@ -150,7 +196,15 @@ SELECTIONS = {
     **dict.fromkeys(("topk", "sort", "argsort", "kthvalue"), _ordered),
     "_pack_padded_sequence": _packed,
     **dict.fromkeys(
-        ("scatter", "scatter_add", "scatter_reduce", "index_put", "index_add", "index_copy", "_index_put_impl"),
+        (
+            "scatter",
+            "scatter_add",
+            "scatter_reduce",
+            "index_put",
+            "index_add",
+            "index_copy",
+            "_index_put_impl",
+        ),
         _scattered,
     ),
 }

@@ -8,20 +8,35 @@ from typing import Any
 from guards.terms import arithmetic
 from guards.terms.term import Op
 from symshape.auditing.broadcasting import broadcast, referenced
-from symshape.auditing.domain import FINITE, Abstract, Coordinate, Dims, Fact, Region, Slot, level_of
+from symshape.auditing.domain import (
+    FINITE,
+    Abstract,
+    Coordinate,
+    Dims,
+    Fact,
+    Region,
+    Slot,
+    level_of,
+)
 from symshape.auditing.world import World
 
 __all__ = ["expanded", "joined", "lost", "padded", "permuted", "picked", "sliced", "viewed"]
 
 
-def lost(world: World, x: Abstract, dims: Dims, reason: str, slots: frozenset[Slot] | None = None) -> Abstract:
-    """Return ``x`` under other dimensions, without the regions that name some slots (all if not given)."""
+def lost(
+    world: World, x: Abstract, dims: Dims, reason: str, slots: frozenset[Slot] | None = None
+) -> Abstract:
+    """Return ``x`` under other dimensions, without the regions that name some slots (all if not
+    given).
+    """
     gone = slots if slots is not None else referenced(x)
     return world.settled(x.moved(dims, dict.fromkeys(gone & referenced(x))), world.causes(reason))
 
 
 def viewed(world: World, x: Abstract, sizes: Sequence[Any]) -> Abstract:
-    """Return a view of other sizes: slots move between dimensions, and split where their parts do not matter."""
+    """Return a view of other sizes: slots move between dimensions, and split where their parts do
+    not matter.
+    """
     stack = [slot for dim in x.dims for slot in dim]
     named = referenced(x)
     found: list[tuple[Slot, ...]] = []
@@ -29,10 +44,20 @@ def viewed(world: World, x: Abstract, sizes: Sequence[Any]) -> Abstract:
     for size in reversed([world.size(each) for each in sizes]):
         taken = _take(world, stack, size, named, broken)
         if taken is None:
-            return lost(world, x, world.slot_dims(sizes), "a view mixes valid positions and padding in one dimension")
+            return lost(
+                world,
+                x,
+                world.slot_dims(sizes),
+                "a view mixes valid positions and padding in one dimension",
+            )
         found.append(taken)
     if stack and not all(world.same(slot.size, 1) for slot in stack):
-        return lost(world, x, world.slot_dims(sizes), "a view mixes valid positions and padding in one dimension")
+        return lost(
+            world,
+            x,
+            world.slot_dims(sizes),
+            "a view mixes valid positions and padding in one dimension",
+        )
     broken |= set(stack) & named
     reason = "a view splits the dimension that has the padding"
     return lost(world, x, tuple(reversed(found)), reason, frozenset(broken))
@@ -41,7 +66,9 @@ def viewed(world: World, x: Abstract, sizes: Sequence[Any]) -> Abstract:
 def _take(
     world: World, stack: list[Slot], size: Any, named: frozenset[Slot], broken: set[Slot]
 ) -> tuple[Slot, ...] | None:
-    """Pop slots off the end of the stack whose product is ``size`` and return them; None if there are none."""
+    """Pop slots off the end of the stack whose product is ``size`` and return them; None if there
+    are none.
+    """
     if isinstance(size, int) and size == 1:
         return ()
     taken: list[Slot] = []
@@ -107,7 +134,13 @@ def expanded(world: World, x: Abstract, sizes: Sequence[Any]) -> Abstract:
             continue
         broken |= set(dim)
         dims.append(world.slot_dims([size])[0])
-    return lost(world, x, tuple(reversed(dims)), "a dimension is expanded whose size is not known", frozenset(broken))
+    return lost(
+        world,
+        x,
+        tuple(reversed(dims)),
+        "a dimension is expanded whose size is not known",
+        frozenset(broken),
+    )
 
 
 def picked(world: World, x: Abstract, dimension: int, index: Any) -> Abstract:
@@ -115,7 +148,13 @@ def picked(world: World, x: Abstract, dimension: int, index: Any) -> Abstract:
     dims = (*x.dims[:dimension], *x.dims[dimension + 1 :])
     slots = x.dims[dimension]
     if len(slots) != 1:
-        return lost(world, x, dims, "an element of a dimension that holds padding is picked", frozenset(slots))
+        return lost(
+            world,
+            x,
+            dims,
+            "an element of a dimension that holds padding is picked",
+            frozenset(slots),
+        )
     (slot,) = slots
     at = _fixed(world, slot, index)
     mapping: dict[Slot, Coordinate | None] = {slot: None}
@@ -126,7 +165,9 @@ def picked(world: World, x: Abstract, dimension: int, index: Any) -> Abstract:
             x = x.with_(tag=None)
             if not _at_end(world, x, slot):
                 mapping[slot] = None
-    return world.settled(x.moved(dims, mapping), world.causes(causing, "pick the last valid position of each row"))
+    return world.settled(
+        x.moved(dims, mapping), world.causes(causing, "pick the last valid position of each row")
+    )
 
 
 def _fixed(world: World, slot: Slot, index: Any) -> Coordinate | None:
@@ -141,11 +182,15 @@ def _fixed(world: World, slot: Slot, index: Any) -> Coordinate | None:
 
 
 def _at_end(world: World, x: Abstract, slot: Slot) -> bool:
-    """Return whether an index from the end of a slot is one from the end of each mask that is named along it."""
+    """Return whether an index from the end of a slot is one from the end of each mask that is named
+    along it.
+    """
     for region in (*x.dirty, *x.facts):
         for each in region.coordinates:
             if each.slot is slot and (
-                region.group < 0 or each.offset or not world.same(slot.size, world.lengths[region.group])
+                region.group < 0
+                or each.offset
+                or not world.same(slot.size, world.lengths[region.group])
             ):
                 return False
     return True
@@ -166,7 +211,9 @@ def sliced(world: World, x: Abstract, dimension: int, start: Any, step: Any, siz
     start = _start(world, start, slots)
     if len(slots) == 1 and step == 1 and start is not None and new[0]:
         mapping[slots[0]] = Coordinate(new[0][0], start)
-    return world.settled(x.moved(dims, mapping), world.causes("a slice whose positions are not known"))
+    return world.settled(
+        x.moved(dims, mapping), world.causes("a slice whose positions are not known")
+    )
 
 
 def _start(world: World, start: Any, slots: tuple[Slot, ...]) -> int | None:
@@ -178,8 +225,12 @@ def _start(world: World, start: Any, slots: tuple[Slot, ...]) -> int | None:
     return None
 
 
-def padded(world: World, x: Abstract, before: Sequence[Any], value: float, sizes: Sequence[Any]) -> Abstract:
-    """Return ``x`` padded with a constant to ``sizes``; ``before`` gives the count before each dimension."""
+def padded(
+    world: World, x: Abstract, before: Sequence[Any], value: float, sizes: Sequence[Any]
+) -> Abstract:
+    """Return ``x`` padded with a constant to ``sizes``; ``before`` gives the count before each
+    dimension.
+    """
     dims: list[tuple[Slot, ...]] = []
     mapping: dict[Slot, Coordinate | None] = {}
     grown = []
@@ -207,9 +258,15 @@ def padded(world: World, x: Abstract, before: Sequence[Any], value: float, sizes
 
 
 def _beyond(world: World, region: Region, before: Sequence[Any], grown: Sequence[Slot]) -> bool:
-    """Return whether new elements are after the padded end of each row, where the region continues."""
+    """Return whether new elements are after the padded end of each row, where the region
+    continues.
+    """
     last = region.coordinates[-1]
-    if region.group < 0 or any(each.slot in grown for each in region.coordinates[:-1]) or last.slot not in grown:
+    if (
+        region.group < 0
+        or any(each.slot in grown for each in region.coordinates[:-1])
+        or last.slot not in grown
+    ):
         return False
     if len(grown) != 1:
         return False
@@ -217,12 +274,16 @@ def _beyond(world: World, region: Region, before: Sequence[Any], grown: Sequence
     return not added_before if world.side(region.group) == "right" else False
 
 
-def joined(world: World, parts: Sequence[Abstract], dimension: int, sizes: Sequence[Any]) -> Abstract:
+def joined(
+    world: World, parts: Sequence[Abstract], dimension: int, sizes: Sequence[Any]
+) -> Abstract:
     """Return the result of ``cat`` along a dimension."""
     new = world.slot_dims(sizes)
     moved = []
     for part in parts:
-        part = part.moved(part.dims, dict.fromkeys(frozenset(part.dims[dimension]) & referenced(part)))
+        part = part.moved(
+            part.dims, dict.fromkeys(frozenset(part.dims[dimension]) & referenced(part))
+        )
         flat = part.with_(dims=(*part.dims[:dimension], (), *part.dims[dimension + 1 :]))
         moved.append(flat)
     shape = [*sizes[:dimension], 1, *sizes[dimension + 1 :]]
@@ -240,4 +301,6 @@ def joined(world: World, parts: Sequence[Abstract], dimension: int, sizes: Seque
     dirty = frozenset().union(*(each.dirty for each in operands))
     assumes = frozenset().union(*(each.assumes for each in operands))
     why = world.causes("tensors are joined along the dimension that has the padding")
-    return world.settled(Abstract(dims, dirty, facts, None, level, low, None, cause, assumes), cause or why)
+    return world.settled(
+        Abstract(dims, dirty, facts, None, level, low, None, cause, assumes), cause or why
+    )

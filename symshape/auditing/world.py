@@ -1,4 +1,6 @@
-"""The questions and assumptions of an audit's rules: equality of sizes, the side of the padding, causes in words."""
+"""The questions and assumptions of an audit's rules: equality of sizes, the side of the padding,
+causes in words.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from symshape.graph.program import Program
 
 __all__ = ["FINITE_NUMBERS", "MASKED_ROWS", "SMALL_SCORES", "STRONG", "World", "size_of"]
 
-FINITE_NUMBERS = "numbers are finite: padding, valid data and what is computed from them (0 times NaN is NaN)"
+FINITE_NUMBERS = (
+    "numbers are finite: padding, valid data and what is computed from them (0 times NaN is NaN)"
+)
 SMALL_SCORES = "scores are small beside the mask's large negative number"
 MASKED_ROWS = "every softmax at a valid position sees at least one score that is not masked"
 STRONG = -1e4  # scores are masked by adding this or less: exp(-1e4) is 0 in every floating dtype
@@ -42,13 +46,17 @@ def size_of(size: Any) -> Term | int:
 
 
 def _equalities(conditions: Iterable[Term]) -> dict[Term, Term]:
-    """Return the symbols that conditions make equal to a number or to another symbol, with these."""
+    """Return the symbols that conditions make equal to a number or to another symbol, with
+    these.
+    """
     found: dict[Term, Term] = {}
     for condition in conditions:
         if condition.op is not Op.EQ:
             continue
         constant, parts = arithmetic.split(fold.substitute(condition.args[0], found))
-        symbols = [(term, factor) for term, factor in parts if term.op is Op.SYMBOL and abs(factor) == 1]
+        symbols = [
+            (term, factor) for term, factor in parts if term.op is Op.SYMBOL and abs(factor) == 1
+        ]
         if len(symbols) != len(parts) or not 1 <= len(parts) <= 2:
             continue
         (one, factor), *others = sorted(symbols, key=lambda each: each[0].name, reverse=True)
@@ -64,20 +72,27 @@ class World:
     """The facts about all calls that an audit covers.
 
     Attributes:
-        sides: for each group the side of its mask's rows with the padding: ``right``, ``left`` or ``any``.
+        sides: for each group the side of its mask's rows with the padding: ``right``, ``left`` or
+            ``any``.
         filled_rows: for each group, whether each row of its mask has a valid position.
         lengths: the size of the last dimension of each group's mask.
         step: the step that is being interpreted.
     """
 
     def __init__(
-        self, program: Program, lengths: Sequence[Any], sides: Sequence[str], filled_rows: Sequence[bool]
+        self,
+        program: Program,
+        lengths: Sequence[Any],
+        sides: Sequence[str],
+        filled_rows: Sequence[bool],
     ) -> None:
         self.sides = sides
         self.filled_rows = filled_rows
         self.lengths = lengths
         self.step: Any = None
-        self._hints = {name: each.hint for name, each in program.symbols.items() if each.hint is not None}
+        self._hints = {
+            name: each.hint for name, each in program.symbols.items() if each.hint is not None
+        }
         conditions = [guard.term for guard in program.guards]
         self._facts = Facts.make({}, conditions)
         self._equal = _equalities(conditions)
@@ -87,11 +102,15 @@ class World:
         return self.sides[group] if group >= 0 else ""
 
     def filled(self, group: int) -> bool:
-        """Return whether each row of a group's mask has a valid position; true for special regions."""
+        """Return whether each row of a group's mask has a valid position; true for special
+        regions.
+        """
         return group < 0 or self.filled_rows[group]
 
     def size(self, size: Any) -> Term | int:
-        """Return a size as an int or a formula, in which symbols that the guards fix are replaced."""
+        """Return a size as an int or a formula, in which symbols that the guards fix are
+        replaced.
+        """
         found = size_of(size)
         return size_of(fold.substitute(found, self._equal)) if isinstance(found, Term) else found
 
@@ -140,7 +159,9 @@ class World:
         return x if dirty == x.dirty and wanted is x.cause else x.with_(dirty=dirty, cause=wanted)
 
     def _is_empty(self, region: Region) -> bool:
-        """Return whether the mask is never 0 there: at the first position of right-padded rows, the last of others."""
+        """Return whether the mask is never 0 there: at the first position of right-padded rows, the
+        last of others.
+        """
         if region.group < 0 or not self.filled(region.group) or not region.coordinates:
             return False
         last = region.coordinates[-1]
@@ -172,20 +193,27 @@ class World:
         return None
 
     def along(self, region: Region, slot: Slot) -> Coordinate | None:
-        """Return the last coordinate of a region, the position within a row, if it runs along a slot; else None."""
+        """Return the last coordinate of a region, the position within a row, if it runs along a
+        slot; else None.
+        """
         if region.group < 0 or not region.coordinates or region.coordinates[-1].slot is not slot:
             return None
         return region.coordinates[-1]
 
     def causal(self, x: Abstract, slot: Slot) -> Mapping[Slot, int]:
-        """Return the slots whose index bounds the index along ``slot``, each with the bound's offset.
+        """Return the slots whose index bounds the index along ``slot``, each with the bound's
+        offset.
 
-        In the facts of ``x``, elements do not count whose index along ``slot`` is larger than that along the other
-        slot plus the offset.
+        In the facts of ``x``, elements do not count whose index along ``slot`` is larger than that
+        along the other slot plus the offset.
         """
         found: dict[Slot, int] = {}
         for region, fact in x.facts.items():
-            if region.group == AFTER and not isinstance(fact, str) and region.coordinates[0].slot is slot:
+            if (
+                region.group == AFTER
+                and not isinstance(fact, str)
+                and region.coordinates[0].slot is slot
+            ):
                 key, query = region.coordinates
                 if query.slot is not None:
                     found[query.slot] = query.offset - key.offset

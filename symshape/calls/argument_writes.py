@@ -1,7 +1,8 @@
 """Writes to lists and dictionaries among the arguments, and returns of these containers.
 
-A graph computes the tensors and numbers in such a container, never the container. The caller of the program therefore
-writes the final items into the user's own container. Items that the program does not replace stay the same objects.
+A graph computes the tensors and numbers in such a container, never the container. The caller of the
+program therefore writes the final items into the user's own container. Items that the program does
+not replace stay the same objects.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from symshape.calls.outputs import Build, builder
 from symshape.calls.variables import CONTAINERS, OutputReference, Where, Write, refill
 
 Path = tuple[Any, ...]
-"""The path to a container: 0 or 1, for the positional and the keyword arguments; then positions and keys."""
+"""The path to a container: 0 or 1, for the positional and the keyword arguments; then positions and
+keys.
+"""
 
 
 @attrs.frozen
@@ -67,7 +70,8 @@ class ArgumentWrites:
     Attributes:
         writes: to containers.
         returned: which of the flat outputs stand for which of them.
-        outside: the ids of containers that the program reads elsewhere, of which none may be an argument.
+        outside: the ids of containers that the program reads elsewhere, of which none may be an
+            argument.
     """
 
     writes: Sequence[Write] = ()
@@ -81,11 +85,19 @@ class ArgumentWrites:
 
     def fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Return whether no written container is one that the program reads elsewhere."""
-        paths = [each.variable.path for each in self.writes if isinstance(each.variable, ArgumentContents)]
+        paths = [
+            each.variable.path
+            for each in self.writes
+            if isinstance(each.variable, ArgumentContents)
+        ]
         return all(id(at(args, kwargs, path)) not in self.outside for path in paths)
 
     def finish(
-        self, flat: list[Any], args: Sequence[Any], kwargs: Mapping[str, Any], build: Callable[[list[Any]], Any]
+        self,
+        flat: list[Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        build: Callable[[list[Any]], Any],
     ) -> Any:
         """Write to the containers, and return the result of a call with these flat outputs."""
         pairs = zip(self.writes, self._builds, strict=True)
@@ -124,12 +136,16 @@ def _new_items(
         else:
             leaves.append(at(args, kwargs, leaf.path) if kind is At else leaf)
     items = nest(leaves)
-    return container, items if contents.keys is None else dict(zip(contents.keys, items, strict=True))
+    return container, items if contents.keys is None else dict(
+        zip(contents.keys, items, strict=True)
+    )
 
 
 def paths_of(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
     """Return the mutable containers in nested arguments, each with its path."""
-    found: list[tuple[Path, Any]] = [(path, value)] if type(value) in CONTAINERS and len(path) > 1 else []
+    found: list[tuple[Path, Any]] = (
+        [(path, value)] if type(value) in CONTAINERS and len(path) > 1 else []
+    )
     items: Any = ()
     if isinstance(value, Mapping):
         items = value.items()

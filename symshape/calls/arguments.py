@@ -1,8 +1,10 @@
-"""A call's arguments as flat leaves with the paths a user would write, and the integers that are read from them.
+"""A call's arguments as flat leaves with the paths a user would write, and the integers that are
+read from them.
 
-A tensor contributes its sizes; one that is not contiguous also its strides and storage offset, a contiguous one with
-an offset its offset.  Everything else about the arguments (dtype, device, constants …) is the call's *structure*: it
-must be equal.  Whatever makes a key of a tensor, quickly or slowly, makes it of ``EQUAL`` and of the layout.
+A tensor contributes its sizes; one that is not contiguous also its strides and storage offset, a
+contiguous one with an offset its offset.  Everything else about the arguments (dtype, device,
+constants …) is the call's *structure*: it must be equal.  Whatever makes a key of a tensor, quickly
+or slowly, makes it of ``EQUAL`` and of the layout.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ import attrs
 import torch
 
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
-from symshape.calls.constant_keys import PLAIN, IdentityKey, constant_key, digits, nesting_key, shared_containers
+from symshape.calls.constant_keys import (
+    PLAIN,
+    IdentityKey,
+    constant_key,
+    digits,
+    nesting_key,
+    shared_containers,
+)
 from symshape.calls.floats import FloatLeaf
 from symshape.calls.naming import Naming, brief, distinct, tensor_names
 from symshape.calls.object_arguments import flattened, is_owner, owner_of
@@ -41,7 +50,9 @@ equal_part: Callable[[torch.Tensor], tuple[Any, ...]] = attrgetter(*EQUAL)
 
 @attrs.frozen
 class TensorKey:
-    """The structure of a tensor argument, its sizes aside: equal keys may run the same graph. ``EQUAL`` comes first."""
+    """The structure of a tensor argument, its sizes aside: equal keys may run the same graph.
+    ``EQUAL`` comes first.
+    """
 
     dtype: torch.dtype
     device: torch.device
@@ -61,7 +72,9 @@ class TensorKey:
 
 @attrs.frozen
 class ConstantKey:
-    """The key of a constant argument, by ``constant_keys``, so that 0.0 is not -0.0; ``value`` is for messages."""
+    """The key of a constant argument, by ``constant_keys``, so that 0.0 is not -0.0; ``value`` is
+    for messages.
+    """
 
     kind: type
     value: Any = attrs.field(eq=False)
@@ -83,7 +96,8 @@ class _RecordKey:
 
 INT_KEY = _IntKey()
 RECORD_KEY = _RecordKey()
-"""The key of an object whose attributes are the leaves after it: see ``calls/object_arguments.py``."""
+"""The key of an object whose attributes are the leaves after it: see ``calls/object_arguments.py``.
+"""
 LeafKey = TensorKey | ConstantKey | _IntKey | _RecordKey
 
 
@@ -109,10 +123,12 @@ class Call:
 
     Attributes:
         leaves: the arguments' leaves, in pytree order, and after them those of variables.
-        tree: how they nest in ``(args, kwargs)``, or in ``(args, kwargs, values)`` where there are variables.
+        tree: how they nest in ``(args, kwargs)``, or in ``(args, kwargs, values)`` where there are
+            variables.
         paths: each leaf in the caller's words.
         keys: each leaf's structure.
-        duplicates: for each leaf, the position of the first leaf that is the same tensor (or other object).
+        duplicates: for each leaf, the position of the first leaf that is the same tensor (or other
+            object).
         shared: which containers are the same object: see ``shared_containers``.
     """
 
@@ -125,12 +141,16 @@ class Call:
 
     @property
     def nesting(self) -> Hashable:
-        """A key that two calls share only if their arguments nest in the same way, with the same containers shared."""
+        """A key that two calls share only if their arguments nest in the same way, with the same
+        containers shared.
+        """
         return nesting_key(self.tree), self.shared
 
     @property
     def has_records(self) -> bool:
-        """True if some arguments are objects that are flattened into attributes, and may be written to."""
+        """True if some arguments are objects that are flattened into attributes, and may be written
+        to.
+        """
         return RECORD_KEY in self.keys
 
     @property
@@ -142,7 +162,11 @@ class Call:
     def constants(self) -> list[Any]:
         """The leaves that a program is given unchanged."""
         pairs = zip(self.leaves, self.keys, strict=True)
-        return [leaf for leaf, key in pairs if key is not RECORD_KEY and not isinstance(leaf, torch.Tensor)]
+        return [
+            leaf
+            for leaf, key in pairs
+            if key is not RECORD_KEY and not isinstance(leaf, torch.Tensor)
+        ]
 
     @property
     def classes(self) -> set[type]:
@@ -151,7 +175,8 @@ class Call:
         return {type(leaf) for leaf, key in pairs if key is RECORD_KEY} - {list, dict}
 
     def nest(self, leaves: Sequence[Any]) -> Any:
-        """Return ``(args, kwargs, values of variables)`` of a call with the same nesting and these leaves.
+        """Return ``(args, kwargs, values of variables)`` of a call with the same nesting and these
+        leaves.
 
         A container that occurs in two places is one object again.
         """
@@ -167,10 +192,12 @@ def flatten_call(
     *,
     paths: bool = True,
 ) -> Call:
-    """Flatten the call ``fn(*args, **kwargs)`` into leaves, keys and paths; without ``paths`` this is much faster.
+    """Flatten the call ``fn(*args, **kwargs)`` into leaves, keys and paths; without ``paths`` this
+    is much faster.
 
     Raises:
-        InputError: an argument cannot be traced (a sparse tensor, a tensor subclass, an unhashable object).
+        InputError: an argument cannot be traced (a sparse tensor, a tensor subclass, an unhashable
+            object).
     """
     whole: tuple[Any, ...] = (tuple(args), kwargs if type(kwargs) is dict else dict(kwargs))
     if variables.values:
@@ -181,9 +208,17 @@ def flatten_call(
         quick, tree = pytree.tree_flatten(whole)
         leaves = tuple(map(owner_of, quick))
         try:
-            return Call(leaves, tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(leaves), shared)
+            return Call(
+                leaves,
+                tree,
+                (),
+                tuple(leaf_key(leaf, "") for leaf in quick),
+                duplicates(leaves),
+                shared,
+            )
         except InputError:
-            return flatten_call(fn, args, kwargs, variables)  # for the argument's name in the message
+            # for the argument's name in the message
+            return flatten_call(fn, args, kwargs, variables)
     flat, tree = list(with_paths(whole, ())), pytree.tree_structure(whole)
     names = parameter_names(fn, args)
     naming = Naming(lambda: tensor_names(fn, {**dict(zip(names, args, strict=True)), **kwargs}))
@@ -194,12 +229,16 @@ def flatten_call(
 
 
 def flat_with_paths(value: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], pytree.TreeSpec]:
-    """Flatten as ``pytree.tree_flatten_with_path`` does, also classes that were registered without keys."""
+    """Flatten as ``pytree.tree_flatten_with_path`` does, also classes that were registered without
+    keys.
+    """
     return list(with_paths(value, ())), pytree.tree_structure(value)
 
 
 def with_paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield the leaves of a nested value with their paths; torch's own function refuses classes without keys."""
+    """Yield the leaves of a nested value with their paths; torch's own function refuses classes
+    without keys.
+    """
     node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
     if node is None:
         yield path, value
@@ -217,20 +256,28 @@ def identity_of(key: LeafKey) -> IdentityKey | None:
 
 
 def skeleton(call: Call) -> Call:
-    """Return the call without its tensors and objects, so that a stored call does not keep them alive."""
+    """Return the call without its tensors and objects, so that a stored call does not keep them
+    alive.
+    """
     pairs = zip(call.leaves, call.keys, strict=True)
     leaves = [
-        None if isinstance(leaf, torch.Tensor) or key is RECORD_KEY or identity_of(key) is not None else leaf
+        None
+        if isinstance(leaf, torch.Tensor) or key is RECORD_KEY or identity_of(key) is not None
+        else leaf
         for leaf, key in pairs
     ]
     return attrs.evolve(call, leaves=tuple(leaves))
 
 
 def duplicates(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """Return for each leaf the position of the first leaf that is the same object (its own for numbers, strings …)."""
+    """Return for each leaf the position of the first leaf that is the same object (its own for
+    numbers, strings …).
+    """
     first: dict[int, int] = {}
     return tuple(
-        position if type(leaf) in PLAIN or type(leaf) is float else first.setdefault(id(leaf), position)
+        position
+        if type(leaf) in PLAIN or type(leaf) is float
+        else first.setdefault(id(leaf), position)
         for position, leaf in enumerate(leaves)
     )
 
@@ -253,7 +300,9 @@ def parameter_names(fn: Callable[..., Any], args: Sequence[Any]) -> list[str]:
     return (names + [f"args[{i}]" for i in range(len(names), len(args))])[: len(args)]
 
 
-def _path_text(path: Sequence[Any], names: Sequence[str], variables: Sequence[str], naming: Naming) -> str:
+def _path_text(
+    path: Sequence[Any], names: Sequence[str], variables: Sequence[str], naming: Naming
+) -> str:
     where, first, *rest = path
     if isinstance(where, pytree.SequenceKey) and where.idx == 2:
         start = variables[first.idx]
@@ -271,7 +320,10 @@ def computes_as_torch_tensor(kind: type) -> bool:
     """
     if kind in TENSOR_TYPES:
         return True
-    return issubclass(kind, torch.nn.Parameter) and tuple(getattr(kind, each) for each in _CALLS) == _OF_PARAMETERS
+    return (
+        issubclass(kind, torch.nn.Parameter)
+        and tuple(getattr(kind, each) for each in _CALLS) == _OF_PARAMETERS
+    )
 
 
 def leaf_key(leaf: Any, path: str) -> LeafKey:
@@ -289,12 +341,15 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
     if type(leaf) is float:
         return ConstantKey(float, leaf, digits(leaf))
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        raise InputError(f"argument {path} is a {type(leaf).__name__} of another tracer; pass a plain number")
+        raise InputError(
+            f"argument {path} is a {type(leaf).__name__} of another tracer; pass a plain number"
+        )
     try:  # a slice of plain numbers is its parts (before Python 3.12 it has no hash)
         hash((leaf.start, leaf.stop, leaf.step) if type(leaf) is slice else leaf)
     except Exception as error:  # also of a __hash__ of the user's
         raise InputError(
-            f"argument {path} is an unhashable {type(leaf).__name__}, so it can be neither traced nor guarded; "
+            f"argument {path} is an unhashable {type(leaf).__name__}, so it can be neither traced "
+            "nor guarded; "
             "pass tensors, numbers, strings, hashable constants, or containers of them "
             "(register others with torch.utils._pytree)"
         ) from error
@@ -304,22 +359,32 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
 
 def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
     if type(tensor) not in TENSOR_TYPES:
-        raise InputError(f"argument {path} is a {type(tensor).__name__}; only plain tensors can be traced")
+        raise InputError(
+            f"argument {path} is a {type(tensor).__name__}; only plain tensors can be traced"
+        )
     if tensor.layout is not torch.strided:
-        raise InputError(f"argument {path} has layout {tensor.layout}; only strided tensors can be traced")
+        raise InputError(
+            f"argument {path} has layout {tensor.layout}; only strided tensors can be traced"
+        )
     if tensor.is_nested:
         raise InputError(f"argument {path} is a nested tensor; only plain tensors can be traced")
     if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
         if tensor.is_quantized:
             raise InputError(f"argument {path} is quantized; only plain tensors can be traced")
-        lazy, resolve = ("conjugated", "resolve_conj") if tensor.is_conj() else ("negated", "resolve_neg")
-        raise InputError(f"argument {path} is lazily {lazy}, which cannot be traced; pass {path}.{resolve}()")
+        lazy, resolve = (
+            ("conjugated", "resolve_conj") if tensor.is_conj() else ("negated", "resolve_neg")
+        )
+        raise InputError(
+            f"argument {path} is lazily {lazy}, which cannot be traced; pass {path}.{resolve}()"
+        )
     same: tuple[Any, ...] = (*equal_part(tensor), tensor.dim(), layout_of(tensor), type(tensor))
     return TensorKey(*same)
 
 
 def is_canonical(tensor: torch.Tensor) -> bool:
-    """Return whether the strides are those of a fresh tensor, also where the size is 0 or 1: programs can read them."""
+    """Return whether the strides are those of a fresh tensor, also where the size is 0 or 1:
+    programs can read them.
+    """
     if not tensor.is_contiguous():
         return False
     shape = tensor.shape

@@ -1,12 +1,15 @@
-"""The one maker of call keys: the exact key, by which a call is found again, and the structure, which finds its tree.
+"""The one maker of call keys: the exact key, by which a call is found again, and the structure,
+which finds its tree.
 
-- ``FLAT`` makes the quickest look-up: one hashable key of everything about flat arguments, sizes included.
-- ``read`` splits any call into its structure (nesting, keyword names, dtypes, devices, constants, modes) and the
-  integers that the dispatch tree works on.
+- ``FLAT`` makes the quickest look-up: one hashable key of everything about flat arguments, sizes
+  included.
+- ``read`` splits any call into its structure (nesting, keyword names, dtypes, devices, constants,
+  modes) and the integers that the dispatch tree works on.
 
-Both describe a tensor by ``arguments.EQUAL`` and its layout, as ``arguments.TensorKey`` does. Calls with equal exact
-keys have equal structures and integers; calls with equal structures have equal leaf keys. The functions for flat
-arguments are generated once for each number of arguments, so that a call runs straight-line code.
+Both describe a tensor by ``arguments.EQUAL`` and its layout, as ``arguments.TensorKey`` does. Calls
+with equal exact keys have equal structures and integers; calls with equal structures have equal
+leaf keys. The functions for flat arguments are generated once for each number of arguments, so that
+a call runs straight-line code.
 """
 
 from __future__ import annotations
@@ -44,11 +47,23 @@ _MOST = 1024
 """The largest number of flat arguments of a call that has a quick key."""
 _MOST_WRITTEN_OUT = 16
 _CONSTANTS = frozenset(
-    (bool, str, bytes, type(None), Nothing, torch.dtype, torch.device, torch.layout, torch.memory_format)
+    (
+        bool,
+        str,
+        bytes,
+        type(None),
+        Nothing,
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+    )
 )
 _PLAIN = frozenset((int, Nesting, *_CONSTANTS))
 _AS_THEY_ARE = _CONSTANTS - {bool, str, type(None)}
-_COMPLEX = frozenset(each for each in vars(torch).values() if isinstance(each, torch.dtype) and each.is_complex)
+_COMPLEX = frozenset(
+    each for each in vars(torch).values() if isinstance(each, torch.dtype) and each.is_complex
+)
 _TENSORS = frozenset(TENSOR_TYPES)
 
 _VARYING = (FloatLeaf,)
@@ -58,11 +73,14 @@ _AGAIN = "the first leaves that are the same"
 _OVERRIDES = "what the class of an object puts before its attributes"
 
 MakeKey = Callable[[Sequence[Any], Mapping[str, Any]], Hashable | None]
-"""``make(leaves, kwargs)``: the key of a call with these leaves, keyword arguments last; None if there is no key."""
+"""``make(leaves, kwargs)``: the key of a call with these leaves, keyword arguments last; None if
+there is no key.
+"""
 
 
 class Makers(dict[int, MakeKey]):
-    """The functions that make keys, by the number of leaves; a subscript chooses one without a Python frame.
+    """The functions that make keys, by the number of leaves; a subscript chooses one without a
+    Python frame.
 
     Args:
         make: makes one of them, which is done when it is asked for first.
@@ -106,7 +124,9 @@ class _Unusual(Exception):
 
 
 def _plain(leaf: Any) -> Any:
-    """Return the part of the key for a leaf that is no ordinary tensor; None if only the slow path can decide."""
+    """Return the part of the key for a leaf that is no ordinary tensor; None if only the slow path
+    can decide.
+    """
     kind = type(leaf)
     if kind in _PLAIN:
         return (kind, leaf)
@@ -114,7 +134,8 @@ def _plain(leaf: Any) -> Any:
         return (kind, digits(leaf))
     if kind is FloatLeaf or kind is VaryingFloat:
         return _VARYING
-    if kind is FlattenedObject:  # what it is, and what it holds, is said by the nest and the leaves after it
+    # what it is, and what it holds, is said by the nest and the leaves after it
+    if kind is FlattenedObject:
         return _TAKEN
     if kind is torch.nn.Parameter:
         return (kind, leaf.shape, *equal_part(leaf), _layout(leaf))
@@ -123,13 +144,21 @@ def _plain(leaf: Any) -> Any:
 
 
 def _layout(leaf: torch.Tensor) -> Any:
-    plain = is_canonical(leaf) and 1 not in leaf.shape and 0 not in leaf.shape and not leaf.storage_offset()
+    plain = (
+        is_canonical(leaf)
+        and 1 not in leaf.shape
+        and 0 not in leaf.shape
+        and not leaf.storage_offset()
+    )
     return (plain and leaf.layout is torch.strided) or _strides(leaf)
 
 
 def _strides(leaf: torch.Tensor) -> Any:
-    """Return the strides and offset of a tensor that is not contiguous from the start of its memory."""
-    if leaf.layout is not torch.strided or leaf.is_neg():  # a lazily negated view of an imaginary part has an offset
+    """Return the strides and offset of a tensor that is not contiguous from the start of its
+    memory.
+    """
+    # a lazily negated view of an imaginary part has an offset
+    if leaf.layout is not torch.strided or leaf.is_neg():
         raise _Unusual
     return (leaf.stride(), leaf.storage_offset())
 
@@ -166,13 +195,20 @@ def _generate(number: int) -> MakeKey:
     else:
         lines.append(f"    key = ({key})")
     lines.append("    return (key, *kwargs) if kwargs else key")
-    namespace = {"Tensor": torch.Tensor, "plain_part": _plain, "repeats": _repeats, "strides": _strides}
+    namespace = {
+        "Tensor": torch.Tensor,
+        "plain_part": _plain,
+        "repeats": _repeats,
+        "strides": _strides,
+    }
     namespace["strided"] = torch.strided  # a tensor of oneDNN's says that it is contiguous, too
     return _function("\n".join(lines), Unusual=_Unusual, **namespace, **NAMES)
 
 
 def _function(source: str, **names: Any) -> MakeKey:
-    """Run generated source, which is made of our own names and numbers only; return its function ``key``."""
+    """Run generated source, which is made of our own names and numbers only; return its function
+    ``key``.
+    """
     exec(source, names)
     return names["key"]  # type: ignore[no-any-return]
 
@@ -206,29 +242,41 @@ def _one_twice(leaves: Sequence[Any]) -> bool:
 
 
 def _tells_apart(leaves: Sequence[Any]) -> bool:
-    """Return whether a flat key identifies these leaves; not if one is complex, as it may be a lazy conjugate."""
-    for leaf in leaves:  # noqa: SIM110 - a generator's frame takes longer than the answer
+    """Return whether a flat key identifies these leaves; not if one is complex, as it may be a lazy
+    conjugate.
+    """
+    for leaf in leaves:  # noqa: SIM110 - a generator is slower
         if isinstance(leaf, torch.Tensor) and leaf.dtype in _COMPLEX:
             return False
     return True
 
 
 FLAT = ExactKey(Makers(_generate), _tells_apart)
-"""The exact key of a call with flat arguments, wherever it comes from; none for nested arguments."""
+"""The exact key of a call with flat arguments, wherever it comes from; none for nested arguments.
+"""
 
 
 def _quick() -> ExactKey:
     if READING is None:
         return FLAT
-    kinds = Nesting, FlattenedObject, FloatLeaf, VaryingFloat, torch.nn.Parameter, _AS_THEY_ARE, constant
+    kinds = (
+        Nesting,
+        FlattenedObject,
+        FloatLeaf,
+        VaryingFloat,
+        torch.nn.Parameter,
+        _AS_THEY_ARE,
+        constant,
+    )
     return ExactKey(Makers(lambda number: READING.Maker(FLAT.makers[number], *kinds)), FLAT.lasts)
 
 
 QUICK = _quick()
-"""The exact keys that calls use: in one pass of C++ where ``compiled_reading.cpp`` was built, else ``FLAT``.
+"""The exact keys that calls use: in one pass of C++ where ``compiled_reading.cpp`` was built, else
+``FLAT``.
 
-The C++ key is the call as bytes without its integers, then these integers, the nesting (if there is one), and
-constants.
+The C++ key is the call as bytes without its integers, then these integers, the nesting (if there is
+one), and constants.
 """
 
 
@@ -238,11 +286,18 @@ _DTYPE = 1 + EQUAL.index("dtype")
 def without_integers(key: Any) -> tuple[Hashable, tuple[int, ...]] | None:
     """Split the exact key of a flat call into a key without integers, and the integers.
 
-    None if the integers are not all that is read of the call. Calls whose keys without integers are equal have equal
-    structures.
+    None if the integers are not all that is read of the call. Calls whose keys without integers are
+    equal have equal structures.
 
-    >>> calls = (torch.ones(2, 3), 4), (torch.ones(5, 6), 7), (torch.ones(3, 2).T, 4), (torch.ones(1, 3), 4)
-    >>> first, second, transposed, one = [without_integers(FLAT.makers[2](call, {})) for call in calls]
+    >>> calls = (
+    ...     (torch.ones(2, 3), 4),
+    ...     (torch.ones(5, 6), 7),
+    ...     (torch.ones(3, 2).T, 4),
+    ...     (torch.ones(1, 3), 4),
+    ... )
+    >>> first, second, transposed, one = [
+    ...     without_integers(FLAT.makers[2](call, {})) for call in calls
+    ... ]
     >>> first[1], second[1], first[0] == second[0], transposed, one
     ((2, 3, 4), (5, 6, 7), True, None, None)
     """
@@ -255,7 +310,9 @@ def without_integers(key: Any) -> tuple[Hashable, tuple[int, ...]] | None:
         first = part[0]
         if type(first) is torch.Size:
             if part[-1] is not True or part[_DTYPE].is_complex:
-                return None  # strides, or a size of 1 or 0, are not read as sizes alone; a key hides a lazy conjugate
+                # strides, or a size of 1 or 0, are not read as sizes alone; a key hides a lazy
+                # conjugate
+                return None
             values += first
             rest.append((len(first), part[1:]))
         elif first is int:
@@ -272,11 +329,16 @@ def without_integers(key: Any) -> tuple[Hashable, tuple[int, ...]] | None:
 
 
 def read(
-    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], variables: Variables = NO_VARIABLES
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    variables: Variables = NO_VARIABLES,
 ) -> Reading:
-    """Return a call's leaves in pytree order, its structure, and its integers; those of variables come last.
+    """Return a call's leaves in pytree order, its structure, and its integers; those of variables
+    come last.
 
-    Two calls with equal structures differ in nothing but their integers (and the data of their tensors).
+    Two calls with equal structures differ in nothing but their integers (and the data of their
+    tensors).
 
     Raises:
         InputError: an argument cannot be traced.
@@ -285,11 +347,19 @@ def read(
     if found is not None:
         return found
     call = flatten_call(fn, args, kwargs, variables, paths=False)
-    return call.leaves, (modes(), call.nesting, call.keys, call.duplicates), values_of(call.leaves, call.keys)
+    return (
+        call.leaves,
+        (modes(), call.nesting, call.keys, call.duplicates),
+        values_of(call.leaves, call.keys),
+    )
 
 
-def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()) -> Reading | None:
-    """Read a call as :func:`read` does, but without objects for messages; None for an unusual call."""
+def read_usual(
+    args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()
+) -> Reading | None:
+    """Read a call as :func:`read` does, but without objects for messages; None for an unusual
+    call.
+    """
     leaves: list[Any] = []
     parts: list[Any] = [modes(), len(args), *kwargs]
     values: list[int] = []
@@ -309,15 +379,29 @@ def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequen
         return None
     if len(leaves) > 1 and _one_twice(leaves):
         first: dict[int, int] = {}
-        parts.append(tuple([first.setdefault(id(x), i) for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]))
+        parts.append(
+            tuple(
+                [
+                    first.setdefault(id(x), i)
+                    for i, x in enumerate(leaves)
+                    if isinstance(x, torch.Tensor)
+                ]
+            )
+        )
     return leaves, tuple(parts), tuple(values)
 
 
-def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]) -> None:
+def _read(
+    leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]
+) -> None:
     """Read one argument.  Every branch writes a part that no other branch can write."""
     kind = type(leaf)
     if kind in _TENSORS:
-        if leaf.layout is not torch.strided or leaf.is_quantized or (leaf.dtype in _COMPLEX and leaf.is_conj()):
+        if (
+            leaf.layout is not torch.strided
+            or leaf.is_quantized
+            or (leaf.dtype in _COMPLEX and leaf.is_conj())
+        ):
             raise _Unusual
         layout = layout_of(leaf)
         if layout is not CONTIGUOUS and leaf.is_neg():
@@ -360,7 +444,9 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], con
             _read(each, leaves, parts, values, containers)
 
 
-def _read_record(record: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]) -> None:
+def _read_record(
+    record: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]
+) -> None:
     """Read an object that is flattened, and its attributes."""
     names, held = contents(record)
     parts.append((Record, type(record), *names))

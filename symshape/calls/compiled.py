@@ -10,7 +10,8 @@ from symshape.native.loader import load
 
 def _reading() -> Any:
     module = load("symshape.calls.compiled_reading")
-    return module if hasattr(module, "class_version") else None  # an older checkout's takes other arguments
+    # an older checkout's takes other arguments
+    return module if hasattr(module, "class_version") else None
 
 
 def _unknown(kind: type) -> int:
@@ -20,4 +21,5 @@ def _unknown(kind: type) -> int:
 READING: Any = _reading()
 """The module; None if it was not built."""
 class_version: Callable[[type], int] = getattr(READING, "class_version", _unknown)
-"""Return a number that changes whenever a class or one of its bases changes; 0 if it is not known."""
+"""Return a number that changes whenever a class or one of its bases changes; 0 if it is not known.
+"""

@@ -1,9 +1,9 @@
 """Keys of constants: two constants have equal keys only if no program can distinguish them.
 
-``==`` does not say so: ``1 == True``, ``0.0 == -0.0``, ``Decimal("1.0") == Decimal("1.00")`` and ``range(0, 3, 2) ==
-range(0, 4, 2)``. A frozen dataclass compares its fields so, and may leave some out; a user's class may define ``==`` as
-it likes. A constant is therefore keyed by its class and its parts, if the class is known to be nothing but its parts,
-and else by its identity.
+``==`` does not say so: ``1 == True``, ``0.0 == -0.0``, ``Decimal("1.0") == Decimal("1.00")`` and
+``range(0, 3, 2) == range(0, 4, 2)``. A frozen dataclass compares its fields so, and may leave some
+out; a user's class may define ``==`` as it likes. A constant is therefore keyed by its class and
+its parts, if the class is known to be nothing but its parts, and else by its identity.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ NOTHING = Nothing()
 
 
 class Nesting:
-    """A nesting of arguments: the last leaf of each call whose arguments nest in this way; equal to nothing else.
+    """A nesting of arguments: the last leaf of each call whose arguments nest in this way; equal to
+    nothing else.
 
     Attributes:
-        variables: how many variables are read with them; their values are in the leaf before, as they are.
+        variables: how many variables are read with them; their values are in the leaf before, as
+            they are.
     """
 
     __slots__ = ("variables",)
@@ -61,12 +63,15 @@ PLAIN: frozenset[type] = frozenset(
         *(torch.dtype, torch.device, torch.layout, torch.memory_format),
     }
 )
-"""Classes whose equal values are interchangeable. A program may not ask whether two of them are one object."""
+"""Classes whose equal values are interchangeable. A program may not ask whether two of them are one
+object.
+"""
 _MOST_NESTED = 16
 
 
 class IdentityKey:
-    """A key that equals only keys of the same object; it keeps the object alive only if no weak reference is possible.
+    """A key that equals only keys of the same object; it keeps the object alive only if no weak
+    reference is possible.
 
     >>> class Owner: ...
     >>> owner = Owner()
@@ -94,9 +99,15 @@ class IdentityKey:
         return type(self._reference) is weakref.ref
 
     def when_gone(self, call: Callable[[Any], object]) -> weakref.ref[Any] | None:
-        """Return a weak reference that calls ``call`` when the object dies; None if there is no weak reference."""
+        """Return a weak reference that calls ``call`` when the object dies; None if there is no
+        weak reference.
+        """
         value = self.value
-        return weakref.ref(value, call) if value is not None and isinstance(self._reference, weakref.ref) else None
+        return (
+            weakref.ref(value, call)
+            if value is not None and isinstance(self._reference, weakref.ref)
+            else None
+        )
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -120,7 +131,11 @@ class EqualityKey:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is EqualityKey and type(other.value) is type(self.value) and bool(other.value == self.value)
+        return (
+            type(other) is EqualityKey
+            and type(other.value) is type(self.value)
+            and bool(other.value == self.value)
+        )
 
     def __hash__(self) -> int:
         return hash(type(self.value))
@@ -177,7 +192,8 @@ def constant_key(value: Any, unknown: Callable[[Any], Hashable] = IdentityKey) -
 
     Args:
         value: a constant; it need not be hashable.
-        unknown: makes the key of an object of a class that is not known to be nothing but its parts.
+        unknown: makes the key of an object of a class that is not known to be nothing but its
+            parts.
 
     >>> constant_key(1) == constant_key(True), constant_key(0.0) == constant_key(-0.0)
     (False, False)
@@ -193,7 +209,11 @@ def _alike(value: Any, unknown: Callable[[Any], Hashable], depth: int) -> Hashab
         return (kind, value)
     parts = constant_parts(value) if depth < _MOST_NESTED else None
     if parts is None:
-        return IdentityKey(value) if isinstance(value, (type, types.FunctionType, enum.Enum)) else unknown(value)
+        return (
+            IdentityKey(value)
+            if isinstance(value, (type, types.FunctionType, enum.Enum))
+            else unknown(value)
+        )
     return (kind, *[_alike(part, unknown, depth + 1) for part in parts])
 
 
@@ -220,7 +240,9 @@ def may_have_parts(kind: type) -> bool:
 
 
 def field_names(kind: type) -> tuple[str, ...] | None:
-    """Return the fields of a dataclass or attrs class, those that ``==`` leaves out too; None for other classes."""
+    """Return the fields of a dataclass or attrs class, those that ``==`` leaves out too; None for
+    other classes.
+    """
     if issubclass(kind, (int, str, float, tuple, list, dict, torch.Tensor, torch.nn.Module)):
         return None
     if dataclasses.is_dataclass(kind):
@@ -229,14 +251,18 @@ def field_names(kind: type) -> tuple[str, ...] | None:
         names = tuple(field.name for field in attrs.fields(kind))
     else:
         return None
-    if kind.__getattribute__ is not object.__getattribute__ or any(comes_first(kind, name) for name in names):
+    if kind.__getattribute__ is not object.__getattribute__ or any(
+        comes_first(kind, name) for name in names
+    ):
         return None
     slots = [slot for each in kind.__mro__ for slot in _slots_of(each)]
     return names if set(slots) <= {*names, "__dict__", "__weakref__"} else None
 
 
 def comes_first(kind: type, name: str) -> bool:
-    """Return whether a class attribute takes precedence over the object's own, and is not its slot."""
+    """Return whether a class attribute takes precedence over the object's own, and is not its
+    slot.
+    """
     for each in kind.__mro__:
         if name in each.__dict__:
             return answers_first(each.__dict__[name], name)
@@ -244,7 +270,9 @@ def comes_first(kind: type, name: str) -> bool:
 
 
 def answers_first(found: Any, name: str) -> bool:
-    """Return whether a class attribute found under ``name`` takes precedence over the object's, and is not its slot."""
+    """Return whether a class attribute found under ``name`` takes precedence over the object's, and
+    is not its slot.
+    """
     kind = type(found)
     if kind is types.MemberDescriptorType:
         return bool(found.__name__ != name)
@@ -262,10 +290,16 @@ def vars_beside(value: Any, names: tuple[str, ...]) -> bool:
 
 
 def nesting_key(tree: pytree.TreeSpec) -> Hashable:
-    """Return a key that two nestings share only if their containers and keys are interchangeable."""
+    """Return a key that two nestings share only if their containers and keys are
+    interchangeable.
+    """
     if tree.is_leaf():
         return None
-    return (tree.type, context_key(tree.context), *[nesting_key(child) for child in tree.children()])
+    return (
+        tree.type,
+        context_key(tree.context),
+        *[nesting_key(child) for child in tree.children()],
+    )
 
 
 def context_key(context: Any) -> Hashable:
@@ -274,12 +308,15 @@ def context_key(context: Any) -> Hashable:
 
 
 def _equal(value: Any) -> Hashable:
-    """Return the key of a part of a context; for a tensor (a parameter as a dictionary key) its identity."""
+    """Return the key of a part of a context; for a tensor (a parameter as a dictionary key) its
+    identity.
+    """
     return IdentityKey(value) if isinstance(value, torch.Tensor) else EqualityKey(value)
 
 
 def shared_containers(value: Any) -> tuple[int, ...]:
-    """Return for each container in a nested value, outermost first, the number of the first that is the same object.
+    """Return for each container in a nested value, outermost first, the number of the first that is
+    the same object.
 
     Empty if no mutable container occurs twice.
 
@@ -293,8 +330,11 @@ def shared_containers(value: Any) -> tuple[int, ...]:
 
 
 def _number_containers(each: Any, found: list[int], first: dict[int, int], kept: list[Any]) -> None:
-    """Append the numbers of the containers in a value; ``kept`` keeps the containers, so that their ids stay theirs."""
-    # Not a closure that calls itself: that is a cycle, which would keep the arguments of a call until a collection.
+    """Append the numbers of the containers in a value; ``kept`` keeps the containers, so that their
+    ids stay theirs.
+    """
+    # Not a closure that calls itself: that is a cycle, which would keep the arguments of a call
+    # until a collection.
     kind = pytree._get_node_type(each)
     if kind not in pytree.SUPPORTED_NODES:
         return

@@ -1,8 +1,9 @@
 """Constant arguments in exact keys: keyed by their parts, or by identity.
 
-Examples are a configuration, a function, a module, a class, a member of an enumeration. The key agrees with the slow
-reading of a call (``constant_key``), in one step. A leaf that is flattened (``object_arguments.py``), that nests, or
-that has no hash has no key here: only the slow reading can judge it.
+Examples are a configuration, a function, a module, a class, a member of an enumeration. The key
+agrees with the slow reading of a call (``constant_key``), in one step. A leaf that is flattened
+(``object_arguments.py``), that nests, or that has no hash has no key here: only the slow reading
+can judge it.
 
 What a class says about its objects is cached until the class changes (``class_version``).
 """
@@ -39,13 +40,18 @@ _FIELDS = "by its fields"
 
 Key = Callable[[Any], Hashable | None]
 _keys: dict[int, tuple[Callable[[], type | None], int, Key]] = {}
-"""By the ids of classes: the class, its version, and the function that makes keys of its objects at that version."""
+"""By the ids of classes: the class, its version, and the function that makes keys of its objects at
+that version.
+"""
 _same: dict[int, IdentityKey] = {}
-"""The identity keys of objects by their ids. When the first object with an id is gone, its key is no longer valid."""
+"""The identity keys of objects by their ids. When the first object with an id is gone, its key is
+no longer valid.
+"""
 
 
 def constant(leaf: Any) -> Hashable | None:
-    """Return a key that two constants share only if no program can distinguish them; None for the slow reading.
+    """Return a key that two constants share only if no program can distinguish them; None for the
+    slow reading.
 
     >>> constant(print) == constant(print), constant(slice(0, 1)) == constant(slice(0, True))
     (True, False)
@@ -57,7 +63,12 @@ def constant(leaf: Any) -> Hashable | None:
         if kind in pytree.SUPPORTED_NODES:
             return None
         known = _keys.get(id(kind))
-        if known is None or known[0]() is not kind or not known[1] or known[1] != class_version(kind):
+        if (
+            known is None
+            or known[0]() is not kind
+            or not known[1]
+            or known[1] != class_version(kind)
+        ):
             if len(_keys) >= _MOST:
                 _keys.clear()
             known = _keys[id(kind)] = (weakref.ref(kind), *_version_and_key(kind))
@@ -102,7 +113,9 @@ def _of_any(leaf: Any) -> Hashable | None:
 
 
 def _of_fields(leaf: Any, names: tuple[str, ...]) -> Hashable | None:
-    """Return the key of an object that is nothing but these fields; most fields are numbers and texts."""
+    """Return the key of an object that is nothing but these fields; most fields are numbers and
+    texts.
+    """
     values = [getattr(leaf, name) for name in names]
     kinds = list(map(type, values))
     if not _PLAIN_OR_FLOAT.issuperset(kinds) or vars_beside(leaf, names):
@@ -119,7 +132,8 @@ def _itself(leaf: Any) -> IdentityKey | None:
     if found is None or found.value is not leaf:
         found = IdentityKey(leaf)
         if not found.is_weak:
-            return found if isinstance(leaf, enum.Enum) else None  # members live as long as their class
+            # members live as long as their class
+            return found if isinstance(leaf, enum.Enum) else None
         if len(_same) >= _MOST:
             _same.clear()
         _same[id(leaf)] = found

@@ -1,8 +1,10 @@
-"""Aliasing of containers: lists and dictionaries that are distinct in one call may be one object in another.
+"""Aliasing of containers: lists and dictionaries that are distinct in one call may be one object in
+another.
 
-A trace treats two containers as one only if they were one in the traced call, and never treats a dictionary as the
-attributes of an object. A program therefore knows the ids of the containers that it reads or writes outside its
-arguments. A call whose arguments include such a container, or have it as their ``__dict__``, runs eagerly.
+A trace treats two containers as one only if they were one in the traced call, and never treats a
+dictionary as the attributes of an object. A program therefore knows the ids of the containers that
+it reads or writes outside its arguments. A call whose arguments include such a container, or have
+it as their ``__dict__``, runs eagerly.
 """
 
 from __future__ import annotations
@@ -16,10 +18,19 @@ from symshape.calls.argument_writes import paths_of
 from symshape.calls.arguments import Call
 from symshape.calls.constant_keys import PLAIN
 from symshape.calls.object_arguments import FlattenedObject, owner_of
-from symshape.calls.variables import CONTAINERS, Contents, DictionaryItem, FloatPlace, InnerContainer, Write
+from symshape.calls.variables import (
+    CONTAINERS,
+    Contents,
+    DictionaryItem,
+    FloatPlace,
+    InnerContainer,
+    Write,
+)
 
 ONE_ANOTHER = 0
-"""An entry among the ids (no object has this id): a dictionary argument may be the attributes of another argument."""
+"""An entry among the ids (no object has this id): a dictionary argument may be the attributes of
+another argument.
+"""
 
 
 _NO_OWNERS = frozenset((*PLAIN, float, torch.Tensor, torch.nn.Parameter))
@@ -31,7 +42,8 @@ def forbidden_containers(
     """Return the ids of the lists and dictionaries outside that may not be among the arguments.
 
     Args:
-        call: the call that was traced; others that the program serves have the same keys and attributes.
+        call: the call that was traced; others that the program serves have the same keys and
+            attributes.
         containers: what the program reads outside.
         writes: what it writes outside.
         records: whether it writes to objects among its arguments.
@@ -48,12 +60,19 @@ def forbidden_containers(
     return frozenset(found.union(map(id, containers)) if matters else found)
 
 
-def _attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Write], own: bool) -> set[int]:
+def _attributes_apart(
+    call: Call, containers: Iterable[Any], writes: Sequence[Write], own: bool
+) -> set[int]:
     """Return the ids of dictionaries that may not be the attributes of an argument."""
-    given = [each for _, each in paths_of(call.nest(call.leaves)[:2])] + [owner_of(each) for each in call.leaves]
+    given = [each for _, each in paths_of(call.nest(call.leaves)[:2])] + [
+        owner_of(each) for each in call.leaves
+    ]
     keys = [set(each) for each in given if isinstance(each, dict)]
     names = [set(each) for each in _attributes(call.leaves)] if call.has_records else []
-    variables = [each.variable.variable if isinstance(each.variable, FloatPlace) else each.variable for each in writes]
+    variables = [
+        each.variable.variable if isinstance(each.variable, FloatPlace) else each.variable
+        for each in writes
+    ]
     entries = [each for each in variables if isinstance(each, DictionaryItem)]
     found = {id(each.owner) for each in entries if any(each.key in every for every in keys)}
     if names and (writes or own):
@@ -66,7 +85,9 @@ def _attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Wr
 def any_forbidden(
     apart: Collection[int], leaves: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> bool:
-    """Return whether a container with one of these ids is an argument of the call, or the attributes of one."""
+    """Return whether a container with one of these ids is an argument of the call, or the
+    attributes of one.
+    """
     given, attributes = set[int](), set[int]()
     _add_containers(args, given)
     if kwargs:

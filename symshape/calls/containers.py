@@ -1,8 +1,10 @@
-"""Container arguments beside tuples, lists and plain dictionaries, as the quick reading of a call flattens them.
+"""Container arguments beside tuples, lists and plain dictionaries, as the quick reading of a call
+flattens them.
 
-These are named tuples, the dictionaries of ``collections``, deques, and all classes that are registered with
-``torch.utils._pytree``. Each class has one function that flattens an instance, found once for the class. Its result
-holds as much as torch's own flattening does, so that calls with equal parts nest in the same way.
+These are named tuples, the dictionaries of ``collections``, deques, and all classes that are
+registered with ``torch.utils._pytree``. Each class has one function that flattens an instance,
+found once for the class. Its result holds as much as torch's own flattening does, so that calls
+with equal parts nest in the same way.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _takes: weakref.WeakKeyDictionary[type, Take] = weakref.WeakKeyDictionary()
 
 
 def container_parts(value: Any) -> ContainerParts | None:
-    """Flatten a container; None for a value that is no container, or that only the slow reading can judge."""
+    """Flatten a container; None for a value that is no container, or that only the slow reading can
+    judge.
+    """
     kind = type(value)
     take = _takes.get(kind)
     if take is None:
@@ -56,7 +60,9 @@ def _deque(value: Any) -> ContainerParts:
 
 
 def _keys(table: dict[Any, Any]) -> tuple[Any, ...] | None:
-    """Return the keys of a dictionary, with their classes, which ``==`` ignores; None for keys of other classes."""
+    """Return the keys of a dictionary, with their classes, which ``==`` ignores; None for keys of
+    other classes.
+    """
     found: list[Any] = []
     for key in table:
         kind = type(key)

@@ -1,4 +1,6 @@
-"""Copies of a call's arguments on memory of their own, so that a second run cannot touch what the call writes to."""
+"""Copies of a call's arguments on memory of their own, so that a second run cannot touch what the
+call writes to.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,11 @@ import torch
 from symshape.torch_internals import pytree
 
 
-def copy_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copy a call's arguments: tensors get memory of their own, with their layout and the memory that they share.
+def copy_call(
+    args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copy a call's arguments: tensors get memory of their own, with their layout and the memory
+    that they share.
 
     Other leaves are passed unchanged; containers are made anew. A copy is a leaf for autograd.
     """

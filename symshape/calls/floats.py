@@ -1,8 +1,9 @@
-"""Floats among a function's arguments and variables that change from call to call: read when a program runs.
+"""Floats among a function's arguments and variables that change from call to call: read when a
+program runs.
 
-The first float in a place is a constant, as a first size is. When another float arrives in that place, the place is
-remembered. From then on each call's float there is given as a :class:`FloatLeaf`, so that one program serves every
-value.
+The first float in a place is a constant, as a first size is. When another float arrives in that
+place, the place is remembered. From then on each call's float there is given as a
+:class:`FloatLeaf`, so that one program serves every value.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from symshape.calls.object_arguments import Record, flattened
 from symshape.torch_internals import dispatch, pytree
 
 Place = tuple[Any, ...]
-"""The path to a float: the position or keyword of an argument (or a variable's number), then keys."""
+"""The path to a float: the position or keyword of an argument (or a variable's number), then keys.
+"""
 
 
 _DICTIONARIES = (dict, OrderedDict, defaultdict)
@@ -34,7 +36,9 @@ class FloatLeaf(torch.Tensor):
 
 
 class VaryingFloat(float):
-    """A float in place of its ``FloatLeaf``, much quicker to make: for quick keys and programs that only read it."""
+    """A float in place of its ``FloatLeaf``, much quicker to make: for quick keys and programs that
+    only read it.
+    """
 
     __slots__ = ()
 
@@ -55,7 +59,9 @@ def with_leaves(flat: Sequence[Any]) -> Sequence[Any]:
     return tuple([leaf_of(each) if type(each) is VaryingFloat else each for each in flat])
 
 
-def given_leaves(run: Callable[[Sequence[Any], Sequence[int]], list[Any]]) -> Callable[..., list[Any]]:
+def given_leaves(
+    run: Callable[[Sequence[Any], Sequence[int]], list[Any]],
+) -> Callable[..., list[Any]]:
     """Return ``run(leaves, values)`` for a ``run`` that accepts tensors only."""
     return lambda leaves, values: run(with_leaves(leaves), values)
 
@@ -74,7 +80,9 @@ def without_leaves(nested: Any) -> Any:
     >>> without_leaves(([leaf_of(0.1), 2],))
     ([0.1, 2],)
     """
-    return pytree.tree_map(lambda each: number_in(each) if type(each) in (FloatLeaf, VaryingFloat) else each, nested)
+    return pytree.tree_map(
+        lambda each: number_in(each) if type(each) in (FloatLeaf, VaryingFloat) else each, nested
+    )
 
 
 class ChangingFloats:
@@ -96,11 +104,19 @@ class ChangingFloats:
         self._in_nests: dict[Nesting, frozenset[int]] = {}
         self._seen: dict[Place, set[Hashable]] = {}
 
-    def learn(self, args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()) -> bool:
+    def learn(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()
+    ) -> bool:
         """Record the floats of a call; return whether there are new places."""
-        arguments = [*enumerate(args), *kwargs.items(), *((_name(i), each) for i, each in enumerate(variables))]
+        arguments = [
+            *enumerate(args),
+            *kwargs.items(),
+            *((_name(i), each) for i, each in enumerate(variables)),
+        ]
         new = set()
-        for place, key in (pair for name, value in arguments for pair in _floats_in(value, (name,))):
+        for place, key in (
+            pair for name, value in arguments for pair in _floats_in(value, (name,))
+        ):
             seen = self._seen.setdefault(place, set())
             seen.add(key)
             if len(seen) > self.most:
@@ -109,8 +125,11 @@ class ChangingFloats:
         self._add(new)
         return bool(new)
 
-    def vary(self, args: Sequence[Any], kwargs: Mapping[str, Any], numbers: Collection[int]) -> bool:
-        """Mark floats as varying that are known to vary from elsewhere; return whether there are new places.
+    def vary(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], numbers: Collection[int]
+    ) -> bool:
+        """Mark floats as varying that are known to vary from elsewhere; return whether there are
+        new places.
 
         Args:
             args: positional arguments, with the number of each leaf in its stead.
@@ -118,20 +137,31 @@ class ChangingFloats:
             numbers: those of the floats.
         """
         arguments = [*enumerate(args), *kwargs.items()]
-        found = {place for name, value in arguments for place, leaf in _leaves_in(value, (name,)) if leaf in numbers}
+        found = {
+            place
+            for name, value in arguments
+            for place, leaf in _leaves_in(value, (name,))
+            if leaf in numbers
+        }
         new = found - self.places
         self._add(new)
         return bool(new)
 
     def _add(self, new: Set[Place]) -> None:
         self.places |= new
-        self._positions = tuple(place[0] for place in self.places if len(place) == 1 and type(place[0]) is int)
-        self._keywords = frozenset(place[0] for place in self.places if len(place) == 1 and type(place[0]) is str)
+        self._positions = tuple(
+            place[0] for place in self.places if len(place) == 1 and type(place[0]) is int
+        )
+        self._keywords = frozenset(
+            place[0] for place in self.places if len(place) == 1 and type(place[0]) is str
+        )
         self._in_nests = {}
         self._in_objects = any(type(each) is _Attribute for place in self.places for each in place)
 
     def flat(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Return the arguments in order, with a ``VaryingFloat`` for each float in one of these places."""
+        """Return the arguments in order, with a ``VaryingFloat`` for each float in one of these
+        places.
+        """
         found = [*args, *kwargs.values()] if kwargs else list(args)
         for position in self._positions:
             if position < len(args) and type(found[position]) is float:
@@ -143,7 +173,8 @@ class ChangingFloats:
         return found
 
     def varied(self, nested: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Return nested leaves, the ``Nesting`` last, with a ``VaryingFloat`` for each float in these places.
+        """Return nested leaves, the ``Nesting`` last, with a ``VaryingFloat`` for each float in
+        these places.
 
         None if the positions for this nest are not known yet: see :meth:`learn_nest`.
         """
@@ -157,7 +188,11 @@ class ChangingFloats:
         return tuple(found)
 
     def learn_nest(
-        self, nested: tuple[Any, ...], args: Sequence[Any], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
+        self,
+        nested: tuple[Any, ...],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        values: Sequence[Any] = (),
     ) -> bool:
         """Record the positions of varying leaves in a nest; return whether one is new.
 
@@ -173,10 +208,15 @@ class ChangingFloats:
         self._in_nests[nested[-1]] = found | (known or frozenset())
         return known is None or not found <= known
 
-    def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments with leaves for the floats in these places; objects with such floats are flattened."""
+    def given(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with leaves for the floats in these places; objects with such floats
+        are flattened.
+        """
         if self._in_objects:
-            args, kwargs = flattened((tuple(args), dict(kwargs)))  # at once: one object in two places is one
+            # at once: one object in two places is one
+            args, kwargs = flattened((tuple(args), dict(kwargs)))
         done: dict[int, Any] = {}
         return (
             tuple([self._replaced(each, (i,), done) for i, each in enumerate(args)]),
@@ -215,7 +255,9 @@ class _Attribute:
 
 def _is_container(value: Any) -> bool:
     return type(value) in _CONTAINERS or (
-        isinstance(value, tuple) and hasattr(type(value), "_fields") and hasattr(type(value), "_make")
+        isinstance(value, tuple)
+        and hasattr(type(value), "_fields")
+        and hasattr(type(value), "_make")
     )
 
 
@@ -240,12 +282,15 @@ def _filled(container: Any, items: Sequence[Any]) -> Any:
 
 def _floats_in(value: Any, place: Place) -> Iterator[tuple[Place, Hashable]]:
     """Yield the floats in an argument, as distinguishing texts, with their places."""
-    return ((where, digits(leaf)) for where, leaf in _leaves_in(value, place) if type(leaf) is float)
+    return (
+        (where, digits(leaf)) for where, leaf in _leaves_in(value, place) if type(leaf) is float
+    )
 
 
 def _leaves_in(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
     """Yield the leaves of an argument with their places."""
-    apart = flattened(value) if len(place) == 1 and type(place[0]) is not tuple else value  # no variable is
+    # no variable is
+    apart = flattened(value) if len(place) == 1 and type(place[0]) is not tuple else value
     if type(apart) is Record or _is_container(apart):
         for key, each in _items(apart):
             yield from _leaves_in(each, (*place, key))

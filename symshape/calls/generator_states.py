@@ -10,7 +10,8 @@ from threading import RLock
 
 import torch
 
-_COLLECTS_INSIDE = sys.version_info < (3, 12)  # later Pythons collect between two bytecodes, never inside a call of C's
+# later Pythons collect between two bytecodes, never inside a call of C's
+_COLLECTS_INSIDE = sys.version_info < (3, 12)
 _alone = RLock()
 
 
@@ -26,7 +27,9 @@ def state_of(generator: torch.Generator) -> torch.Tensor:
 
 
 def default_generator(device: torch.device) -> torch.Generator | None:
-    """Return torch's generator of a device; None for a type of device whose generator torch does not show."""
+    """Return torch's generator of a device; None for a type of device whose generator torch does
+    not show.
+    """
     if device.type == "cpu":
         return torch.default_generator
     if device.type != "cuda":
@@ -41,8 +44,9 @@ def default_generator(device: torch.device) -> torch.Generator | None:
 def nothing_collected() -> Iterator[None]:
     """Disable garbage collection around calls that read a generator's state.
 
-    torch holds the generator's lock while it wraps the state. A tensor that is collected there waits for the GIL.
-    Another thread that asks or seeds the same generator holds the GIL while it waits for the lock (torch 2.11 to 2.13).
+    torch holds the generator's lock while it wraps the state. A tensor that is collected there
+    waits for the GIL. Another thread that asks or seeds the same generator holds the GIL while it
+    waits for the lock (torch 2.11 to 2.13).
     """
     if not _COLLECTS_INSIDE:
         yield

@@ -27,14 +27,16 @@ function_modes: Callable[[], int] = dispatch.function_mode_count
 
 @attrs.frozen(eq=False)
 class Modes:
-    """Torch's modes at one moment.  There is one record for each combination: equal modes are the same object.
+    """Torch's modes at one moment.  There is one record for each combination: equal modes are the
+    same object.
 
     Attributes:
         grad: whether gradients are recorded.
         inference: whether inference mode is on.
         dtype: the default dtype.
         autocast: the devices with autocast, each with its dtype.
-        device: the default device, where a torch function mode (``with torch.device(...)``) may have set one; else "".
+        device: the default device, where a torch function mode (``with torch.device(...)``) may
+            have set one; else "".
     """
 
     grad: bool
@@ -52,7 +54,9 @@ class Modes:
         parts = ["inference mode" if self.inference else "grad mode" if self.grad else "no_grad"]
         parts.append(f"default dtype {self.dtype}")
         if self.autocast:
-            parts.append("autocast " + ", ".join(f"{device} {dtype}" for device, dtype in self.autocast))
+            parts.append(
+                "autocast " + ", ".join(f"{device} {dtype}" for device, dtype in self.autocast)
+            )
         if self.device:
             parts.append(f"default device {self.device}")
         return ", ".join(parts)
@@ -96,8 +100,8 @@ def _device() -> str:
     """Return the default device that a torch function mode sets.
 
     Raises:
-        UnsupportedError: there is a function mode of the user's around a call, which would see the graph's operators
-            once more.
+        UnsupportedError: there is a function mode of the user's around a call, which would see the
+            graph's operators once more.
     """
     stack = dispatch.function_modes()
     kinds = [type(each) for each in stack]
@@ -105,8 +109,10 @@ def _device() -> str:
         strange = [kind.__qualname__ for kind in kinds if kind is not DeviceContext]
         if strange:
             raise UnsupportedError(
-                f"the torch function mode {strange[-1]} is active around the call, and would act on a compiled "
-                "program twice: during the trace and in each run; call the uncompiled function there, or enter "
+                f"the torch function mode {strange[-1]} is active around the call, and would act "
+                "on a compiled "
+                "program twice: during the trace and in each run; call the uncompiled function "
+                "there, or enter "
                 "the mode inside the function",
                 reason=Reason.FUNCTION_MODE,
             )
@@ -114,13 +120,16 @@ def _device() -> str:
 
 
 def past_users_modes(run: Callable[[T], R], args: T) -> R:
-    """Run a function that the user's torch function modes have seen already: without these modes, as C++ does.
+    """Run a function that the user's torch function modes have seen already: without these modes,
+    as C++ does.
 
     Modes that set a default device stay. Inside a trace nothing changes, as its modes are ours.
     """
     stack = dispatch.function_modes()
     kept = [each for each in stack if type(each) is DeviceContext]
-    if len(kept) == len(stack) or any(type(each).__module__.startswith("symshape.") for each in stack):
+    if len(kept) == len(stack) or any(
+        type(each).__module__.startswith("symshape.") for each in stack
+    ):
         return run(args)
     _use(stack, kept)
     try:
@@ -138,7 +147,9 @@ def _use(old: Sequence[Any], new: Sequence[Any]) -> None:
 
 
 def _special_modes() -> Modes:
-    autocast = tuple((d, torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES if torch.is_autocast_enabled(d))
+    autocast = tuple(
+        (d, torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES if torch.is_autocast_enabled(d)
+    )
     device = _device() if function_modes() else ""
     read = (_is_grad_enabled(), _is_inference(), _default_dtype(), autocast, device)
     return _special.get(read) or _special.setdefault(read, Modes(*read))

@@ -1,7 +1,8 @@
 """One-line texts for dictionary keys and constants, which are safe to print.
 
-The texts never hold the values of a tensor or an array, and never call a user's ``__repr__`` or ``__str__``: both may
-be long, slow or private.  A key that is a parameter is named as its module names it.
+The texts never hold the values of a tensor or an array, and never call a user's ``__repr__`` or
+``__str__``: both may be long, slow or private.  A key that is a parameter is named as its module
+names it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,21 @@ from typing import Any
 
 import torch
 
-from symshape.calls.constant_keys import PLAIN, IdentityKey, constant_parts, field_names, may_have_parts
+from symshape.calls.constant_keys import (
+    PLAIN,
+    IdentityKey,
+    constant_parts,
+    field_names,
+    may_have_parts,
+)
 from symshape.torch_internals import pytree
 
 LONGEST = 100
 """Characters of one key or constant in a message: names of deeply nested parameters fit."""
 _MOST_ITEMS = 8  # of a container, in a text
 _MOST_LEVELS = 3  # of nested containers, in a text
-_LARGEST_INT = 1 << 128  # larger integers are given by their number of bits: Python refuses to print the largest
+# larger integers are given by their number of bits: Python refuses to print the largest
+_LARGEST_INT = 1 << 128
 
 _shortened = reprlib.Repr()
 _shortened.maxstring = _shortened.maxother = LONGEST
@@ -39,7 +47,8 @@ def brief(value: Any, other: Callable[[Any], str] = _this) -> str:
 
     Args:
         value: any object.
-        other: returns the text of a tensor, or of an object of a class that is not known to be plain data.
+        other: returns the text of a tensor, or of an object of a class that is not known to be
+            plain data.
 
     >>> brief("mask"), brief(torch.ones(2)), brief((1, [2.5])), brief({"lr": torch.ones(1)})
     ("'mask'", 'this Tensor', '(1, [2.5])', "{'lr': this Tensor}")
@@ -75,7 +84,8 @@ def _data(value: Any, other: Callable[[Any], str], levels: int) -> str:
     """Return the text of an object that may be keyed by its parts: a date, a path, a dataclass."""
     kind = type(value)
     if kind is slice:
-        return f"slice({', '.join(_brief(each, other, levels - 1) for each in (value.start, value.stop, value.step))})"
+        parts = (value.start, value.stop, value.step)
+        return f"slice({', '.join(_brief(each, other, levels - 1) for each in parts)})"
     names = field_names(kind)
     if (names is None and not may_have_parts(kind)) or constant_parts(value) is None:
         return other(value)
@@ -83,7 +93,9 @@ def _data(value: Any, other: Callable[[Any], str], levels: int) -> str:
         return _shortened.repr(value)
     if not levels:
         return f"{kind.__name__}(…)"
-    fields = [f"{name}={_brief(getattr(value, name), other, levels - 1)}" for name in names[:_MOST_ITEMS]]
+    fields = [
+        f"{name}={_brief(getattr(value, name), other, levels - 1)}" for name in names[:_MOST_ITEMS]
+    ]
     return f"{kind.__name__}({', '.join([*fields, *_more(names)])})"
 
 
@@ -107,7 +119,12 @@ def _container(value: Any, other: Callable[[Any], str], levels: int) -> str:
     for item in itertools.islice(value, _MOST_ITEMS):
         text = _brief(item, other, levels - 1)
         some.append(f"{text}: {_brief(value[item], other, levels - 1)}" if pairs else text)
-    return opening + ", ".join([*some, *_more(value)]) + ("," * (opening == "(" and len(value) == 1)) + closing
+    return (
+        opening
+        + ", ".join([*some, *_more(value)])
+        + ("," * (opening == "(" and len(value) == 1))
+        + closing
+    )
 
 
 def _more(items: Any) -> list[str]:
@@ -144,7 +161,9 @@ def _nesting(tree: pytree.TreeSpec, naming: Naming) -> str:
         return "*"
     parts = [_nesting(child, naming) for child in tree.children()]
     if tree.type is dict:
-        parts = [f"{naming.key(key)}: {part}" for key, part in zip(tree.context, parts, strict=True)]
+        parts = [
+            f"{naming.key(key)}: {part}" for key, part in zip(tree.context, parts, strict=True)
+        ]
     return f"{tree.type.__name__}({', '.join(parts)})"
 
 
@@ -152,7 +171,8 @@ class Naming:
     """The names of dictionary keys that are tensors or other objects, for the paths of one call.
 
     Args:
-        named: returns the names of tensors, by id; asked at most once, and only where a tensor is a key.
+        named: returns the names of tensors, by id; asked at most once, and only where a tensor is a
+            key.
     """
 
     def __init__(self, named: Callable[[], Mapping[int, str]] = dict) -> None:
@@ -160,7 +180,9 @@ class Naming:
         self._numbers: dict[str, dict[int, int]] = {}
 
     def key(self, key: Any) -> str:
-        """Return the text of a key: a parameter by its name, another object by its class and a number of its own."""
+        """Return the text of a key: a parameter by its name, another object by its class and a
+        number of its own.
+        """
         return brief(key, self._object)
 
     def _object(self, value: Any) -> str:
@@ -172,7 +194,9 @@ class Naming:
         return f"{kind} {known.setdefault(id(value), len(known))}"
 
     def path(self, start: str, path: Sequence[Any]) -> str:
-        """Return ``start`` with the way of pytree's keys to a value inside, as a user would write the way."""
+        """Return ``start`` with the way of pytree's keys to a value inside, as a user would write
+        the way.
+        """
         return start + "".join(map(self._step, path))
 
     def _step(self, step: Any) -> str:
@@ -206,11 +230,12 @@ def tensor_names(fn: Callable[..., Any], args: Mapping[str, Any]) -> dict[int, s
     """Return the names of the parameters and buffers that a function can reach, by id.
 
     Args:
-        fn: its closure, globals and ``self`` are looked into, and modules, optimizers and objects that they hold.
+        fn: its closure, globals and ``self`` are looked into, and modules, optimizers and objects
+            that they hold.
         args: the function's arguments, by name.
 
-    A name is that in the tensor's module (``0.weight``), with the module's own name before (``model.0.weight``) where
-    two modules use one.
+    A name is that in the tensor's module (``0.weight``), with the module's own name before
+    (``model.0.weight``) where two modules use one.
     """
     modules: dict[int, tuple[str, torch.nn.Module]] = {}
     for name, value in (*_around(fn), *args.items()):
@@ -262,14 +287,18 @@ def _modules_in(name: str, value: Any, levels: int) -> Iterator[tuple[str, torch
         for key, each in list(value.items()):
             yield from _modules_in(item_name(name, key), each, levels - 1)
     elif not isinstance(value, (type, types.ModuleType, types.FunctionType, torch.Tensor)):
-        attributes = object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
+        attributes = (
+            object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
+        )
         for key, each in list(attributes.items()):
             if isinstance(each, torch.nn.Module) or type(each) in (list, tuple, dict):
                 yield from _modules_in(f"{name}.{key}", each, levels - 1)
 
 
 def _members(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the parameters and buffers of a module and of its submodules, without calling the user's methods."""
+    """Yield the parameters and buffers of a module and of its submodules, without calling the
+    user's methods.
+    """
     pending, seen = [("", module)], set()
     while pending:
         prefix, each = pending.pop()
@@ -280,5 +309,7 @@ def _members(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
             for name, tensor in each.__dict__.get(table, {}).items():
                 if tensor is not None:
                     yield prefix + name, tensor
-        inner = [(f"{prefix}{name}.", child) for name, child in each.__dict__.get("_modules", {}).items()]
+        inner = [
+            (f"{prefix}{name}.", child) for name, child in each.__dict__.get("_modules", {}).items()
+        ]
         pending += [(name, child) for name, child in inner if child is not None]

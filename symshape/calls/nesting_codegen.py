@@ -1,13 +1,14 @@
 """Generated code that flattens nested arguments, written once for each nesting.
 
-A call with a dictionary, a named tuple or a dataclass of tensors has no quick key by itself. The generated code checks
-that the arguments nest exactly as in an earlier call, and returns their leaves in the order of torch's flattening;
-these have a quick key. A last leaf identifies the nesting. Other containers are compared by
-``containers.container_parts``.
+A call with a dictionary, a named tuple or a dataclass of tensors has no quick key by itself. The
+generated code checks that the arguments nest exactly as in an earlier call, and returns their
+leaves in the order of torch's flattening; these have a quick key. A last leaf identifies the
+nesting. Other containers are compared by ``containers.container_parts``.
 
-Objects that are flattened (``calls/object_arguments.py``) are checked for their class and for the attributes that they
-have; the attribute values are leaves. The object itself is a leaf too, in a ``FlattenedObject``, so that no key
-confuses an object in the place of a tensor or number with one that was flattened.
+Objects that are flattened (``calls/object_arguments.py``) are checked for their class and for the
+attributes that they have; the attribute values are leaves. The object itself is a leaf too, in a
+``FlattenedObject``, so that no key confuses an object in the place of a tensor or number with one
+that was flattened.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from symshape.torch_internals import pytree
 Flat = Callable[[Sequence[Any], Mapping[str, Any], Sequence[Any]], tuple[Any, ...] | None]
 """The leaves of a call's arguments and variables, then the nest; None if they nest in another way.
 
-The values of variables are among the leaves once more, unflattened, in a ``FlattenedObject``, if there are any.
+The values of variables are among the leaves once more, unflattened, in a ``FlattenedObject``, if
+there are any.
 """
 
 _MOST = 8  # nests that are known of one function
@@ -62,7 +64,9 @@ class KnownNestings:
     def flat(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
     ) -> tuple[Any, ...] | None:
-        """Return the leaves of a call that nests like an earlier one, with these variables; None for another."""
+        """Return the leaves of a call that nests like an earlier one, with these variables; None
+        for another.
+        """
         for each in self._flat:
             found = each(args, kwargs, values)
             if found is not None:
@@ -72,12 +76,18 @@ class KnownNestings:
     def known(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
     ) -> tuple[Any, ...] | None:
-        """Return the leaves of :meth:`flat`; None if a container stands where the earlier call had a leaf."""
+        """Return the leaves of :meth:`flat`; None if a container stands where the earlier call had
+        a leaf.
+        """
         found = self.flat(args, kwargs, values)
         return None if found is None or any(map(_is_container, found)) else found
 
-    def learn(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()) -> bool:
-        """Learn how the arguments of a call nest; return whether later calls that nest so are quick."""
+    def learn(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
+    ) -> bool:
+        """Learn how the arguments of a call nest; return whether later calls that nest so are
+        quick.
+        """
         if self._tried >= _MOST or not any(map(_is_container, (*args, *kwargs.values(), *values))):
             return False
         if self.known(args, kwargs, values) is not None:  # only its sizes are new
@@ -87,7 +97,8 @@ class KnownNestings:
             made = _Writer().function(args, kwargs, values)
         except _NotQuick:
             return False
-        self._flat = (made, *self._flat)  # before one that has a leaf where this one has a container
+        # before one that has a leaf where this one has a container
+        self._flat = (made, *self._flat)
         return True
 
 
@@ -108,7 +119,8 @@ class _NotQuick(Exception):
 
 @attrs.frozen(eq=False)
 class _Inside:
-    """The surroundings of a value: it is in an object that is flattened, or in a list, dictionary or tuple of one.
+    """The surroundings of a value: it is in an object that is flattened, or in a list, dictionary
+    or tuple of one.
 
     Attributes:
         depth: of these around it.
@@ -118,7 +130,9 @@ class _Inside:
 
 
 class _Writer:
-    """The writer of the code for one nesting. Names are our own; objects of the user's are in the code's namespace."""
+    """The writer of the code for one nesting. Names are our own; objects of the user's are in the
+    code's namespace.
+    """
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -138,14 +152,18 @@ class _Writer:
         self._classes: dict[type, set[str]] = {}  # attributes that classes were asked for
         self._count = 0
 
-    def function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], variables: Sequence[Any]) -> Flat:
+    def function(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], variables: Sequence[Any]
+    ) -> Flat:
         """Write and run the code.
 
         Raises:
             _NotQuick: there is none.
         """
         named = self._object(tuple(kwargs))
-        condition = f"len(args) != {len(args)} or " + (f"tuple(kwargs) != {named}" if kwargs else "kwargs")
+        condition = f"len(args) != {len(args)} or " + (
+            f"tuple(kwargs) != {named}" if kwargs else "kwargs"
+        )
         self._check(f"{condition} or len(values) != {len(variables)}")
         given = (("args", args), ("kwargs.values()", tuple(kwargs.values())), ("values", variables))
         for source, values in given:
@@ -158,7 +176,8 @@ class _Writer:
             self._check(f"len({{{ids}}}) < {len(self._shared)}")
         self._lines.append(f"return ({', '.join([*self._leaves, 'nest'])},)")
         body = "\n        ".join(self._lines)
-        # another thread may change an object, a list or a class between two lines; a slot may be empty by now
+        # another thread may change an object, a list or a class between two lines; a slot may be
+        # empty by now
         end = "    except (AttributeError, KeyError, ValueError): return None"
         exec(f"def flat(args, kwargs, values):\n    try:\n        {body}\n{end}", self._names)
         return self._names["flat"]  # type: ignore[no-any-return]
@@ -199,7 +218,9 @@ class _Writer:
         elif kind in (tuple, list) or pytree.is_namedtuple_class(kind):
             self._check(f"type({name}) is not {self._object(kind)} or len({name}) != {len(value)}")
             self._container(name, name, value, tuple(value), inside)
-        elif (kind is dict or (kind is collections.OrderedDict and inside is None)) and _has_names(value):
+        elif (kind is dict or (kind is collections.OrderedDict and inside is None)) and _has_names(
+            value
+        ):
             self._check(f"type({name}) is not {self._object(kind)}")
             self._keys(name, tuple(value))
             self._container(name, f"{name}.values()", value, tuple(value.values()), inside)
@@ -210,7 +231,10 @@ class _Writer:
                 raise _NotQuick
             part, within = found
             (source,) = self._new(1)
-            self._lines.append(f"{source} = container_parts({name}) if type({name}) is {self._object(kind)} else None")
+            self._lines.append(
+                f"{source} = container_parts({name}) if type({name}) is {self._object(kind)} else "
+                "None"
+            )
             self._check(f"{source} is None or {source}[0] != {self._object(part)}")
             self._container(name, f"{source}[1]", value, tuple(within), None)
         else:
@@ -218,7 +242,9 @@ class _Writer:
                 self._tensors.append((name, inside.depth))
             self._leaf(name)
 
-    def _container(self, name: str, source: str, value: Any, items: tuple[Any, ...], inside: _Inside | None) -> None:
+    def _container(
+        self, name: str, source: str, value: Any, items: tuple[Any, ...], inside: _Inside | None
+    ) -> None:
         """Write code for a container that was checked.
 
         Within objects, lists and dictionaries are leaves too, as objects are.
@@ -235,17 +261,24 @@ class _Writer:
         self._items(source, items, inside)
 
     def _record(self, name: str, value: Any, inside: _Inside | None) -> None:
-        """Write code for an object: first the questions of ``is_record``, then ``contents`` in its order."""
+        """Write code for an object: first the questions of ``is_record``, then ``contents`` in its
+        order.
+        """
         kind = type(value)
         held, slots = dictionary_of(value), slots_of(kind)
         if any(type(getattr(kind, each, None)) is not types.MemberDescriptorType for each in slots):
             raise _NotQuick
         if slots and hasattr(kind, "__getattr__"):  # which answers for a slot that is empty
             raise _NotQuick
-        if not all(is_filled(value, each) for each in slots) or (held is not None and not _has_names(held)):
+        if not all(is_filled(value, each) for each in slots) or (
+            held is not None and not _has_names(held)
+        ):
             raise _NotQuick
         its_class = self._object(kind)
-        self._check(f"type({name}) is not {its_class}" + ("" if is_cache(kind) else f" or {its_class} in registered"))
+        self._check(
+            f"type({name}) is not {its_class}"
+            + ("" if is_cache(kind) else f" or {its_class} in registered")
+        )
         names = self._new(len(slots))
         self._lines += [f"{each} = {name}.{slot}" for each, slot in zip(names, slots, strict=True)]
         self._class_of(its_class, kind, (*slots, *(held or ())))
@@ -269,7 +302,8 @@ class _Writer:
         self._check(f"not isinstance({near[0]}, Tensor)")
 
     def _class_of(self, name: str, kind: type, attributes: tuple[str, ...]) -> None:
-        """Check that a class still has the same attributes of these names: see ``object_kinds.overrides``.
+        """Check that a class still has the same attributes of these names: see
+        ``object_kinds.overrides``.
 
         The code looks into a view of the class dictionary, which takes no call.
         """
@@ -287,7 +321,9 @@ class _Writer:
         if new or not known:
             known.update(new, BETWEEN)
             any_changed = " or ".join(changed)
-            self._check(f"version({name}) != {version} and ({any_changed})" if version else any_changed)
+            self._check(
+                f"version({name}) != {version} and ({any_changed})" if version else any_changed
+            )
 
     def _table(self, name: str, value: Any) -> None:
         """Write code for a dictionary with keys of any class.
@@ -312,7 +348,9 @@ class _Writer:
             if isinstance(key, torch.Tensor):
                 self._check(self._is_not(its, key))
             else:
-                self._check(f"type({its}) is not {self._object(type(key))} or {its} != {self._object(key)}")
+                self._check(
+                    f"type({its}) is not {self._object(type(key))} or {its} != {self._object(key)}"
+                )
         self._container(name, f"{name}.values()", value, tuple(value.values()), None)
 
     def _is_not(self, name: str, value: Any) -> str:
@@ -321,7 +359,10 @@ class _Writer:
 
     def _keys(self, name: str, keys: tuple[Any, ...]) -> None:
         its = self._object(keys)
-        self._check(f"len({name}) != {len(keys)} or not all(map(same, {name}, {its})) and are_others({name}, {its})")
+        self._check(
+            f"len({name}) != {len(keys)} or not all(map(same, {name}, {its})) and "
+            f"are_others({name}, {its})"
+        )
 
     def _check(self, condition: str) -> None:
         self._lines.append(f"if {condition}: return None")

@@ -1,11 +1,14 @@
-"""Arguments that are objects and that a program may write to: transformers' caches, dataclasses and the like.
+"""Arguments that are objects and that a program may write to: transformers' caches, dataclasses and
+the like.
 
-Such an object, a *record*, is nothing but its attributes. It is flattened into them: its tensors become inputs of a
-graph, and its numbers become integers of the call. The record itself is the first of its leaves, so that writes of a
-program reach the user's own object. Lists and dictionaries in a record are records too.
+Such an object, a *record*, is nothing but its attributes. It is flattened into them: its tensors
+become inputs of a graph, and its numbers become integers of the call. The record itself is the
+first of its leaves, so that writes of a program reach the user's own object. Lists and dictionaries
+in a record are records too.
 
-(Caches are registered with ``torch.utils._pytree`` only where they are exported, differently from version to version,
-and unflatten to other objects. So they are flattened here, and that registry stays unchanged.)
+(Caches are registered with ``torch.utils._pytree`` only where they are exported, differently from
+version to version, and unflatten to other objects. So they are flattened here, and that registry
+stays unchanged.)
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from symshape.torch_internals import pytree
 
 @attrs.frozen(eq=False)
 class Record:
-    """An object among the arguments. Its leaves are the object itself, then the values of its attributes.
+    """An object among the arguments. Its leaves are the object itself, then the values of its
+    attributes.
 
     Attributes:
         overrides: what its class puts before these: see ``object_kinds.overrides``.
@@ -40,7 +44,9 @@ class Record:
     @property
     def context(self) -> tuple[Any, ...]:
         """A key that two records in calls of one structure share."""
-        return (self.kind, self.names, self.overrides) if self.overrides else (self.kind, self.names)
+        return (
+            (self.kind, self.names, self.overrides) if self.overrides else (self.kind, self.names)
+        )
 
 
 @attrs.frozen(eq=False)
@@ -76,7 +82,9 @@ class HeldClass:
 
 @attrs.frozen(eq=False)
 class ObjectWrite:
-    """The contents of one argument after the call: attributes or items by name, or all items of a list."""
+    """The contents of one argument after the call: attributes or items by name, or all items of a
+    list.
+    """
 
     position: int
     kind: type
@@ -100,7 +108,9 @@ class _Owner:
 
 
 class FlattenedObject(tuple[Any]):
-    """A holder of an argument that was flattened, among the leaves of a quick key; no argument is of this class."""
+    """A holder of an argument that was flattened, among the leaves of a quick key; no argument is
+    of this class.
+    """
 
     __slots__ = ()
 
@@ -132,7 +142,9 @@ def _register() -> None:
     pytree.register_pytree_node(
         Record,
         lambda each: (_parts(each), each.context),
-        lambda parts, context: Record(context[0], context[1], (p := list(parts))[0], p[1:], *context[2:]),
+        lambda parts, context: Record(
+            context[0], context[1], (p := list(parts))[0], p[1:], *context[2:]
+        ),
         flatten_with_keys_fn=_with_keys,
     )
     nodes: list[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]]] = [
@@ -146,7 +158,11 @@ def _register() -> None:
             lambda e: (list(e.values), (e.position, e.kind, e.names)),
             lambda v, c: ObjectWrite(c[0], c[1], c[2], list(v)),
         ),
-        (Outcome, lambda e: ([e.result, *e.writes], None), lambda v, c: Outcome((p := list(v))[0], p[1:])),
+        (
+            Outcome,
+            lambda e: ([e.result, *e.writes], None),
+            lambda v, c: Outcome((p := list(v))[0], p[1:]),
+        ),
         (MadeReference, lambda e: ([], e.number), lambda v, c: MadeReference(c)),
         (ArgumentReference, lambda e: ([], e.position), lambda v, c: ArgumentReference(c)),
         (HeldClass, lambda e: ([], e.value), lambda v, c: HeldClass(c)),
@@ -166,7 +182,9 @@ def _register() -> None:
 
 
 _register()
-STAND_INS = frozenset({Record, MadeObject, MadeReference, ArgumentReference, HeldClass, ObjectWrite, Outcome})
+STAND_INS = frozenset(
+    {Record, MadeObject, MadeReference, ArgumentReference, HeldClass, ObjectWrite, Outcome}
+)
 """The classes that stand for objects in the structure of a call or of a result."""
 
 
@@ -174,7 +192,9 @@ STAND_INS = frozenset({Record, MadeObject, MadeReference, ArgumentReference, Hel
 
 
 def overrides_of(record: Any, names: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the class attributes that take precedence over a record's own; lists and dictionaries have none."""
+    """Return the class attributes that take precedence over a record's own; lists and dictionaries
+    have none.
+    """
     kind = type(record)
     return () if kind is dict or kind is list else overrides(kind, names)
 
@@ -188,7 +208,8 @@ def is_part(value: Any) -> bool:
 
 
 def flattened(value: Any) -> Any:
-    """Return a nested value with a :class:`Record` for each record in it; the value itself if there is none.
+    """Return a nested value with a :class:`Record` for each record in it; the value itself if there
+    is none.
 
     An object that holds itself stays unchanged.
     """

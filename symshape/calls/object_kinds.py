@@ -1,9 +1,11 @@
-"""Kinds of object arguments: by class, whether an object is flattened into its attributes or is a constant.
+"""Kinds of object arguments: by class, whether an object is flattened into its attributes or is a
+constant.
 
-An object is flattened only if it is nothing but its attributes. Caches of transformers' models always are. Dataclasses,
-attrs classes and namespaces are flattened if they hold a tensor or have no hash: a frozen configuration is a constant.
-Other objects of the user's are constants by identity, as the ``self`` of a method is. They are flattened once a second
-object of their class arrives and both hold data alone, or once a program writes to one that holds data alone.
+An object is flattened only if it is nothing but its attributes. Caches of transformers' models
+always are. Dataclasses, attrs classes and namespaces are flattened if they hold a tensor or have no
+hash: a frozen configuration is a constant. Other objects of the user's are constants by identity,
+as the ``self`` of a method is. They are flattened once a second object of their class arrives and
+both hold data alone, or once a program writes to one that holds data alone.
 """
 
 from __future__ import annotations
@@ -24,11 +26,15 @@ from symshape.errors import UnsupportedError
 from symshape.torch_internals import pytree
 
 _BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer")
-"""Names of classes in ``transformers.cache_utils``, in any version; those that a version lacks are left out."""
+"""Names of classes in ``transformers.cache_utils``, in any version; those that a version lacks are
+left out.
+"""
 
 
 class ReadOtherwise(UnsupportedError):
-    """The program writes to an argument whose class is flattened from now on; the call is to be read again."""
+    """The program writes to an argument whose class is flattened from now on; the call is to be
+    read again.
+    """
 
 
 class _Plain:
@@ -59,16 +65,19 @@ def is_cache(kind: type) -> bool:
 
 
 def is_always_record(kind: type) -> bool:
-    """Return whether objects of a class are always flattened: caches, and classes that programs write to."""
+    """Return whether objects of a class are always flattened: caches, and classes that programs
+    write to.
+    """
     return _kind_of(kind) in (_CACHE, _WRITTEN)
 
 
 def is_record(value: Any) -> bool:
-    """Return whether an object is flattened: a cache or its layer, or an object that holds a tensor or has no hash.
+    """Return whether an object is flattened: a cache or its layer, or an object that holds a tensor
+    or has no hash.
 
-    Other objects are constants, keyed by their parts or by identity. The first object of a user's class is such a
-    constant. Once another object of the class arrives, those that hold a tensor are flattened. Once a program has
-    written to one, all of them are.
+    Other objects are constants, keyed by their parts or by identity. The first object of a user's
+    class is such a constant. Once another object of the class arrives, those that hold a tensor are
+    flattened. Once a program has written to one, all of them are.
     """
     kind = type(value)
     return may_be_record(kind) and (
@@ -80,13 +89,16 @@ def _kind_of(kind: type) -> str:
     found = _kinds.get(kind)
     if found is None:
         found = _kinds[kind] = _CACHE if _is_of_transformers(kind) else _class_of(kind)
-    elif found and kind is not types.SimpleNamespace and not _is_untouched(kind):  # a method was put into the class
+    # a method was put into the class
+    elif found and kind is not types.SimpleNamespace and not _is_untouched(kind):
         found = _kinds[kind] = _NONE
     return found
 
 
 def _is_untouched(kind: Any) -> bool:
-    """Return whether attributes of the class's objects are still read and written in the ordinary way."""
+    """Return whether attributes of the class's objects are still read and written in the ordinary
+    way.
+    """
     return (
         (kind.__setattr__ is _setting or _is_frozen(kind, "__setattr__"))
         and (kind.__delattr__ is _deleting or _is_frozen(kind, "__delattr__"))
@@ -107,7 +119,9 @@ def note_argument(value: Any) -> None:
     if _kind_of(kind) != _OBJECT or kind in pytree.SUPPORTED_NODES:
         return
     values = contents(value)[1]
-    if not any(_holds_tensor(each, _DEEPEST - 1) for each in values) or not all(map(_is_data, values)):
+    if not any(_holds_tensor(each, _DEEPEST - 1) for each in values) or not all(
+        map(_is_data, values)
+    ):
         return
     first = _first.get(kind)
     if getattr(kind, "__hash__", None) is None:
@@ -119,15 +133,16 @@ def note_argument(value: Any) -> None:
             _first[kind] = _number(value)
     else:
         known = first()
-        if known is not value and not (type(known) is int and known == id(value)):  # its own ``==`` is not asked
+        # its own ``==`` is not asked
+        if known is not value and not (type(known) is int and known == id(value)):
             _kinds[kind] = _FIELDS
 
 
 def flatten_from_now_on(value: Any, *, result: bool = False) -> bool:
     """Flatten the class of an argument that a program writes to, or makes and returns, from now on.
 
-    The same goes for the classes of the objects that it holds. All of them must hold nothing but data, and a ``result``
-    must hold a tensor. Return whether this is new for any class.
+    The same goes for the classes of the objects that it holds. All of them must hold nothing but
+    data, and a ``result`` must hold a tensor. Return whether this is new for any class.
     """
     found = _Objects()
     if not found.hold(value) or (result and not found.tensor):
@@ -164,7 +179,11 @@ class _Objects:
             inside = contents(value)[1]
         else:
             inside = list(value.values()) if kind is dict else value
-        return bool(depth) and len(inside) <= _MOST_INSIDE and all(self.hold(each, depth - 1) for each in inside)
+        return (
+            bool(depth)
+            and len(inside) <= _MOST_INSIDE
+            and all(self.hold(each, depth - 1) for each in inside)
+        )
 
 
 _NUMBERS = (float, complex, torch.SymInt, torch.SymFloat, torch.SymBool, torch.Size)
@@ -193,8 +212,12 @@ def _holds_tensor(value: Any, depth: int = _DEEPEST) -> bool:
     if type(value) in (list, tuple):
         return any(_holds_tensor(each, depth - 1) for each in value[:_MOST_INSIDE])
     if type(value) is dict:
-        return len(value) <= _MOST_INSIDE and any(_holds_tensor(each, depth - 1) for each in value.values())
-    return may_be_record(type(value)) and any(_holds_tensor(each, depth - 1) for each in contents(value)[1])
+        return len(value) <= _MOST_INSIDE and any(
+            _holds_tensor(each, depth - 1) for each in value.values()
+        )
+    return may_be_record(type(value)) and any(
+        _holds_tensor(each, depth - 1) for each in contents(value)[1]
+    )
 
 
 def _class_of(kind: type) -> str:
@@ -207,14 +230,18 @@ def _class_of(kind: type) -> str:
     if type(kind) not in (type, abc.ABCMeta) or kind.__module__.partition(".")[0] in _NOT_DATA:
         return _NONE
     bases = [each for each in kind.__mro__ if each is not object]
-    if any(each.__flags__ & (_HEAP | _IMMUTABLE) != _HEAP or "__del__" in each.__dict__ for each in bases):
+    if any(
+        each.__flags__ & (_HEAP | _IMMUTABLE) != _HEAP or "__del__" in each.__dict__
+        for each in bases
+    ):
         return _NONE  # of C, or with an end
     if not _is_untouched(kind):
         return _NONE
     return _FIELDS if dataclasses.is_dataclass(kind) or attrs.has(kind) else _OBJECT
 
 
-_HEAP, _IMMUTABLE = 1 << 9, 1 << 8  # classes of C are static, or else (from 3.10 on) they cannot be changed
+# classes of C are static, or else (from 3.10 on) they cannot be changed
+_HEAP, _IMMUTABLE = (1 << 9, 1 << 8)
 _NOT_DATA = frozenset({"torch", "symshape", "guards", "meta_fns", "transformers"})
 
 
@@ -250,16 +277,19 @@ _slots: weakref.WeakKeyDictionary[type, tuple[str, ...]] = weakref.WeakKeyDictio
 
 
 BETWEEN = ("__getattr__",)
-"""Methods that may compute attributes of flattened objects, beside ``METHODS``, which such objects never have."""
+"""Methods that may compute attributes of flattened objects, beside ``METHODS``, which such objects
+never have.
+"""
 METHODS = (*_OF_OBJECT, "__del__")
 """Methods that end flattening: a class that gets one of them later is not flattened any longer."""
 
 
 def overrides(kind: type, names: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the class attributes that take precedence over these attributes of an object: properties and the like.
+    """Return the class attributes that take precedence over these attributes of an object:
+    properties and the like.
 
-    Most classes have none. They may come and go after an object was first flattened, and are part of a call's
-    structure.
+    Most classes have none. They may come and go after an object was first flattened, and are part
+    of a call's structure.
     """
     found: list[Any] = []
     for each in kind.__mro__[:-1]:
@@ -281,7 +311,9 @@ def _is_of_transformers(kind: type) -> bool:
 
 
 def contents(record: Any) -> tuple[tuple[Any, ...], list[Any]]:
-    """Return the names and values of an object's attributes, or of a dictionary's or a list's items."""
+    """Return the names and values of an object's attributes, or of a dictionary's or a list's
+    items.
+    """
     kind = type(record)
     if kind is list:
         return tuple(range(len(record))), list(record)
@@ -293,7 +325,9 @@ def contents(record: Any) -> tuple[tuple[Any, ...], list[Any]]:
 
 
 def dictionary_of(record: Any) -> dict[str, Any] | None:
-    """Return the dictionary of an object's attributes, without its ``__getattr__``; None if there are only slots."""
+    """Return the dictionary of an object's attributes, without its ``__getattr__``; None if there
+    are only slots.
+    """
     return record.__dict__ if type(record).__dictoffset__ else None
 
 

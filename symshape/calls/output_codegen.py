@@ -1,9 +1,11 @@
-"""Generated functions that nest a program's flat outputs: one expression, without a walk over the structure at a call.
+"""Generated functions that nest a program's flat outputs: one expression, without a walk over the
+structure at a call.
 
-The code does at once what ``pytree.tree_unflatten`` does node by node. It is written when a program is made. Tuples,
-lists and dictionaries become displays; other classes become calls of their ``unflatten_fn``. Outputs of transformers'
-models, whose constructor takes 15 to 20 µs, are made by :mod:`symshape.calls.model_outputs`. An object that was
-flattened (``object_arguments.py``) becomes a new object with these attributes.
+The code does at once what ``pytree.tree_unflatten`` does node by node. It is written when a program
+is made. Tuples, lists and dictionaries become displays; other classes become calls of their
+``unflatten_fn``. Outputs of transformers' models, whose constructor takes 15 to 20 µs, are made by
+:mod:`symshape.calls.model_outputs`. An object that was flattened (``object_arguments.py``) becomes
+a new object with these attributes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _DEEPEST = 50  # Python's parser takes a hundred brackets or two in each other
 
 
 def nesting(tree: pytree.TreeSpec) -> Callable[[list[Any]], Any] | None:
-    """Return the function from flat outputs to a value nested as ``tree``; None if the tree is too deep to write out.
+    """Return the function from flat outputs to a value nested as ``tree``; None if the tree is too
+    deep to write out.
 
     >>> _, tree = pytree.tree_flatten({"a": [1, (2,)], "b": ()})
     >>> nesting(tree)([10, 20])
@@ -42,7 +45,8 @@ def nesting(tree: pytree.TreeSpec) -> Callable[[list[Any]], Any] | None:
 def finishing(tree: pytree.TreeSpec) -> Callable[[list[Any], Sequence[Any]], Any] | None:
     """Return the function that writes to a call's objects and nests its result.
 
-    Its arguments are the flat outputs and the call's leaves. None if the structure is too deep to write out.
+    Its arguments are the flat outputs and the call's leaves. None if the structure is too deep to
+    write out.
     """
     if _depth(tree, 0) > _DEEPEST:
         return None
@@ -55,8 +59,13 @@ def finishing(tree: pytree.TreeSpec) -> Callable[[list[Any], Sequence[Any]], Any
         position, _, attributes = each.context
         values = "".join(f"{_expression(child, leaves, names)}, " for child in each.children())
         lines.append(f"    w{number} = ({values})\n")  # all is built before anything is written
-        ends.append(f"    write(owner_of(leaves[{position}]), {_named('names', attributes, names)}, w{number})\n")
-    source = f"def finish(flat, leaves):\n{_targets(flat)}{''.join(lines + ends)}    return result\n"
+        ends.append(
+            f"    write(owner_of(leaves[{position}]), {_named('names', attributes, names)}, "
+            f"w{number})\n"
+        )
+    source = (
+        f"def finish(flat, leaves):\n{_targets(flat)}{''.join(lines + ends)}    return result\n"
+    )
     return generated_function(source, "finish", "symshape result", names)
 
 
@@ -102,17 +111,27 @@ def _expression(tree: pytree.TreeSpec, leaves: Iterator[str], names: dict[str, A
     if model_outputs.is_plain(kind):
         name = _named("output", None, names)
         put = _setter(names, name)
-        names[name] = model_outputs.learning(kind, len(children), lambda held: node(held, context), put)
+        names[name] = model_outputs.learning(
+            kind, len(children), lambda held: node(held, context), put
+        )
         return f"{name}({inside})"
     return f"{_named('node', node, names)}([{inside}], {_named('context', context, names)})"
 
 
 def _dictionary(keys: Sequence[Any], values: Sequence[str], names: dict[str, Any]) -> str:
-    return "{" + "".join(f"{_named('key', key, names)}: {each}, " for key, each in zip(keys, values, strict=True)) + "}"
+    return (
+        "{"
+        + "".join(
+            f"{_named('key', key, names)}: {each}, " for key, each in zip(keys, values, strict=True)
+        )
+        + "}"
+    )
 
 
 def _maker(kind: Any, names: Sequence[str]) -> Callable[..., Any]:
-    """Return the function that makes an object with these attributes, as ``object_arguments.assembled`` does."""
+    """Return the function that makes an object with these attributes, as
+    ``object_arguments.assembled`` does.
+    """
     if kind is list or kind is types.SimpleNamespace or slots_of(kind):
         return lambda *values: object_arguments.assembled(kind, names, values)
     new = object.__new__
@@ -127,7 +146,11 @@ def _maker(kind: Any, names: Sequence[str]) -> Callable[..., Any]:
 
 def _named(prefix: str, value: Any, names: dict[str, Any]) -> str:
     """Add a value under a new name; return the name."""
-    name = next(each for each in map(f"{prefix}{{}}".format, itertools.count(len(names))) if each not in names)
+    name = next(
+        each
+        for each in map(f"{prefix}{{}}".format, itertools.count(len(names)))
+        if each not in names
+    )
     names[name] = value
     return name
 

@@ -1,4 +1,6 @@
-"""The structure of a program's outputs: from flat outputs to nested ones, without a pytree walk where it is simple."""
+"""The structure of a program's outputs: from flat outputs to nested ones, without a pytree walk
+where it is simple.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Finish = Callable[[list[Any], Sequence[Any]], Any]
 
 
 def builder(tree: pytree.TreeSpec) -> Build:
-    """Return the function that nests flat outputs as ``tree`` says, or leaves them flat for a :func:`finisher`."""
+    """Return the function that nests flat outputs as ``tree`` says, or leaves them flat for a
+    :func:`finisher`.
+    """
     if tree.type is object_arguments.Outcome:
         return list if _needs_call(tree) else builder(tree.children()[0])
     if tree.is_leaf():
@@ -32,7 +36,8 @@ def builder(tree: pytree.TreeSpec) -> Build:
 
 
 def finisher(tree: pytree.TreeSpec) -> Finish | None:
-    """Return the function that ends a call of a program that writes to object arguments, or returns one.
+    """Return the function that ends a call of a program that writes to object arguments, or returns
+    one.
 
     None where :func:`builder` is all.
     """
@@ -54,7 +59,9 @@ def _finished(tree: pytree.TreeSpec, flat: Sequence[Any], leaves: Sequence[Any])
 
 
 def writes_records(tree: pytree.TreeSpec) -> bool:
-    """Return whether a program with this structure of outputs writes to objects among its arguments."""
+    """Return whether a program with this structure of outputs writes to objects among its
+    arguments.
+    """
     return tree.type is object_arguments.Outcome and len(tree.children()) > 1
 
 
@@ -64,12 +71,14 @@ def result_of(built: Any) -> Any:
 
 
 def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] = ()) -> Any:
-    """Nest as ``pytree.tree_unflatten`` does, but return a ``torch.Size`` where torch makes a tuple.
+    """Nest as ``pytree.tree_unflatten`` does, but return a ``torch.Size`` where torch makes a
+    tuple.
 
     Args:
         flat: the leaves.
         tree: how they nest.
-        shared: for each container, outermost first, the number of the one that it is; nothing where none is another.
+        shared: for each container, outermost first, the number of the one that it is; nothing where
+            none is another.
     """
     if not shared and not _is_unusual(tree):
         return pytree.tree_unflatten(flat, tree)
@@ -84,7 +93,11 @@ def _needs_call(tree: pytree.TreeSpec) -> bool:
 
 
 def _is_unusual(tree: pytree.TreeSpec) -> bool:
-    return tree.type is torch.Size or tree.type in object_arguments.STAND_INS or any(map(_is_unusual, tree.children()))
+    return (
+        tree.type is torch.Size
+        or tree.type in object_arguments.STAND_INS
+        or any(map(_is_unusual, tree.children()))
+    )
 
 
 @attrs.define(eq=False)

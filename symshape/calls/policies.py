@@ -9,31 +9,46 @@ from typing import Any
 import torch
 
 from guards.sets.sources import IntArg, Size, Source
-from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, TensorKey, parameter_names, sources_of
+from symshape.calls.arguments import (
+    INT_KEY,
+    RECORD_KEY,
+    Call,
+    TensorKey,
+    parameter_names,
+    sources_of,
+)
 from symshape.dims import Dim, Policy, normalize, per_dimension
 from symshape.errors import DimError
 from symshape.torch_internals import pytree
 
 Dynamic = bool | None | Mapping[str, Any] | Sequence[Any]
-"""``None``, ``True``, ``False``, or a description of arguments: by name, or a sequence by position (torch.export)."""
+"""``None``, ``True``, ``False``, or a description of arguments: by name, or a sequence by position
+(torch.export).
+"""
 
 
-def policies(fn: Callable[..., Any], call: Call, dynamic: Dynamic, default: Policy) -> dict[Source, Dim | Policy]:
+def policies(
+    fn: Callable[..., Any], call: Call, dynamic: Dynamic, default: Policy
+) -> dict[Source, Dim | Policy]:
     """Return the policy for each integer of the call: what tracing may do with it.
 
-    ``dynamic=True`` makes every size and integer a symbol that the program may specialise, ``False`` none; a
-    description makes what it names dynamic and leaves the rest static; ``None`` gives tensors' sizes the policy
-    ``default``.  Marks of ``torch._dynamo`` on the tensors themselves come last and win.
+    ``dynamic=True`` makes every size and integer a symbol that the program may specialise,
+    ``False`` none; a description makes what it names dynamic and leaves the rest static; ``None``
+    gives tensors' sizes the policy ``default``.  Marks of ``torch._dynamo`` on the tensors
+    themselves come last and win.
 
     Raises:
-        DimError: the description names an argument or a dimension that does not exist, or says nothing sensible.
+        DimError: the description names an argument or a dimension that does not exist, or says
+            nothing sensible.
     """
     found: dict[Source, Dim | Policy] = {}
     if dynamic is True:
         found = dict.fromkeys(sources_of(call), Policy.AUTO)
     elif dynamic is None:
         if default is not Policy.STATIC:
-            found = {source: default for source in sources_of(call) if not isinstance(source, IntArg)}
+            found = {
+                source: default for source in sources_of(call) if not isinstance(source, IntArg)
+            }
     elif dynamic is not False:
         found = _described(fn, call, dynamic)
     taken = {dim.name for dim in found.values() if isinstance(dim, Dim)}
@@ -50,7 +65,11 @@ def changing_with_records(call: Call) -> list[Source]:
     """
     records = (path for path, key in zip(call.paths, call.keys, strict=True) if key is RECORD_KEY)
     inside = tuple(start for path in records for start in (f"{path}.", f"{path}["))
-    return [each for each in sources_of(call) if not isinstance(each, IntArg) or each.text().startswith(inside)]
+    return [
+        each
+        for each in sources_of(call)
+        if not isinstance(each, IntArg) or each.text().startswith(inside)
+    ]
 
 
 def _described(fn: Callable[..., Any], call: Call, dynamic: Any) -> dict[Source, Dim | Policy]:
@@ -60,7 +79,10 @@ def _described(fn: Callable[..., Any], call: Call, dynamic: Any) -> dict[Source,
         described = dict(dynamic)
     elif isinstance(dynamic, Sequence) and not isinstance(dynamic, str):
         if len(dynamic) > len(names):
-            raise DimError(f"dynamic describes {len(dynamic)} arguments, but the call has {len(names)} positional ones")
+            raise DimError(
+                f"dynamic describes {len(dynamic)} arguments, but the call has {len(names)} "
+                "positional ones"
+            )
         described = dict(zip(names, dynamic, strict=False))
     else:
         raise DimError(f"dynamic must be None, a bool, a mapping or a sequence, not {dynamic!r}")
@@ -84,10 +106,15 @@ def _described(fn: Callable[..., Any], call: Call, dynamic: Any) -> dict[Source,
 
 
 def _unknown(name: object, arguments: Mapping[str, Any]) -> DimError:
-    return DimError(f"dynamic names the argument {name!r}, but the call has {', '.join(map(str, arguments)) or 'none'}")
+    return DimError(
+        f"dynamic names the argument {name!r}, but the call has "
+        f"{', '.join(map(str, arguments)) or 'none'}"
+    )
 
 
-def _describe(call: Call, argument: Any, description: Any, found: dict[Source, Dim | Policy]) -> None:
+def _describe(
+    call: Call, argument: Any, description: Any, found: dict[Source, Dim | Policy]
+) -> None:
     """Apply a description to one argument, whose leaves are replaced by their positions."""
     if isinstance(argument, int):
         key, path = call.keys[argument], call.paths[argument]
@@ -108,7 +135,9 @@ def _describe(call: Call, argument: Any, description: Any, found: dict[Source, D
             _describe(call, argument[key], inner, found)
     elif isinstance(argument, (list, tuple)) and isinstance(description, (list, tuple)):
         if len(argument) != len(description):
-            raise DimError(f"dynamic describes {len(description)} items where the call has {len(argument)}")
+            raise DimError(
+                f"dynamic describes {len(description)} items where the call has {len(argument)}"
+            )
         for item, inner in zip(argument, description, strict=True):
             _describe(call, item, inner, found)
     else:  # one policy for everything inside
@@ -126,7 +155,9 @@ def _fresh_name(text: str, taken: set[str]) -> str:
     return name
 
 
-def _marks(tensor: torch.Tensor, path: str, ndim: int, taken: set[str]) -> dict[Source, Dim | Policy]:
+def _marks(
+    tensor: torch.Tensor, path: str, ndim: int, taken: set[str]
+) -> dict[Source, Dim | Policy]:
     """Read the marks of ``torch._dynamo``:
 
     ``mark_dynamic``, ``mark_unbacked``, ``maybe_mark_dynamic``, ``mark_static``.

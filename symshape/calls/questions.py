@@ -1,7 +1,9 @@
-"""Questions that programs ask about an argument and that no ordinary key answers: its own attributes, its identity.
+"""Questions that programs ask about an argument and that no ordinary key answers: its own
+attributes, its identity.
 
-Most programs ask no such question, and their calls pay nothing for it. When a trace had to answer one, the answer
-becomes a part of the key of every later call of that function: see ``frontends/compiled.py``.
+Most programs ask no such question, and their calls pay nothing for it. When a trace had to answer
+one, the answer becomes a part of the key of every later call of that function: see
+``frontends/compiled.py``.
 """
 
 from __future__ import annotations
@@ -61,10 +63,11 @@ class Question:
 
     Attributes:
         position: the leaf's.
-        what: ``attribute`` (of a tensor's own, by name), ``attributes`` (their names), ``is`` (a certain object),
-            ``hooked`` (whether hooks see its gradient), ``number`` (which float a ``FloatLeaf`` holds),
-            ``data`` (what numbers in this and other leaves say), ``is_transformed`` (of the call, whatever the leaf),
-            ``is_made`` (whether autograd knows what made it), or the name of a method of tensors that returns a bool.
+        what: ``attribute`` (of a tensor's own, by name), ``attributes`` (their names), ``is`` (a
+            certain object), ``hooked`` (whether hooks see its gradient), ``number`` (which float a
+            ``FloatLeaf`` holds), ``data`` (what numbers in this and other leaves say),
+            ``is_transformed`` (of the call, whatever the leaf), ``is_made`` (whether autograd knows
+            what made it), or the name of a method of tensors that returns a bool.
         about: the name of the attribute, the object, or what answers for all leaves.
     """
 
@@ -93,7 +96,9 @@ class Question:
     def _of_tensor(self) -> Callable[[torch.Tensor], Hashable]:
         about, what = self.about, self.what
         if what == "attribute":
-            return lambda leaf: constant_key(own[about]) if about in (own := leaf.__dict__) else ABSENT
+            return lambda leaf: (
+                constant_key(own[about]) if about in (own := leaf.__dict__) else ABSENT
+            )
         if what == "hooked":
             return lambda leaf: bool(leaf._backward_hooks)
         if what == "number":
@@ -101,7 +106,9 @@ class Question:
         if what == HAS_HISTORY:
             return lambda leaf: leaf.grad_fn is not None
         if what == "attributes":
-            return lambda leaf: tuple(name for name in leaf.__dict__ if not name.startswith("_dynamo_"))
+            return lambda leaf: tuple(
+                name for name in leaf.__dict__ if not name.startswith("_dynamo_")
+            )
 
         def method(leaf: torch.Tensor) -> bool:
             with dispatch.DisableTorchFunction():
@@ -129,8 +136,13 @@ class Question:
 
 
 def asker(questions: Sequence[Question]) -> Callable[[Sequence[Any]], tuple[Hashable, ...]]:
-    """Return the function that answers all questions for the leaves of a call; None for a missing leaf."""
-    asked = [(each.position, each.about if each.what == DATA else each.asks(), each.what == DATA) for each in questions]
+    """Return the function that answers all questions for the leaves of a call; None for a missing
+    leaf.
+    """
+    asked = [
+        (each.position, each.about if each.what == DATA else each.asks(), each.what == DATA)
+        for each in questions
+    ]
 
     def answers(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
         number = len(leaves)

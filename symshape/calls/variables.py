@@ -1,8 +1,10 @@
-"""Variables: places outside the arguments that programs write, how each is read and written, and the writes of a call.
+"""Variables: places outside the arguments that programs write, how each is read and written, and
+the writes of a call.
 
-A place that programs read *and* write (a counter, a cache of keys and values) is a variable. Its value is read at each
-call as if it were an argument, so that the program serves other values too. Writes that a program made while it was
-traced are repeated at the end of each of its calls, with the call's own tensors and sizes.
+A place that programs read *and* write (a counter, a cache of keys and values) is a variable. Its
+value is read at each call as if it were an argument, so that the program serves other values too.
+Writes that a program made while it was traced are repeated at the end of each of its calls, with
+the call's own tensors and sizes.
 """
 
 from __future__ import annotations
@@ -160,9 +162,11 @@ class GradientsRead(BaseException):
 
 @attrs.define(eq=False)
 class FloatPlace:
-    """A place whose float (or tuple of floats) changes from call to call, such as an optimiser's learning rate.
+    """A place whose float (or tuple of floats) changes from call to call, such as an optimiser's
+    learning rate.
 
-    The program is given a ``FloatLeaf`` and reads it when it runs, so that one program serves every value.
+    The program is given a ``FloatLeaf`` and reads it when it runs, so that one program serves every
+    value.
 
     Attributes:
         variable: the place.
@@ -195,8 +199,12 @@ class FloatPlace:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a float, or a non-empty tuple of floats (the ``betas`` of an optimiser)."""
-    return type(value) is float or (type(value) is tuple and value != () and all(type(each) is float for each in value))
+    """Return whether a value is a float, or a non-empty tuple of floats (the ``betas`` of an
+    optimiser).
+    """
+    return type(value) is float or (
+        type(value) is tuple and value != () and all(type(each) is float for each in value)
+    )
 
 
 @attrs.frozen(eq=False)
@@ -228,7 +236,9 @@ class ClosureVariable:
 
 @attrs.frozen(eq=False)
 class Contents:
-    """The contents of a list, dictionary or deque. The value is the container itself; a write fills it in place."""
+    """The contents of a list, dictionary or deque. The value is the container itself; a write fills
+    it in place.
+    """
 
     owner: Any
     name: str
@@ -276,7 +286,9 @@ class InnerContainer:
         self.writer()(value)
 
     def writer(self) -> Callable[[Any], None]:
-        """Return a function that fills the present container, even if another one is in its place by then."""
+        """Return a function that fills the present container, even if another one is in its place
+        by then.
+        """
         return functools.partial(refill, self.read())
 
 
@@ -303,7 +315,8 @@ class OutputReference:
 
 @attrs.frozen(eq=False)
 class SharedContainer:
-    """A container that a program makes and stores in several places: one object for all of them in each call.
+    """A container that a program makes and stores in several places: one object for all of them in
+    each call.
 
     Attributes:
         leaves: as those of a ``Write``.
@@ -314,7 +327,9 @@ class SharedContainer:
     tree: pytree.TreeSpec
 
     def value(self, flat: Sequence[Any], made: dict[SharedContainer, Any]) -> Any:
-        """Return the container for a call with these flat outputs; ``made`` holds those that exist already."""
+        """Return the container for a call with these flat outputs; ``made`` holds those that exist
+        already.
+        """
         if self not in made:
             made[self] = _nested(self.leaves, self.tree, flat, made)
         return made[self]
@@ -325,8 +340,8 @@ class Write:
     """A write of a program to a variable.
 
     Attributes:
-        variable: where. leaves: an ``OutputReference`` for what the graph computes, a ``SharedContainer`` container;
-            anything else is a constant. tree: how they nest.
+        variable: where. leaves: an ``OutputReference`` for what the graph computes, a
+            ``SharedContainer`` container; anything else is a constant. tree: how they nest.
     """
 
     variable: Variable
@@ -334,11 +349,18 @@ class Write:
     tree: pytree.TreeSpec
 
     def value(self, flat: Sequence[Any], made: dict[SharedContainer, Any]) -> Any:
-        """Return the value for a call with these flat outputs; ``made`` holds the shared containers of this call."""
+        """Return the value for a call with these flat outputs; ``made`` holds the shared containers
+        of this call.
+        """
         return _nested(self.leaves, self.tree, flat, made)
 
 
-def _nested(leaves: Sequence[Any], tree: pytree.TreeSpec, flat: Sequence[Any], made: dict[SharedContainer, Any]) -> Any:
+def _nested(
+    leaves: Sequence[Any],
+    tree: pytree.TreeSpec,
+    flat: Sequence[Any],
+    made: dict[SharedContainer, Any],
+) -> Any:
     values: list[Any] = []
     for each in leaves:
         kind = type(each)
@@ -368,7 +390,9 @@ def _forget(write: weakref.ref[Write]) -> None:
     _written.pop(write, None)
 
 
-def writing(writes: Sequence[Write], results: int, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+def writing(
+    writes: Sequence[Write], results: int, build: Callable[[list[Any]], Any]
+) -> Callable[[list[Any]], Any]:
     """Return the function that writes, and turns flat outputs into the result.
 
     A container that a program fills and then replaces by another one is filled in place.

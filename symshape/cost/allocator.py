@@ -1,9 +1,11 @@
-"""A simulator of the CUDA caching allocator: the segments that it reserves for a sequence of allocations.
+"""A simulator of the CUDA caching allocator: the segments that it reserves for a sequence of
+allocations.
 
-It follows torch's native allocator (2.11 to 2.14): sizes are rounded up to 512 bytes, requests of at most 1 MiB come
-from segments of 2 MiB, requests below 10 MiB from segments of 20 MiB, and larger ones from a segment of their own,
-rounded up to 2 MiB. The smallest free block that is large enough serves a request, and is split if enough is left.
-Each stream and each graph pool has blocks of its own.
+It follows torch's native allocator (2.11 to 2.14): sizes are rounded up to 512 bytes, requests of
+at most 1 MiB come from segments of 2 MiB, requests below 10 MiB from segments of 20 MiB, and larger
+ones from a segment of their own, rounded up to 2 MiB. The smallest free block that is large enough
+serves a request, and is split if enough is left. Each stream and each graph pool has blocks of its
+own.
 
 >>> allocator = Allocator()
 >>> first = allocator.allocate(3 * 2**20)
@@ -25,9 +27,11 @@ import attrs
 BLOCK = 512  # bytes: every allocation is a multiple of it (kMinBlockSize)
 SMALL = 2**20  # bytes: the largest request that comes from a small segment (kSmallSize)
 SMALL_SEGMENT = 2 * 2**20  # bytes (kSmallBuffer)
-LARGE_REQUEST = 10 * 2**20  # bytes: requests from here on have a segment of their own (kMinLargeAlloc)
+# bytes: requests from here on have a segment of their own (kMinLargeAlloc)
+LARGE_REQUEST = 10 * 2**20
 LARGE_SEGMENT = 20 * 2**20  # bytes (large_segment_size)
-ROUND_LARGE = 2 * 2**20  # bytes: the multiple of which a segment for one large request is (kRoundLarge)
+# bytes: the multiple of which a segment for one large request is (kRoundLarge)
+ROUND_LARGE = 2 * 2**20
 _APART = 2**60  # bytes between growing segments: more than one can have
 
 
@@ -83,8 +87,8 @@ class Allocator:
 
     Args:
         limit: the most bytes that may be reserved; None for no limit.
-        expandable: whether segments grow (``expandable_segments:True``): each pool and stream has one segment for
-            small and one for large requests, mapped in pages of 2 and 20 MiB.
+        expandable: whether segments grow (``expandable_segments:True``): each pool and stream has
+            one segment for small and one for large requests, mapped in pages of 2 and 20 MiB.
 
     Attributes:
         reserved: bytes of all segments now (``torch.cuda.memory_reserved``).
@@ -98,9 +102,13 @@ class Allocator:
         self._expandable = expandable
         self._free: dict[tuple[Hashable, Hashable, bool], list[tuple[int, int]]] = {}
         self._blocks: dict[int, Block] = {}  # free ones, by address
-        self._last: dict[tuple[Hashable, Hashable, bool], Block] = {}  # the end of each growing segment
+        self._last: dict[
+            tuple[Hashable, Hashable, bool], Block
+        ] = {}  # the end of each growing segment
         self._next = 0  # the address of the next segment
-        self._bases: dict[tuple[Hashable, Hashable, bool], int] = {}  # the addresses of growing segments
+        self._bases: dict[
+            tuple[Hashable, Hashable, bool], int
+        ] = {}  # the addresses of growing segments
         self._pools: dict[Hashable, int] = {}
         self.reserved = self.allocated = self.most_reserved = self.most_allocated = 0
 
@@ -143,7 +151,11 @@ class Allocator:
         before, behind = block.before, block.behind
         if before is not None and before.free:
             self._take(before)
-            block.address, block.size, block.before = before.address, before.size + block.size, before.before
+            block.address, block.size, block.before = (
+                before.address,
+                before.size + block.size,
+                before.before,
+            )
             if block.before is not None:
                 block.before.behind = block
         if behind is not None and behind.free:
@@ -156,7 +168,8 @@ class Allocator:
         self._put(block)
 
     def release_cached(self) -> None:
-        """Give wholly free segments back to the device, except those of graph pools (``torch.cuda.empty_cache``).
+        """Give wholly free segments back to the device, except those of graph pools
+        (``torch.cuda.empty_cache``).
 
         The pools of graphs keep their segments as long as a graph is there.
         """
@@ -173,7 +186,9 @@ class Allocator:
         if self._limit is not None and self.reserved + size > self._limit:
             self.release_cached()
             if self.reserved + size > self._limit:
-                raise OutOfMemory(f"{size} bytes are asked for, {self._limit - self.reserved} are left")
+                raise OutOfMemory(
+                    f"{size} bytes are asked for, {self._limit - self.reserved} are left"
+                )
         self._next += SMALL_SEGMENT  # a gap: blocks of two segments are never neighbours
         block = Block(place, self._next, size)
         self._next += size
@@ -206,7 +221,9 @@ class Allocator:
         return -(-(wanted - there) // page) * page
 
     def _unmap(self, block: Block) -> None:
-        """Give the whole pages inside a free block of a growing segment back; the end of the segment shrinks."""
+        """Give the whole pages inside a free block of a growing segment back; the end of the
+        segment shrinks.
+        """
         page = SMALL_SEGMENT if block.place[2] else LARGE_SEGMENT
         gone = block.size // page * page
         if self._last.get(block.place) is not block or not gone:

@@ -52,8 +52,10 @@ class CostAt:
 
     def __str__(self) -> str:
         return (
-            f"{shown(self.flops, 'FLOP')}, {shown(self.bytes, 'B')} moved ({shown(self.read, 'B')} read, "
-            f"{shown(self.written, 'B')} written), {self.intensity:.3g} FLOP a byte, {self.kernels} kernels"
+            f"{shown(self.flops, 'FLOP')}, {shown(self.bytes, 'B')} moved ({shown(self.read, 'B')} "
+            "read, "
+            f"{shown(self.written, 'B')} written), {self.intensity:.3g} FLOP a byte, "
+            f"{self.kernels} kernels"
         )
 
 
@@ -111,7 +113,9 @@ class Cost:
 
     @property
     def unpriced(self) -> dict[str, int]:
-        """Ops that no cost rule knows, with the number of their calls; the formulas leave them out."""
+        """Ops that no cost rule knows, with the number of their calls; the formulas leave them
+        out.
+        """
         found: dict[str, int] = {}
         for name in unpriced(self.ops):
             found[name] = found.get(name, 0) + 1
@@ -140,7 +144,8 @@ class Cost:
         return Cost(self.domain, filter(keep, self.ops), self.hints)
 
     def by(self, what: str) -> dict[str, Cost]:
-        """Return the cost split by ``op``, ``line``, ``module``, ``dtype`` or ``family``, in order of appearance.
+        """Return the cost split by ``op``, ``line``, ``module``, ``dtype`` or ``family``, in order
+        of appearance.
 
         Raises:
             InputError: it cannot be split by that.
@@ -153,7 +158,8 @@ class Cost:
         return {name: Cost(self.domain, ops, self.hints) for name, ops in found.items()}
 
     def growth(self, symbol: str, of: str = "flops") -> Growth:
-        """Return the growth of a cost (``flops``, ``read`` or ``written``) with one symbol, with its ops and lines.
+        """Return the growth of a cost (``flops``, ``read`` or ``written``) with one symbol, with
+        its ops and lines.
 
         Raises:
             InputError: there is no such symbol, or no such cost.
@@ -165,7 +171,8 @@ class Cost:
         return growth(symbol_of(symbol), formulas)
 
     def largest(self, symbol: str, *, flops: int | str, **others: int) -> int:
-        """Return the greatest value of ``symbol`` for which the guards hold and the operations stay within ``flops``.
+        """Return the greatest value of ``symbol`` for which the guards hold and the operations stay
+        within ``flops``.
 
         Raises: as :func:`symshape.cost.solving.largest`.
         """
@@ -173,17 +180,19 @@ class Cost:
 
     # -- shown
     def table(self, by: str = "op", *, limit: int | None = 12, **sizes: int) -> Table:
-        """Return the cost split ``by`` op, line, module, dtype or family: formulas, and values at ``sizes``.
+        """Return the cost split ``by`` op, line, module, dtype or family: formulas, and values at
+        ``sizes``.
 
-        Without ``sizes`` the values are those of the example call.  The largest come first; rows beyond ``limit`` are
-        added up in one.
+        Without ``sizes`` the values are those of the example call.  The largest come first; rows
+        beyond ``limit`` are added up in one.
 
         Raises:
             InputError: it cannot be split by that, or the sizes are wrong.
         """
         point = self._point(sizes)
         rows: list[tuple[CostAt | None, str, Cost]] = [
-            (None if point is None else part.at(**point), name, part) for name, part in self.by(by).items()
+            (None if point is None else part.at(**point), name, part)
+            for name, part in self.by(by).items()
         ]
         if point is not None:
             rows.sort(key=lambda row: -(row[0].flops if row[0] else 0))
@@ -191,10 +200,16 @@ class Cost:
         cells = [_cells(name, part, value) for value, name, part in shown_rows]
         if rest:
             left = Cost(self.domain, [each for _, _, part in rest for each in part.ops], self.hints)
-            cells.append(_cells(f"{len(rest)} more", left, None if point is None else left.at(**point)))
+            cells.append(
+                _cells(f"{len(rest)} more", left, None if point is None else left.at(**point))
+            )
         cells.append(_cells("all", self, None if point is None else self.at(**point)))
         columns = (by, "calls", "FLOPs", "bytes moved", "FLOP", "B", "FLOP a byte")
-        where = "" if point is None else " at " + ", ".join(f"{name}={value}" for name, value in point.items())
+        where = (
+            ""
+            if point is None
+            else " at " + ", ".join(f"{name}={value}" for name, value in point.items())
+        )
         return Table(
             f"cost of {self.domain.name}{where}",
             columns,
@@ -204,7 +219,9 @@ class Cost:
         )
 
     def _point(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
-        """Return the sizes at which values are shown: given ones, then the example's; None if one is unknown."""
+        """Return the sizes at which values are shown: given ones, then the example's; None if one
+        is unknown.
+        """
         self.domain.check_names(sizes, frozenset())
         known = {**self.hints, **sizes}
         if not self._needed <= known.keys():
@@ -212,7 +229,9 @@ class Cost:
         return {name: known[name] for name in self.domain.symbols if name in known}
 
     def notes(self) -> list[str]:
-        """Return sentences on the ops that are left out, and on the growth of the cost with each symbol."""
+        """Return sentences on the ops that are left out, and on the growth of the cost with each
+        symbol.
+        """
         found = [f"{self.domain.name} {self.growth(name)}" for name in self.domain.symbols]
         if self.unpriced:
             names = ", ".join(f"{name} ({count})" for name, count in self.unpriced.items())
@@ -238,7 +257,14 @@ def _cells(name: str, part: Cost, value: CostAt | None) -> tuple[str, ...]:
         return (name, str(len(part.ops)), "unknown", "unknown", "", "", "")
     if value is None:
         return (name, str(len(part.ops)), *formulas, "", "", "")
-    return (name, str(len(part.ops)), *formulas, shown(value.flops), shown(value.bytes), f"{value.intensity:.3g}")
+    return (
+        name,
+        str(len(part.ops)),
+        *formulas,
+        shown(value.flops),
+        shown(value.bytes),
+        f"{value.intensity:.3g}",
+    )
 
 
 def _short(text: str, most: int = 60) -> str:

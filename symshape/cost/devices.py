@@ -1,4 +1,5 @@
-"""Peak rates of a device, given or measured: operations a second by dtype, and bytes of memory a second.
+"""Peak rates of a device, given or measured: operations a second by dtype, and bytes of memory a
+second.
 
 >>> h100 = DevicePeaks("H100 SXM", {"bfloat16": 989e12, "float32": 67e12}, 3.35e12)
 >>> DevicePeaks.from_json(h100.to_json()) == h100
@@ -28,7 +29,11 @@ _SECONDS = 0.02
 def _positive(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     values = value.values() if isinstance(value, Mapping) else (value,)
     for each in values:
-        if isinstance(each, bool) or not isinstance(each, (int, float)) or not 0 < each < float("inf"):
+        if (
+            isinstance(each, bool)
+            or not isinstance(each, (int, float))
+            or not 0 < each < float("inf")
+        ):
             raise InputError(f"{attribute.name}={value!r} must be positive numbers a second")
 
 
@@ -62,23 +67,31 @@ class DevicePeaks:
             InputError: it is something else.
         """
         try:
-            return cls(**json.loads(text.read_text(encoding="utf-8") if isinstance(text, Path) else text))
+            return cls(
+                **json.loads(text.read_text(encoding="utf-8") if isinstance(text, Path) else text)
+            )
         except (ValueError, TypeError, OSError) as error:
             raise InputError(f"these are no peaks of a device: {error}") from None
 
     def __str__(self) -> str:
-        rates = ", ".join(f"{shown(rate, 'FLOP/s')} in {dtype}" for dtype, rate in self.flops.items())
+        rates = ", ".join(
+            f"{shown(rate, 'FLOP/s')} in {dtype}" for dtype, rate in self.flops.items()
+        )
         return f"{self.name}: {rates}, {shown(self.bandwidth, 'B/s')}"
 
 
-def measure_device(device: str | torch.device = "cuda", dtypes: Sequence[torch.dtype] | None = None) -> DevicePeaks:
-    """Measure the rates that a device reaches: products of large matrices in each dtype, and a copy of a large tensor.
+def measure_device(
+    device: str | torch.device = "cuda", dtypes: Sequence[torch.dtype] | None = None
+) -> DevicePeaks:
+    """Measure the rates that a device reaches: products of large matrices in each dtype, and a copy
+    of a large tensor.
 
     It takes about a second on a GPU, and allocates under 1 GB (under 100 MB on a CPU).
 
     Args:
         device: a device of torch's.
-        dtypes: of the products; without them ``float32``, and on a GPU ``bfloat16`` and ``float16`` too.
+        dtypes: of the products; without them ``float32``, and on a GPU ``bfloat16`` and ``float16``
+            too.
 
     Raises:
         InputError: there is no such device here.
@@ -89,7 +102,9 @@ def measure_device(device: str | torch.device = "cuda", dtypes: Sequence[torch.d
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device={device!r} is not here: {error}") from None
     on_gpu = found.type == "cuda"
-    wanted = dtypes or ((torch.bfloat16, torch.float16, torch.float32) if on_gpu else (torch.float32,))
+    wanted = dtypes or (
+        (torch.bfloat16, torch.float16, torch.float32) if on_gpu else (torch.float32,)
+    )
     size = 8192 if on_gpu else 1024
     flops = {}
     for dtype in wanted:

@@ -34,10 +34,13 @@ class Domain:
         name: the program's name.
         symbols: the names, in the order of the trace; unbacked ones come last.
         guards: under which everything said of the program holds.
-        words: for each symbol where it is read, in the caller's words, or what an unbacked one counts.
+        words: for each symbol where it is read, in the caller's words, or what an unbacked one
+            counts.
     """
 
-    def __init__(self, name: str, symbols: Sequence[str], guards: GuardSet, words: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, symbols: Sequence[str], guards: GuardSet, words: Mapping[str, str]
+    ) -> None:
         self.name = name
         self.symbols = tuple(symbols)
         self.guards = guards
@@ -66,14 +69,24 @@ class Domain:
         """Return a term that is equal wherever the guards hold."""
         found = self._simplified.get(term)
         if found is None:
-            decided = {atom: chosen for atom in _choices(term) if (chosen := self._chosen(atom)) is not atom}
+            decided = {
+                atom: chosen
+                for atom in _choices(term)
+                if (chosen := self._chosen(atom)) is not atom
+            }
             found = self._simplified[term] = simplify(fold.substitute(term, decided), self.facts)
         return found
 
     def _chosen(self, atom: Term) -> Term:
-        """Return the operand that a ``min`` or ``max`` always equals under the guards; else the term itself."""
+        """Return the operand that a ``min`` or ``max`` always equals under the guards; else the
+        term itself.
+        """
         if atom not in self._simplified:
-            same = (each for each in atom.args if ask(self.facts, boolean.eq(atom, each), effort=Effort.CHEAP))
+            same = (
+                each
+                for each in atom.args
+                if ask(self.facts, boolean.eq(atom, each), effort=Effort.CHEAP)
+            )
             self._simplified[atom] = next(same, atom)
         return self._simplified[atom]
 
@@ -86,8 +99,11 @@ class Domain:
         source = "\n".join(["def formulas(values):", *lines, f"    return ({results})", ""])
         return generated_function(source, "formulas", "symshape cost", {})
 
-    def values(self, given: Mapping[str, Any], needed: frozenset[str] | None = None) -> tuple[int, ...]:
-        """Return the checked values of all symbols in order; 0 for a symbol that is neither given nor ``needed``.
+    def values(
+        self, given: Mapping[str, Any], needed: frozenset[str] | None = None
+    ) -> tuple[int, ...]:
+        """Return the checked values of all symbols in order; 0 for a symbol that is neither given
+        nor ``needed``.
 
         Raises:
             InputError: a symbol is missing or unknown, or a value is no size.
@@ -111,13 +127,22 @@ class Domain:
         return found
 
     def check_names(self, given: Mapping[str, Any], needed: frozenset[str] | None = None) -> None:
-        """Raise InputError unless ``given`` names symbols of the trace, and all that are ``needed`` (None: all)."""
+        """Raise InputError unless ``given`` names symbols of the trace, and all that are ``needed``
+        (None: all).
+        """
         for name in given:
             self.require(name)
-        missing = [name for name in self.symbols if name not in given and (needed is None or name in needed)]
+        missing = [
+            name
+            for name in self.symbols
+            if name not in given and (needed is None or name in needed)
+        ]
         if missing:
             wanted = ", ".join(self._described(name) for name in missing)
-            raise InputError(f"{self.name} needs a value for {wanted}: pass {', '.join(f'{m}=…' for m in missing)}")
+            raise InputError(
+                f"{self.name} needs a value for {wanted}: pass "
+                f"{', '.join(f'{m}=…' for m in missing)}"
+            )
 
     def _described(self, name: str) -> str:
         return f"{name} ({self.words[name]})" if self.words.get(name) else name
@@ -125,21 +150,31 @@ class Domain:
     def require(self, name: str) -> None:
         """Raise InputError if the trace has no symbol of this name."""
         if name not in self.symbols:
-            there = ", ".join(self._described(each) for each in self.symbols) or "none, all its sizes are constants"
+            there = (
+                ", ".join(self._described(each) for each in self.symbols)
+                or "none, all its sizes are constants"
+            )
             raise InputError(
                 f"the trace of {self.name} has no symbol {name!r}; it has {there} "
-                "(name a dimension by dynamic={argument: {dimension: symshape.Dim(name)}} when tracing)"
+                "(name a dimension by dynamic={argument: {dimension: symshape.Dim(name)}} when "
+                "tracing)"
             )
 
     def check_sizes(self, given: Mapping[str, Any]) -> None:
         """Raise InputError unless every value is a size."""
         for name, value in given.items():
             if type(value) is not int or not 0 <= value < MOST:
-                raise InputError(f"{name}={value!r} is no size: it must be an int, 0 or more and below 2**62")
+                raise InputError(
+                    f"{name}={value!r} is no size: it must be an int, 0 or more and below 2**62"
+                )
 
     def _check_known(self, given: Mapping[str, int]) -> None:
         """Raise GuardViolation where a guard that speaks of the given sizes alone does not hold."""
-        known = [guard for guard in self.guards.conditions if {s.name for s in guard.term.symbols} <= given.keys()]
+        known = [
+            guard
+            for guard in self.guards.conditions
+            if {s.name for s in guard.term.symbols} <= given.keys()
+        ]
         wrong = [guard.text() for guard in known if not satisfied(guard.term, given)]
         if wrong:
             self.refuse(wrong)
@@ -151,7 +186,9 @@ class Domain:
     def refuse(self, texts: Sequence[str]) -> NoReturn:
         """Raise GuardViolation, with the guards that do not hold."""
         lines = "\n".join(f"  {text}" for text in texts)
-        raise GuardViolation(f"the trace of {self.name} does not hold for these sizes:\n{lines}", tuple(texts))
+        raise GuardViolation(
+            f"the trace of {self.name} does not hold for these sizes:\n{lines}", tuple(texts)
+        )
 
 
 def _choices(term: Term) -> Iterator[Term]:

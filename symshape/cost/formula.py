@@ -39,7 +39,8 @@ class Formula:
         return self.domain.compiled([self.term])
 
     def at(self, **sizes: int) -> int:
-        """Return the value at these sizes; symbols that the formula does not contain may be left out.
+        """Return the value at these sizes; symbols that the formula does not contain may be left
+        out.
 
         Raises:
             InputError: a symbol is missing or unknown, or a value is no size.
@@ -50,14 +51,16 @@ class Formula:
         return int(found)
 
     def largest(self, symbol: str, at_most: int, **others: int) -> int:
-        """Return the greatest value of ``symbol`` for which the guards hold and the formula is at most ``at_most``.
+        """Return the greatest value of ``symbol`` for which the guards hold and the formula is at
+        most ``at_most``.
 
         Raises: as :func:`symshape.cost.solving.largest`.
         """
         return largest(self.domain, [self.term], symbol, at_most, others)
 
     def within(self, at_most: int, rule: str = "budget") -> GuardSet:
-        """Return the sizes for which the formula is at most ``at_most``, as a guard set; ``rule`` names their origin.
+        """Return the sizes for which the formula is at most ``at_most``, as a guard set; ``rule``
+        names their origin.
 
         >>> from guards import GuardSet, parse
         >>> domain = Domain("f", ["n"], GuardSet(), {})

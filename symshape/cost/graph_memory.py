@@ -1,8 +1,9 @@
 """The memory of CUDA graphs on a device, foretold before the first of them is captured.
 
-Each bucket's program is replayed on a simulator of the allocator: once on the stream of the runs before a capture, and
-once into the pool that all graphs share. Workspaces of cuBLAS are allocated where it first asks for them. On a device,
-ops of cuDNN are run once each, alone, to see what they ask for.
+Each bucket's program is replayed on a simulator of the allocator: once on the stream of the runs
+before a capture, and once into the pool that all graphs share. Workspaces of cuBLAS are allocated
+where it first asks for them. On a device, ops of cuDNN are run once each, alone, to see what they
+ask for.
 """
 
 from __future__ import annotations
@@ -39,12 +40,19 @@ _LIBRARY_WORKSPACE = 32 * 2**20  # bytes for each stream, from Hopper on (torch 
 _OLDER_WORKSPACE = (2 * 4096 + 8 * 16) * 2**10  # bytes: ":4096:2:16:8", before Hopper
 _LT_WORKSPACE = 2**20  # bytes for each stream
 _CONTEXT = 757 * 2**20  # bytes: measured on an H100 with torch 2.11; others differ
-_GRAPH_NODE = 5 * 2**9  # bytes of the driver for each op of a graph: at most so many on an H100 (1.9 to 2.6 KiB)
+# bytes of the driver for each op of a graph: at most so many on an H100 (1.9 to 2.6 KiB)
+_GRAPH_NODE = 5 * 2**9
 _CONFIGURED = re.compile(r":(\d+):(\d+)")  # KiB and count, in CUBLAS_WORKSPACE_CONFIG
 
 _aten = torch.ops.aten
 _PRODUCTS = frozenset(
-    {_aten.mm.default, _aten.bmm.default, _aten.addmm.default, _aten.baddbmm.default, _aten._addmm_activation.default}
+    {
+        _aten.mm.default,
+        _aten.bmm.default,
+        _aten.addmm.default,
+        _aten.baddbmm.default,
+        _aten._addmm_activation.default,
+    }
 )
 _LT_PRODUCTS = frozenset({_aten.addmm.default, _aten._addmm_activation.default})
 
@@ -69,26 +77,34 @@ class DeviceMemory:
 
     @classmethod
     def here(cls) -> DeviceMemory:
-        """Return that of the current CUDA device and of the environment; of a Hopper device if there is none."""
+        """Return that of the current CUDA device and of the environment; of a Hopper device if
+        there is none.
+        """
         major = torch.cuda.get_device_capability()[0] if torch.cuda.is_available() else _HOPPER
         return cls.configured(os.environ, major)
 
     @classmethod
     def configured(cls, environment: Mapping[str, str], major: int) -> DeviceMemory:
-        """Return the memory for these environment variables, on a device of this major compute capability.
+        """Return the memory for these environment variables, on a device of this major compute
+        capability.
 
         >>> DeviceMemory.configured({"CUBLAS_WORKSPACE_CONFIG": ":16:8"}, 9).workspace
         131072
         """
         parts = _CONFIGURED.findall(environment.get("CUBLAS_WORKSPACE_CONFIG", ""))
         default = _LIBRARY_WORKSPACE if major >= _HOPPER else _OLDER_WORKSPACE
-        workspace = sum(int(size) * int(count) for size, count in parts) * 2**10 if parts else default
+        workspace = (
+            sum(int(size) * int(count) for size, count in parts) * 2**10 if parts else default
+        )
         lt = environment.get("CUBLASLT_WORKSPACE_SIZE", "")
-        config = environment.get("PYTORCH_ALLOC_CONF") or environment.get("PYTORCH_CUDA_ALLOC_CONF", "")
+        config = environment.get("PYTORCH_ALLOC_CONF") or environment.get(
+            "PYTORCH_CUDA_ALLOC_CONF", ""
+        )
         return cls(
             workspace,
             int(lt) * 2**10 if lt.isdigit() else _LT_WORKSPACE,
-            expandable=re.search(r"expandable_segments\s*:\s*True", config, re.IGNORECASE) is not None,
+            expandable=re.search(r"expandable_segments\s*:\s*True", config, re.IGNORECASE)
+            is not None,
         )
 
 
@@ -113,9 +129,10 @@ class BucketMemory:
 class GraphMemory:
     """The memory that captured graphs take on a device, in bytes.
 
-    ``pool``, ``buffers`` and ``workspaces`` are the allocator's (``torch.cuda.memory_reserved``), ``graphs`` and
-    ``context`` are not. The pool follows torch's allocator exactly for the ops' own tensors. What cuDNN's kernels
-    allocate for themselves is measured on the device; without one it is not known.
+    ``pool``, ``buffers`` and ``workspaces`` are the allocator's (``torch.cuda.memory_reserved``),
+    ``graphs`` and ``context`` are not. The pool follows torch's allocator exactly for the ops' own
+    tensors. What cuDNN's kernels allocate for themselves is measured on the device; without one it
+    is not known.
 
     Attributes:
         buckets: of each graph, in the order of their captures.
@@ -123,10 +140,12 @@ class GraphMemory:
         buffers: the segments with the buffers of inputs.
         workspaces: cuBLAS' on the streams of the captures and of the runs before them.
         reserved: what the allocator holds for all graphs once ``torch.cuda.empty_cache()`` has run.
-        most: the most that the allocator holds while they are captured: each program runs once before.
+        most: the most that the allocator holds while they are captured: each program runs once
+            before.
         graphs: an estimate of what the driver keeps for the graphs.
         context: an estimate of what the process takes on the device before any tensor is there.
-        unknown: the ops whose kernels allocate an unknown amount for themselves: the pool may be much greater then.
+        unknown: the ops whose kernels allocate an unknown amount for themselves: the pool may be
+            much greater then.
     """
 
     buckets: tuple[BucketMemory, ...]
@@ -147,18 +166,35 @@ class GraphMemory:
     def table(self) -> Table:
         """Return a table: each bucket with the growth of the pool."""
         rows = [
-            (", ".join(f"{name}={size}" for name, size in each.sizes.items()), *map(_mib, (each.pool, each.buffers)))
+            (
+                ", ".join(f"{name}={size}" for name, size in each.sizes.items()),
+                *map(_mib, (each.pool, each.buffers)),
+            )
             for each in self.buckets
         ]
-        return Table(str(self), ("up to", "pool grows by MiB", "buffers MiB"), tuple(rows), numbers=frozenset({"MiB"}))
+        return Table(
+            str(self),
+            ("up to", "pool grows by MiB", "buffers MiB"),
+            tuple(rows),
+            numbers=frozenset({"MiB"}),
+        )
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {shown(getattr(self, name), 'B')}" for name in ("pool", "buffers", "workspaces"))
+        parts = ", ".join(
+            f"{name} {shown(getattr(self, name), 'B')}"
+            for name in ("pool", "buffers", "workspaces")
+        )
         least = "at least " if self.unknown else ""
-        more = f"; {', '.join(self.unknown)} take more for themselves, which is not known" if self.unknown else ""
+        more = (
+            f"; {', '.join(self.unknown)} take more for themselves, which is not known"
+            if self.unknown
+            else ""
+        )
         return (
-            f"{len(self.buckets)} graphs take {least}{shown(self.total, 'B')} on the device ({parts}, graphs about "
-            f"{shown(self.graphs, 'B')}), {least or 'at most '}{shown(self.most, 'B')} while they are captured{more}"
+            f"{len(self.buckets)} graphs take {least}{shown(self.total, 'B')} on the device "
+            f"({parts}, graphs about "
+            f"{shown(self.graphs, 'B')}), {least or 'at most '}{shown(self.most, 'B')} while they "
+            f"are captured{more}"
         )
 
     def __repr__(self) -> str:
@@ -201,7 +237,9 @@ class BucketGraph:
     unknown: tuple[str, ...] = ()
 
 
-def bucket_graph(program: Program, made: Plan, *, lent: bool = False, workspaces: Workspaces = HERE) -> BucketGraph:
+def bucket_graph(
+    program: Program, made: Plan, *, lent: bool = False, workspaces: Workspaces = HERE
+) -> BucketGraph:
     """Return the bucket that a plan would make on a CUDA device.
 
     Args:
@@ -224,7 +262,11 @@ def bucket_graph(program: Program, made: Plan, *, lent: bool = False, workspaces
         if place in found.more:
             dim, more = found.more[place]
             sizes[dim] += more
-        return aligned_bytes(sizes, spec.dtype) if not lent and place in moving else prod(sizes) * spec.dtype.itemsize
+        return (
+            aligned_bytes(sizes, spec.dtype)
+            if not lent and place in moving
+            else prod(sizes) * spec.dtype.itemsize
+        )
 
     own = list(places) if lent else steady
     nodes = found.graph.nodes
@@ -242,16 +284,25 @@ def bucket_graph(program: Program, made: Plan, *, lent: bool = False, workspaces
 
 
 def workspace_users(nodes: Sequence[Node]) -> dict[int, bool]:
-    """Return the positions of the nodes that multiply matrices by cuBLAS, and whether it may be cuBLASLt."""
-    return {position: node.op in _LT_PRODUCTS for position, node in enumerate(nodes) if node.op in _PRODUCTS}
+    """Return the positions of the nodes that multiply matrices by cuBLAS, and whether it may be
+    cuBLASLt.
+    """
+    return {
+        position: node.op in _LT_PRODUCTS
+        for position, node in enumerate(nodes)
+        if node.op in _PRODUCTS
+    }
 
 
 def with_own_memory(nodes: Sequence[Node], measured: Container[int] = ()) -> tuple[str, ...]:
-    """Return the names of the ops whose kernels allocate an unknown amount for themselves, each once.
+    """Return the names of the ops whose kernels allocate an unknown amount for themselves, each
+    once.
 
     Nodes at the positions in ``measured`` are left out.
     """
-    unknown = [node for place, node in enumerate(nodes) if has_own_memory(node) and place not in measured]
+    unknown = [
+        node for place, node in enumerate(nodes) if has_own_memory(node) and place not in measured
+    ]
     return tuple(dict.fromkeys(str(node.op) for node in unknown))
 
 
@@ -260,8 +311,11 @@ def _computes(node: Node) -> bool:
     return any(each.alias_info is None for each in node.op._schema.returns)
 
 
-def planned_buckets(program: Program, capacities: Iterable[Mapping[str, int]]) -> Iterator[BucketGraph]:
-    """Yield the buckets of a program for these capacities, the largest first, as ``warm_up`` captures them.
+def planned_buckets(
+    program: Program, capacities: Iterable[Mapping[str, int]]
+) -> Iterator[BucketGraph]:
+    """Yield the buckets of a program for these capacities, the largest first, as ``warm_up``
+    captures them.
 
     The program is padded as by default: it draws its own random numbers (``Options.randomness``).
 
@@ -273,17 +327,24 @@ def planned_buckets(program: Program, capacities: Iterable[Mapping[str, int]]) -
     for caps in sorted(capacities, key=lambda each: prod(each.values()), reverse=True):
         made = plan(program, caps, planned=[caps], any_randomness=draws, blueprints=blueprints)
         if made.padded is None:
-            why = "; ".join(dict.fromkeys(map(str, made.refusals.values()))) or "it has no size that could be padded"
+            why = (
+                "; ".join(dict.fromkeys(map(str, made.refusals.values())))
+                or "it has no size that could be padded"
+            )
             raise InputError(f"{program.name} has no bucket for {dict(caps)}: {why}")
         yield bucket_graph(program, made)
 
 
 def graph_memory(buckets: Sequence[BucketGraph], device: DeviceMemory | None = None) -> GraphMemory:
-    """Return the memory that these buckets take when they are captured in this order on one stream."""
+    """Return the memory that these buckets take when they are captured in this order on one
+    stream.
+    """
     return _Captures(device or DeviceMemory.here()).of(buckets)
 
 
-def check_budget(buckets: Sequence[BucketGraph], budget: int, device: DeviceMemory | None = None) -> GraphMemory:
+def check_budget(
+    buckets: Sequence[BucketGraph], budget: int, device: DeviceMemory | None = None
+) -> GraphMemory:
     """Return the memory of buckets in the order of their captures, the largest first.
 
     Raises:
@@ -296,13 +357,18 @@ def check_budget(buckets: Sequence[BucketGraph], budget: int, device: DeviceMemo
     low, high = 1, len(buckets)  # the number of largest ones to leave out
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if graph_memory(buckets[middle:], device).total <= budget else (middle + 1, high)
+        low, high = (
+            (low, middle)
+            if graph_memory(buckets[middle:], device).total <= budget
+            else (middle + 1, high)
+        )
     said = f"{found}, which is more than memory={shown(budget, 'B')}"
     if low == len(buckets):
         raise InputError(f"{said}; not even the smallest, {_words(buckets[-1])}, fits")
     fitting = graph_memory(buckets[low:], device)
     raise InputError(
-        f"{said}; the {len(fitting.buckets)} up to {_words(buckets[low])} fit, in {shown(fitting.total, 'B')}"
+        f"{said}; the {len(fitting.buckets)} up to {_words(buckets[low])} fit, in "
+        f"{shown(fitting.total, 'B')}"
     )
 
 
@@ -353,7 +419,9 @@ class _Captures:
         )
 
     def _warm_up(self, bucket: BucketGraph) -> None:
-        """Run a bucket's program before its capture; the first product on the stream allocates a workspace."""
+        """Run a bucket's program before its capture; the first product on the stream allocates a
+        workspace.
+        """
         held: dict[int, Block] = {}
         for position, (born, gone) in enumerate(bucket.requests.steps):
             change(self._allocator, held, born, stream="warm-up")
@@ -366,7 +434,9 @@ class _Captures:
 
     def _workspace(self, pool: str | None, stream: str, *, lt: bool) -> None:
         """Allocate the workspaces of a stream that are not there yet; they stay."""
-        wanted = [(False, self._device.workspace)] + ([(True, self._device.lt_workspace)] if lt else [])
+        wanted = [(False, self._device.workspace)] + (
+            [(True, self._device.lt_workspace)] if lt else []
+        )
         for kind, size in wanted:
             if (stream, kind) not in self._worked and size:
                 self._worked.add((stream, kind))

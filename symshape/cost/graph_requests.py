@@ -22,8 +22,8 @@ class Requests:
     """The requests of one run.
 
     Attributes:
-        steps: for each op the numbers of its requests with their bytes, in order, 0 bytes where one is freed while the
-            op runs; and the numbers that are freed after it.
+        steps: for each op the numbers of its requests with their bytes, in order, 0 bytes where one
+            is freed while the op runs; and the numbers that are freed after it.
         kept: the numbers of the requests that are not freed: the results.
         measured: the positions of the ops whose own requests are among the steps.
     """
@@ -32,7 +32,9 @@ class Requests:
     kept: tuple[int, ...]
     measured: frozenset[int] = frozenset()
 
-    def run(self, allocator: Allocator, *, pool: Hashable = None, stream: Hashable = 0) -> list[Block]:
+    def run(
+        self, allocator: Allocator, *, pool: Hashable = None, stream: Hashable = 0
+    ) -> list[Block]:
         """Make the requests of an allocator; return the blocks of the results.
 
         Raises:
@@ -66,17 +68,20 @@ def change(
 
 
 def requests_of(
-    graph: Graph, values: Mapping[str, int], measured: Mapping[int, OpRequests] = MappingProxyType({})
+    graph: Graph,
+    values: Mapping[str, int],
+    measured: Mapping[int, OpRequests] = MappingProxyType({}),
 ) -> Requests:
     """Return the requests of one run of a graph, step by step, at these values of its symbols.
 
-    Inputs and lifted tensors are there already. A tensor lives until the last use of a value that shares its memory.
+    Inputs and lifted tensors are there already. A tensor lives until the last use of a value that
+    shares its memory.
 
     Args:
         graph: the graph.
         values: the values of its symbols.
-        measured: what ops were seen to ask for at these values, by the position of the node; other ops ask for their
-            results alone.
+        measured: what ops were seen to ask for at these values, by the position of the node; other
+            ops ask for their results alone.
     """
     owners = memory_owners(graph, values)
     there = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
@@ -114,11 +119,14 @@ def requests_of(
 
 
 def bytes_at(value: Value, values: Mapping[str, int]) -> int:
-    """Return the bytes of a tensor at these values of symbols, an expanded dimension counted once."""
+    """Return the bytes of a tensor at these values of symbols, an expanded dimension counted
+    once.
+    """
     spec = value.spec
     sizes = [integer_at(size, values) for size in spec.sizes]
     if spec.strides:
         sizes = [
-            1 if type(stride) is int and stride == 0 else size for size, stride in zip(sizes, spec.strides, strict=True)
+            1 if type(stride) is int and stride == 0 else size
+            for size, stride in zip(sizes, spec.strides, strict=True)
         ]
     return prod(sizes) * spec.dtype.itemsize

@@ -40,7 +40,10 @@ def degree(term: Term, symbol: Term) -> int:
 
     >>> from guards import parse, symbol
     >>> s = symbol("s")
-    >>> [degree(parse(text), s) for text in ("3*s*s + t*s", "(s*s + 7)//8", "min(s, 4)*s", "s % 8", "t*t", "s*s//s")]
+    >>> [
+    ...     degree(parse(text), s)
+    ...     for text in ("3*s*s + t*s", "(s*s + 7)//8", "min(s, 4)*s", "s % 8", "t*t", "s*s//s")
+    ... ]
     [2, 2, 1, 0, 0, 1]
     """
     return fold(term, _degree_of(symbol))

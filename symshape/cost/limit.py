@@ -1,4 +1,6 @@
-"""A budget of memory and operations as a guard set: the sizes for which a program stays within it."""
+"""A budget of memory and operations as a guard set: the sizes for which a program stays within
+it.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ class Limit:
         schedule: who holds tensors, as for :meth:`symshape.Traced.peak_memory`.
         alignment: allocations are rounded up to a multiple of this.
 
-    The guards of several programs under their limits go into one dispatch tree, which then returns the first program
-    that serves a call within its budget:
+    The guards of several programs under their limits go into one dispatch tree, which then returns
+    the first program that serves a call within its budget:
 
     >>> import torch, symshape
     >>> from guards import Tree
@@ -47,7 +49,10 @@ class Limit:
     >>> def in_turn(x, y):
     ...     return torch.mv(x[:, None], torch.ones(1)) * y.sum()
     >>> names = {"x": {0: "n"}, "y": {0: "m"}}
-    >>> fast, slow = (symshape.trace(fn, torch.ones(5), torch.ones(7), dynamic=names) for fn in (at_once, in_turn))
+    >>> fast, slow = (
+    ...     symshape.trace(fn, torch.ones(5), torch.ones(7), dynamic=names)
+    ...     for fn in (at_once, in_turn)
+    ... )
     >>> tree = Tree(["n", "m"])
     >>> tree.insert(symshape.Limit(memory="1 MB").guards(fast), "fast")
     >>> tree.insert(slow.guards, "slow")
@@ -71,7 +76,8 @@ class Limit:
         """Return the sizes for which a traced program is right and stays within the budget.
 
         Raises:
-            InputError: the schedule or the alignment is malformed, or the cost of an op is not known.
+            InputError: the schedule or the alignment is malformed, or the cost of an op is not
+                known.
         """
         found = traced.guards
         if self.memory is not None:
@@ -81,7 +87,8 @@ class Limit:
             cost = traced.cost()
             if cost.unpriced:
                 raise InputError(
-                    f"the limit flops={self.flops!r} cannot be checked: the cost of {min(cost.unpriced)} is not known"
+                    f"the limit flops={self.flops!r} cannot be checked: the cost of "
+                    f"{min(cost.unpriced)} is not known"
                 )
             budget = amount(self.flops, "flops")
             found = found.intersect(cost.flops.within(budget, f"operations within {self.flops}"))

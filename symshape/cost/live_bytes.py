@@ -1,4 +1,5 @@
-"""The live bytes of tensors while code runs, measured by a dispatch mode: the check on the formulas.
+"""The live bytes of tensors while code runs, measured by a dispatch mode: the check on the
+formulas.
 
 >>> import torch
 >>> x = torch.ones(1000)
@@ -31,12 +32,14 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Attributes:
         live: bytes of the tensors that are there now, with those that were there before (``held``).
         peak: the most after any op.
-        changes: the number of each storage made, with its bytes, and of each that nobody holds any more, with 0; in
-            order.
+        changes: the number of each storage made, with its bytes, and of each that nobody holds any
+            more, with 0; in order.
     """
 
     def __init__(
-        self, held: Iterable[torch.Tensor], counted: Callable[[torch.UntypedStorage], int] = every_byte
+        self,
+        held: Iterable[torch.Tensor],
+        counted: Callable[[torch.UntypedStorage], int] = every_byte,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._counted = counted

@@ -1,9 +1,11 @@
-"""Memory that is live while a graph runs step by step, as formulas: each storage from its first value to its last use.
+"""Memory that is live while a graph runs step by step, as formulas: each storage from its first
+value to its last use.
 
-In the schedule ``graph`` a storage lives until the last read of a value that shares it, as in the generated runner,
-which deletes values after their last use. In the schedule ``eager`` it lives as long as the program's own variables
-held such a value while it was traced, as in Python. Arguments, parameters and results live to the end (and arguments
-from the start). The workspace of a kernel is not counted.
+In the schedule ``graph`` a storage lives until the last read of a value that shares it, as in the
+generated runner, which deletes values after their last use. In the schedule ``eager`` it lives as
+long as the program's own variables held such a value while it was traced, as in Python. Arguments,
+parameters and results live to the end (and arguments from the start). The workspace of a kernel is
+not counted.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value, values_in, written_values
 
 PARTS = ("parameters", "inputs", "activations", "outputs", "gradients", "optimizer")
-"""The purposes of memory: parameters and other lifted tensors, arguments, intermediate values, results.
+"""The purposes of memory: parameters and other lifted tensors, arguments, intermediate values,
+results.
 
 In training also the gradients of parameters, and the state and workspace of the optimizer.
 """
@@ -81,7 +84,8 @@ class Storage:
         part: its purpose, as an index of ``PARTS``.
         size: its bytes.
         born: the index of the node that makes it; -1 for what is there from the start.
-        last: the index of the last node that it lives through; the number of nodes for what lives to the end.
+        last: the index of the last node that it lives through; the number of nodes for what lives
+            to the end.
     """
 
     part: int
@@ -100,15 +104,17 @@ def moments(
 ) -> tuple[Moment, ...]:
     """Return the live bytes while each node runs, in order; the first moment is before any runs.
 
-    ``gradients`` are those of the results that are gradients; if they are ``accumulated``, each is added to one that
-    is there already (and not counted here) as soon as it is made, and let go.
+    ``gradients`` are those of the results that are gradients; if they are ``accumulated``, each is
+    added to one that is there already (and not counted here) as soon as it is made, and let go.
     """
     nodes = graph.nodes
     storages = storages_of(graph, rounded, schedule, gradients, accumulated=accumulated)
     changes: list[list[tuple[int, Term, int]]] = [[] for _ in range(len(nodes) + 2)]
     for storage in storages:
         changes[storage.born + 1].append((storage.part, storage.size, 1))
-        changes[storage.last + 2 if storage.last < len(nodes) else -1].append((storage.part, storage.size, -1))
+        changes[storage.last + 2 if storage.last < len(nodes) else -1].append(
+            (storage.part, storage.size, -1)
+        )
     live = [arithmetic.ZERO] * len(PARTS)
     found: list[Moment] = []
     for index in range(len(nodes) + 1):
@@ -126,13 +132,20 @@ def storages_of(
     *,
     accumulated: bool = False,
 ) -> list[Storage]:
-    """Return every allocation of a run, in the order in which they are made; arguments as for :func:`moments`."""
+    """Return every allocation of a run, in the order in which they are made; arguments as for
+    :func:`moments`.
+    """
     roots = {_root(value) for value in gradients}
     return _storages(graph, graph.nodes, rounded, schedule == "eager", roots, accumulated)
 
 
 def _storages(
-    graph: Graph, nodes: Sequence[Node], rounded: Rounded, held: bool, gradients: set[int], accumulated: bool
+    graph: Graph,
+    nodes: Sequence[Node],
+    rounded: Rounded,
+    held: bool,
+    gradients: set[int],
+    accumulated: bool,
 ) -> list[Storage]:
     """Return every allocation of a run; nodes are counted from 0, and the end is after the last.
 
@@ -154,7 +167,9 @@ def _storages(
             if key not in found:
                 kept = key in returned and key not in passing
                 part = GRADIENTS if key in gradients else OUTPUTS if kept else ACTIVATIONS
-                found[key] = Storage(part, rounded(storage_bytes(output)), index, end if kept else index)
+                found[key] = Storage(
+                    part, rounded(storage_bytes(output)), index, end if kept else index
+                )
             last = index
             if held and output.held_until is not None and key not in passing:
                 last = min(bisect.bisect_right(made, output.held_until) - 1, end)
@@ -162,8 +177,12 @@ def _storages(
     return list(found.values())
 
 
-def _from_the_start(graph: Graph, rounded: Rounded, end: int, returned: set[int]) -> dict[int, Storage]:
-    """Return the parameters and arguments, and the copies of constants with which each run starts."""
+def _from_the_start(
+    graph: Graph, rounded: Rounded, end: int, returned: set[int]
+) -> dict[int, Storage]:
+    """Return the parameters and arguments, and the copies of constants with which each run
+    starts.
+    """
     found: dict[int, Storage] = {}
     written = {_root(value) for node in graph.nodes for value in written_values(node)}
     for lifted in graph.lifted:
@@ -173,7 +192,9 @@ def _from_the_start(graph: Graph, rounded: Rounded, end: int, returned: set[int]
         if lifted.constant and (key in written or key in returned):
             found[-key] = Storage(OUTPUTS if key in returned else ACTIVATIONS, size, -1, end)
     for each in graph.inputs:
-        found.setdefault(_root(each.value), Storage(INPUTS, rounded(storage_bytes(each.value)), -1, end))
+        found.setdefault(
+            _root(each.value), Storage(INPUTS, rounded(storage_bytes(each.value)), -1, end)
+        )
     return found
 
 
@@ -192,6 +213,8 @@ def _made(nodes: Sequence[Node]) -> list[int]:
 
 
 def storage_bytes(value: Value) -> Term:
-    """Return the bytes of a storage that begins with this value: its elements, an expanded dimension counted once."""
+    """Return the bytes of a storage that begins with this value: its elements, an expanded
+    dimension counted once.
+    """
     spec = as_terms(value.spec)
     return arithmetic.integer(elements(spec)) * spec.dtype.itemsize

@@ -23,7 +23,8 @@ class OpCost:
 
     Attributes:
         node: the call.
-        family: what kind of work it is (``contraction``, ``pointwise``, …); empty where no rule says.
+        family: what kind of work it is (``contraction``, ``pointwise``, …); empty where no rule
+            says.
         flops: arithmetic operations.
         read, written: memory traffic in bytes.
         kernels: kernels launched in eager.
@@ -69,12 +70,16 @@ def _op_cost(node: Node, specs: dict[Value, TensorSpec], modules: Mapping[object
     if node.leaves is not None:
         value, spec = node.leaves
         specs[value] = as_terms(spec)
-    paths = [modules[id(value.storage)] for value in values_in(node.args) if id(value.storage) in modules]
+    paths = [
+        modules[id(value.storage)] for value in values_in(node.args) if id(value.storage) in modules
+    ]
     module = paths[-1] if paths else "" if node.location is None else node.location[2]
     if work is None:
         zero = arithmetic.ZERO
         return OpCost(node, "", zero, zero, zero, 0, module, False)
-    flops, read, written = (arithmetic.integer(number) for number in (work.flops, work.read, work.written))
+    flops, read, written = (
+        arithmetic.integer(number) for number in (work.flops, work.read, work.written)
+    )
     return OpCost(node, work.family, flops, read, written, work.kernels, module, True)
 
 
@@ -88,7 +93,11 @@ def _work(node: Node, specs: dict[Value, TensorSpec]) -> Work | None:
 
     args = [map_argument(arg, leaf) for arg in node.args]
     kwargs = {name: map_argument(arg, leaf) for name, arg in node.kwargs.items()}
-    written = [_spec(value, specs) for value in written_values(node)] if node.op._schema.is_mutable else []
+    written = (
+        [_spec(value, specs) for value in written_values(node)]
+        if node.op._schema.is_mutable
+        else []
+    )
     results = [_spec(value, specs) for value in node.outputs if value is not None] or written
     return row.cost.work(OpCall(args, kwargs, results, written))
 
@@ -101,7 +110,9 @@ def _spec(value: Value, specs: dict[Value, TensorSpec]) -> TensorSpec:
 
 
 def as_terms(spec: TensorSpec) -> TensorSpec:
-    """Return a traced tensor's spec with terms for its symbolic sizes and strides, which record no guards."""
+    """Return a traced tensor's spec with terms for its symbolic sizes and strides, which record no
+    guards.
+    """
     return TensorSpec(
         tuple(_number(size) for size in spec.sizes),
         tuple(_number(stride) for stride in spec.strides),

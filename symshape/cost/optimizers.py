@@ -1,6 +1,8 @@
-"""Memory of an optimizer, kept and during a step: measured on tensors without data, for any optimizer.
+"""Memory of an optimizer, kept and during a step: measured on tensors without data, for any
+optimizer.
 
-A copy of the optimizer over ``meta`` tensors takes a step, so nothing is computed and nothing large is allocated.
+A copy of the optimizer over ``meta`` tensors takes a step, so nothing is computed and nothing large
+is allocated.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class OptimizerMemory:
         name: the optimizer's class.
         state: what it keeps from one step to the next.
         transient: the most that a step needs besides parameters, gradients and state.
-        first: the requests of the first step: the number of each storage with its bytes, and with 0 when it is freed.
+        first: the requests of the first step: the number of each storage with its bytes, and with 0
+            when it is freed.
         later: the requests of each later step.
     """
 
@@ -52,7 +55,9 @@ class OptimizerMemory:
     later: tuple[tuple[int, int], ...] = attrs.field(default=(), repr=False, eq=False)
 
 
-def optimizer_of(optimizer: Optimizer | MakeOptimizer, parameters: Sequence[torch.Tensor]) -> Optimizer:
+def optimizer_of(
+    optimizer: Optimizer | MakeOptimizer, parameters: Sequence[torch.Tensor]
+) -> Optimizer:
     """Return the optimizer itself, or the one that is made for the parameters.
 
     Raises:
@@ -63,7 +68,8 @@ def optimizer_of(optimizer: Optimizer | MakeOptimizer, parameters: Sequence[torc
         found = optimizer(list(parameters))
     if not isinstance(found, Optimizer):
         raise InputError(
-            f"optimizer={optimizer!r} must be a torch.optim.Optimizer, or a function that makes one of a list of "
+            f"optimizer={optimizer!r} must be a torch.optim.Optimizer, or a function that makes "
+            "one of a list of "
             "parameters, such as torch.optim.AdamW"
         )
     return found
@@ -94,7 +100,8 @@ def optimizer_memory(optimizer: Optimizer, alignment: int = 1) -> OptimizerMemor
     numbers_too = fused or any(group.get("capturable") for group in groups)
 
     def counted(storage: torch.UntypedStorage) -> int:
-        if storage.device.type != "meta" and not numbers_too:  # the number of the step, which is on the CPU then
+        # the number of the step, which is on the CPU then
+        if storage.device.type != "meta" and not numbers_too:
             return 0
         return -(-storage.nbytes() // alignment) * alignment
 
@@ -109,11 +116,13 @@ def optimizer_memory(optimizer: Optimizer, alignment: int = 1) -> OptimizerMemor
         again = tuple(second.changes)
     except (RuntimeError, TypeError, NotImplementedError) as error:
         raise InputError(
-            f"a step of {name} cannot be run without data ({error}); leave optimizer=… out, and subtract the "
+            f"a step of {name} cannot be run without data ({error}); leave optimizer=… out, and "
+            "subtract the "
             "optimizer's state from the budget"
         ) from None
     before = sum(
-        counted(storage) for storage in {t.untyped_storage()._cdata: t.untyped_storage() for t in held}.values()
+        counted(storage)
+        for storage in {t.untyped_storage()._cdata: t.untyped_storage() for t in held}.values()
     )
     most = max(first.peak, second.peak) - before - state
     if fused:
@@ -128,7 +137,9 @@ def _lasting(changes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def _without_data(optimizer: Optimizer) -> tuple[Optimizer, list[torch.Tensor]]:
-    """Return a copy over meta tensors with gradients, which steps as the original does; and its parameters."""
+    """Return a copy over meta tensors with gradients, which steps as the original does; and its
+    parameters.
+    """
     memo: dict[int, Any] = {}
     parameters: list[torch.Tensor] = []
     for parameter in parameters_of(optimizer):
@@ -138,12 +149,17 @@ def _without_data(optimizer: Optimizer) -> tuple[Optimizer, list[torch.Tensor]]:
         parameters.append(found)
     for tensor in _tensors(optimizer):
         number = tensor.dim() == 0  # of the step, which is read while it is taken
-        memo[id(tensor)] = torch.ones((), dtype=tensor.dtype) if number else torch.empty_like(tensor, device="meta")
+        memo[id(tensor)] = (
+            torch.ones((), dtype=tensor.dtype)
+            if number
+            else torch.empty_like(tensor, device="meta")
+        )
     kinds = {parameter.device.type for parameter in parameters_of(optimizer)}
     groups = optimizer.param_groups
     refused = [{name: group[name] for name in _REFUSED if group.get(name)} for group in groups]
     try:
-        for group, taken_out in zip(groups, refused, strict=True):  # refused already when it is copied
+        # refused already when it is copied
+        for group, taken_out in zip(groups, refused, strict=True):
             group.update(dict.fromkeys(taken_out, False))
         stand_in = copy.deepcopy(optimizer, memo)
     finally:
@@ -163,5 +179,7 @@ def _tensors(optimizer: Optimizer) -> Iterator[torch.Tensor]:
 
 
 def _state_bytes(optimizer: Optimizer, counted: Callable[[torch.UntypedStorage], int]) -> int:
-    storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in _tensors(optimizer)}
+    storages = {
+        tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in _tensors(optimizer)
+    }
     return sum(map(counted, storages.values()))

@@ -50,7 +50,14 @@ class MemoryAt:
     @property
     def total(self) -> int:
         """The sum of all parts."""
-        return self.parameters + self.inputs + self.activations + self.outputs + self.gradients + self.optimizer
+        return (
+            self.parameters
+            + self.inputs
+            + self.activations
+            + self.outputs
+            + self.gradients
+            + self.optimizer
+        )
 
     def __str__(self) -> str:
         used = [name for name in PARTS if name in PARTS[:4] or getattr(self, name)]
@@ -63,19 +70,25 @@ class PeakMemory:
 
     Attributes:
         domain: the symbols and guards of the trace.
-        moments: those that can be the peak for some sizes, the greatest at the example's sizes first.
-        left_out: what the program calls that runs functions (``cond``, ``scan``), of which nobody knows what they hold
-            while they run: the peak may be greater.
+        moments: those that can be the peak for some sizes, the greatest at the example's sizes
+            first.
+        left_out: what the program calls that runs functions (``cond``, ``scan``), of which nobody
+            knows what they hold while they run: the peak may be greater.
     """
 
-    def __init__(self, domain: Domain, candidates: Sequence[Moment], left_out: Iterable[str] = ()) -> None:
+    def __init__(
+        self, domain: Domain, candidates: Sequence[Moment], left_out: Iterable[str] = ()
+    ) -> None:
         self.domain = domain
         self.moments = tuple(candidates)
         self.left_out = tuple(left_out)
 
     @classmethod
-    def of(cls, program: Program, alignment: int | None = None, schedule: str = "graph") -> PeakMemory:
-        """Return the peak of a traced program; allocations are rounded up to ``alignment`` bytes if given.
+    def of(
+        cls, program: Program, alignment: int | None = None, schedule: str = "graph"
+    ) -> PeakMemory:
+        """Return the peak of a traced program; allocations are rounded up to ``alignment`` bytes if
+        given.
 
         Raises:
             InputError: the alignment is not a positive integer, or there is no such schedule.
@@ -87,10 +100,14 @@ class PeakMemory:
     def among(cls, program: Program, found: Iterable[Moment]) -> PeakMemory:
         """Return the greatest of the moments of a program's run."""
         domain = Domain.of(program)
-        hints = {each.name: 1 if each.hint is None else each.hint for each in program.symbols.values()}
+        hints = {
+            each.name: 1 if each.hint is None else each.hint for each in program.symbols.values()
+        }
         ops: list[Any] = [node.op for node in program.graph.nodes]
         flows = sorted({str(op) for op in ops if isinstance(op, ControlFlow)})
-        return cls(domain, _that_can_win(domain, found, [hints[name] for name in domain.symbols]), flows)
+        return cls(
+            domain, _that_can_win(domain, found, [hints[name] for name in domain.symbols]), flows
+        )
 
     def check_known(self) -> None:
         """Raise unless the peak counts every op.
@@ -100,7 +117,8 @@ class PeakMemory:
         """
         if self.left_out:
             raise InputError(
-                f"the peak memory of {self.domain.name} is not known: it calls {self.left_out[0]}, which runs functions"
+                f"the peak memory of {self.domain.name} is not known: it calls {self.left_out[0]}, "
+                "which runs functions"
             )
 
     @property
@@ -135,10 +153,12 @@ class PeakMemory:
         return frozenset(self.symbols)
 
     def at(self, **sizes: int) -> MemoryAt:
-        """Return the peak at these sizes: its parts and the line that runs then, by compiled formulas.
+        """Return the peak at these sizes: its parts and the line that runs then, by compiled
+        formulas.
 
         Raises:
-            InputError: a symbol is missing or unknown, or a value is no size; or something is left out.
+            InputError: a symbol is missing or unknown, or a value is no size; or something is left
+                out.
             GuardViolation: the trace does not hold for these sizes.
         """
         self.check_known()
@@ -148,11 +168,14 @@ class PeakMemory:
         parts = dict(zip(PARTS, self._parts[index](values), strict=True))
         return MemoryAt(place=self._places[index], **parts)
 
-    def largest(self, symbol: str, *, bytes: int | str, **others: int) -> int:  # noqa: A002 - the caller's word
-        """Return the greatest value of ``symbol`` for which the guards hold and the peak stays within ``bytes``.
+    def largest(self, symbol: str, *, bytes: int | str, **others: int) -> int:  # noqa: A002
+        """Return the greatest value of ``symbol`` for which the guards hold and the peak stays
+        within ``bytes``.
 
         >>> import torch, symshape
-        >>> traced = symshape.trace(lambda x: (x + 1) * 2, torch.ones(3, 5), dynamic={"x": {0: "batch", 1: "length"}})
+        >>> traced = symshape.trace(
+        ...     lambda x: (x + 1) * 2, torch.ones(3, 5), dynamic={"x": {0: "batch", 1: "length"}}
+        ... )
         >>> traced.peak_memory().largest("batch", bytes="1 MB", length=1000)
         83
 
@@ -161,13 +184,17 @@ class PeakMemory:
         self.check_known()
         return largest(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
 
-    def solve(self, symbol: str, *, bytes: int | str, **others: int) -> GuardSet:  # noqa: A002 - the caller's word
-        """Return the values of ``symbol`` for which the peak stays within ``bytes``, as a guard solved for the symbol.
+    def solve(self, symbol: str, *, bytes: int | str, **others: int) -> GuardSet:  # noqa: A002
+        """Return the values of ``symbol`` for which the peak stays within ``bytes``, as a guard
+        solved for the symbol.
 
-        Sizes that are not given stay in the guard.  Only the budget is in it, not the guards of the trace.
+        Sizes that are not given stay in the guard.  Only the budget is in it, not the guards of the
+        trace.
 
         >>> import torch, symshape
-        >>> traced = symshape.trace(lambda x: (x + 1) * 2, torch.ones(3, 5), dynamic={"x": {0: "batch", 1: "length"}})
+        >>> traced = symshape.trace(
+        ...     lambda x: (x + 1) * 2, torch.ones(3, 5), dynamic={"x": {0: "batch", 1: "length"}}
+        ... )
         >>> print(traced.peak_memory().solve("batch", bytes="1 MB", length=1000))
         batch <= 83  # memory within 1 MB
 
@@ -179,7 +206,8 @@ class PeakMemory:
         return budget(found, f"memory within {bytes}", self.domain).minimise()
 
     def within(self, bytes: int | str) -> GuardSet:  # noqa: A002 - the caller's word
-        """Return the sizes for which the peak stays within ``bytes``, as a guard set: one guard for each possible peak.
+        """Return the sizes for which the peak stays within ``bytes``, as a guard set: one guard for
+        each possible peak.
 
         Raises:
             InputError: ``bytes`` is no amount.
@@ -189,15 +217,26 @@ class PeakMemory:
 
     # -- shown
     def table(self) -> Table:
-        """Return the moments that can be the peak: the line that runs, and the bytes of each part."""
-        used = [i for i in range(len(PARTS)) if i < 4 or any(moment.parts[i] is not ZERO for moment in self.moments)]
+        """Return the moments that can be the peak: the line that runs, and the bytes of each
+        part.
+        """
+        used = [
+            i
+            for i in range(len(PARTS))
+            if i < 4 or any(moment.parts[i] is not ZERO for moment in self.moments)
+        ]
         rows = tuple(
             (place, *(str(self.domain.simplified(moment.parts[part])) for part in used))
             for moment, place in zip(self.moments, self._places, strict=True)
         )
-        title = f"peak memory of {self.domain.name} in bytes" + (": the greatest of" if len(rows) > 1 else "")
+        title = f"peak memory of {self.domain.name} in bytes" + (
+            ": the greatest of" if len(rows) > 1 else ""
+        )
         if self.left_out:
-            title += f" (without what {', '.join(self.left_out)} holds while it runs, which is not known)"
+            title += (
+                f" (without what {', '.join(self.left_out)} holds while it runs, which is "
+                "not known)"
+            )
         names = [PARTS[part] for part in used]
         return Table(title, ("while this runs", *names), rows, code=frozenset(names))
 
@@ -220,7 +259,9 @@ def rounding(alignment: int | None, schedule: str) -> Rounded:
     if schedule not in SCHEDULES:
         raise InputError(f"there is no schedule {schedule!r}; choose from {', '.join(SCHEDULES)}")
     if alignment is not None and (type(alignment) is not int or alignment < 1):
-        raise InputError(f"alignment={alignment!r} must be a positive number of bytes, such as 512 for CUDA's")
+        raise InputError(
+            f"alignment={alignment!r} must be a positive number of bytes, such as 512 for CUDA's"
+        )
     return exact if alignment in (None, 1) else rounded_up(alignment)
 
 
@@ -234,15 +275,18 @@ def _place(moment: Moment) -> str:
 def _that_can_win(domain: Domain, found: Iterable[Moment], hints: Sequence[int]) -> list[Moment]:
     """Return the moments that can be the peak: none of them is always at most another one.
 
-    Of moments that are always equal one is kept. Two moments are compared as formulas only if one is at most the other
-    at a few points.
+    Of moments that are always equal one is kept. Two moments are compared as formulas only if one
+    is at most the other at a few points.
     """
     distinct: dict[Term, Moment] = {}
     for moment in found:
         distinct.setdefault(domain.simplified(moment.total), moment)
     evaluate = domain.compiled(list(distinct))
     values = zip(*(evaluate(point) for point in _points(domain, hints)), strict=True)
-    ordered = sorted(zip(values, range(len(distinct)), distinct, strict=True), key=lambda row: (-row[0][0], row[1]))
+    ordered = sorted(
+        zip(values, range(len(distinct)), distinct, strict=True),
+        key=lambda row: (-row[0][0], row[1]),
+    )
     kept: list[tuple[Term, tuple[int, ...]]] = []
     coefficients = _Coefficients(domain)
     undecided = 0
@@ -269,11 +313,20 @@ def _points(domain: Domain, hints: Sequence[int]) -> list[Sequence[int]]:
     around: list[tuple[int, ...]] = list(zip(*scaled, strict=True))  # all at once
     for place, sizes in enumerate(scaled):
         around += [(*hints[:place], size, *hints[place + 1 :]) for size in sizes]
-    return [hints, *(point for point in around if domain.guards.holds(dict(zip(domain.symbols, point, strict=True))))]
+    return [
+        hints,
+        *(
+            point
+            for point in around
+            if domain.guards.holds(dict(zip(domain.symbols, point, strict=True)))
+        ),
+    ]
 
 
 class _Coefficients:
-    """Formulas as the coefficients of their monomials, which are compared without making another formula."""
+    """Formulas as the coefficients of their monomials, which are compared without making another
+    formula.
+    """
 
     def __init__(self, domain: Domain) -> None:
         self._domain = domain
@@ -281,12 +334,22 @@ class _Coefficients:
         self._sizes: dict[Term, bool] = {}
 
     def never_below(self, other: Term, term: Term) -> bool:
-        """Return whether ``other - term`` has no negative coefficient, and no factor that can be negative."""
+        """Return whether ``other - term`` has no negative coefficient, and no factor that can be
+        negative.
+        """
         (above, greater), (below, smaller) = self._parts(other), self._parts(term)
-        if above < below or any(greater.get(monomial, 0) < coefficient for monomial, coefficient in smaller.items()):
+        if above < below or any(
+            greater.get(monomial, 0) < coefficient for monomial, coefficient in smaller.items()
+        ):
             return False
-        differing = (monomial for monomial, coefficient in greater.items() if coefficient != smaller.get(monomial, 0))
-        return all(greater[each] > smaller.get(each, 0) and self._is_size(each) for each in differing)
+        differing = (
+            monomial
+            for monomial, coefficient in greater.items()
+            if coefficient != smaller.get(monomial, 0)
+        )
+        return all(
+            greater[each] > smaller.get(each, 0) and self._is_size(each) for each in differing
+        )
 
     def _parts(self, term: Term) -> tuple[int, dict[Term, int]]:
         found = self._of.get(term)

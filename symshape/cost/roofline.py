@@ -1,8 +1,8 @@
 """Roofline: the least time of a program on a device, op by op, by operations or by memory traffic.
 
-Products of matrices, convolutions and attention take at least their operations at the device's peak for their dtype.
-Every op takes at least its bytes at the device's bandwidth. A fused kernel moves fewer bytes than its ops do one by
-one, so a compiled program may be faster than this.
+Products of matrices, convolutions and attention take at least their operations at the device's peak
+for their dtype. Every op takes at least its bytes at the device's bandwidth. A fused kernel moves
+fewer bytes than its ops do one by one, so a compiled program may be faster than this.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class Roofline:
     """The least time of a program on a device, at any sizes.
 
     >>> import torch, symshape
-    >>> traced = symshape.trace(lambda a, b: a @ b, torch.ones(3, 4), torch.ones(4, 5), dynamic={"a": {0: "n"}})
+    >>> traced = symshape.trace(
+    ...     lambda a, b: a @ b, torch.ones(3, 4), torch.ones(4, 5), dynamic={"a": {0: "n"}}
+    ... )
     >>> peaks = symshape.DevicePeaks("slow", {"float32": 1000.0}, 1e6)
     >>> print(Roofline(traced.cost(), peaks).at(n=100))
     at least 4e+03 ms, 100% of it bound by operations

@@ -1,4 +1,6 @@
-"""The greatest size for which formulas stay within a budget and the guards hold: exact, or an error."""
+"""The greatest size for which formulas stay within a budget and the guards hold: exact, or an
+error.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +24,32 @@ _STEPS = 100_000
 """The number of sizes below a bound that are tried one by one until the guards allow one."""
 
 
-def largest(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]) -> int:
-    """Return the greatest ``symbol``, from 1 on, for which guards hold and all ``terms`` are at most ``at_most``.
+def largest(
+    domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]
+) -> int:
+    """Return the greatest ``symbol``, from 1 on, for which guards hold and all ``terms`` are at
+    most ``at_most``.
 
-    ``others`` gives the values of the other symbols.  The values are found as runs of the polynomials that the formulas
-    are in each remainder class, exactly; where these are too many, by bisection if the formulas are proven to grow.
+    ``others`` gives the values of the other symbols.  The values are found as runs of the
+    polynomials that the formulas are in each remainder class, exactly; where these are too many, by
+    bisection if the formulas are proven to grow.
 
     Raises:
-        InputError: a symbol is unknown or missing, nothing fits, everything fits, or neither way leads to an answer.
+        InputError: a symbol is unknown or missing, nothing fits, everything fits, or neither way
+            leads to an answer.
     """
     domain.require(symbol)
     if symbol in others:
         raise InputError(
-            f"{symbol!r} is the size to solve for, but also given (={others[symbol]}); leave it out of the sizes"
+            f"{symbol!r} is the size to solve for, but also given (={others[symbol]}); leave it "
+            "out of the sizes"
         )
     unknown = arithmetic.symbol(symbol)
     domain.check_names(others, _needed(domain, terms, unknown))
     domain.check_sizes(others)
-    replacements = {arithmetic.symbol(name): arithmetic.const(value) for name, value in others.items()}
+    replacements = {
+        arithmetic.symbol(name): arithmetic.const(value) for name, value in others.items()
+    }
     bounded = [fold.substitute(term, replacements) for term in terms]
     allowed = _conditions(domain, replacements, unknown)
     fitting = boolean.and_(*map(guarded, allowed), *(boolean.le(term, at_most) for term in bounded))
@@ -48,28 +58,39 @@ def largest(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, ot
     try:
         found = _last(pieces_of(fitting, unknown, (low, high)))
     except TooMany:
-        found = _by_bisection(bounded, allowed, unknown, at_most, low, MOST if high is None else high)
+        found = _by_bisection(
+            bounded, allowed, unknown, at_most, low, MOST if high is None else high
+        )
     if found is None:
         raise _nothing_fits(bounded, allowed, unknown, at_most)
     if found >= MOST:
-        raise InputError(f"every {symbol} fits: what is asked for does not grow with it, and no guard bounds it")
+        raise InputError(
+            f"every {symbol} fits: what is asked for does not grow with it, and no guard bounds it"
+        )
     return found
 
 
 def within(terms: Sequence[Term], at_most: int, rule: str, domain: Domain) -> GuardSet:
-    """Return the sizes for which all ``terms`` are at most ``at_most``, with the ranges of the domain's symbols."""
+    """Return the sizes for which all ``terms`` are at most ``at_most``, with the ranges of the
+    domain's symbols.
+    """
     return budget([boolean.le(term, at_most) for term in terms], rule, domain)
 
 
 def budget(conditions: Sequence[Term], rule: str, domain: Domain) -> GuardSet:
-    """Return conditions as a guard set, with the ranges of the domain's symbols; ``rule`` names their origin."""
+    """Return conditions as a guard set, with the ranges of the domain's symbols; ``rule`` names
+    their origin.
+    """
     origin = Origin("", 0, rule=rule)
     ranges = {name: domain.guards.ranges.get(name, (0, None)) for name in domain.symbols}
     return GuardSet(tuple(Guard(each, origin) for each in conditions), ranges=ranges)
 
 
-def solved(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]) -> list[Term]:
-    """Return the conditions on ``symbol`` under which all ``terms`` are at most ``at_most``, solved for the symbol.
+def solved(
+    domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]
+) -> list[Term]:
+    """Return the conditions on ``symbol`` under which all ``terms`` are at most ``at_most``, solved
+    for the symbol.
 
     Sizes that ``others`` does not give stay in the conditions as symbols.
 
@@ -79,13 +100,19 @@ def solved(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, oth
     domain.require(symbol)
     if symbol in others:
         raise InputError(
-            f"{symbol!r} is the size to solve for, but also given (={others[symbol]}); leave it out of the sizes"
+            f"{symbol!r} is the size to solve for, but also given (={others[symbol]}); leave it "
+            "out of the sizes"
         )
     domain.check_names(others, frozenset())
     domain.check_sizes(others)
-    replacements = {arithmetic.symbol(name): arithmetic.const(value) for name, value in others.items()}
+    replacements = {
+        arithmetic.symbol(name): arithmetic.const(value) for name, value in others.items()
+    }
     bounded = [boolean.le(fold.substitute(term, replacements), at_most) for term in terms]
-    ranges = {arithmetic.symbol(name): domain.guards.ranges.get(name, (0, None)) for name in domain.symbols}
+    ranges = {
+        arithmetic.symbol(name): domain.guards.ranges.get(name, (0, None))
+        for name in domain.symbols
+    }
     try:
         return [solve(each, symbol, Facts.make(ranges, [])) for each in bounded]
     except CannotSolve as error:
@@ -119,7 +146,9 @@ def _conditions(domain: Domain, replacements: Mapping[Term, Term], unknown: Term
 
 
 def _last(pieces: Pieces) -> int | None:
-    """Return the greatest value at which a condition holds; ``MOST`` if it is unbounded, None if there is no value."""
+    """Return the greatest value at which a condition holds; ``MOST`` if it is unbounded, None if
+    there is no value.
+    """
     best: int | None = None
     for rest, runs in enumerate(pieces.classes):
         start = pieces.domain[0]
@@ -142,7 +171,8 @@ def _by_bisection(
         grown = fold.substitute(term, {unknown: unknown + 1})
         if ask(Facts().with_symbol(unknown, low), boolean.ge(grown, term)) is not True:
             raise InputError(
-                f"the formula is not proven to grow with {name}, and has too many pieces to look at them all; "
+                f"the formula is not proven to grow with {name}, and has too many pieces to look "
+                "at them all; "
                 f"evaluate it at the values of {name} that you have in mind (.at({name}=…))"
             )
 
@@ -164,8 +194,12 @@ def _by_bisection(
     return None
 
 
-def _nothing_fits(terms: Sequence[Term], allowed: Sequence[Term], unknown: Term, at_most: int) -> InputError:
-    """Return the error that names the need of the least size, if a size is found that the guards allow."""
+def _nothing_fits(
+    terms: Sequence[Term], allowed: Sequence[Term], unknown: Term, at_most: int
+) -> InputError:
+    """Return the error that names the need of the least size, if a size is found that the guards
+    allow.
+    """
     name = unknown.name
     for value in range(1, _STEPS):
         if all(satisfied(condition, {name: value}) for condition in allowed):

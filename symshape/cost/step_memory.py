@@ -1,4 +1,6 @@
-"""The memory that an eager call or step of training reserves: its requests replayed on a simulated allocator."""
+"""The memory that an eager call or step of training reserves: its requests replayed on a simulated
+allocator.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,10 @@ class ReservedAt:
 class StepMemory:
     """The requests of a call that runs op by op, or of two steps of training, at any sizes.
 
-    Parameters, then arguments are there first, each in a block of its own. The workspaces of cuBLAS are allocated by
-    the first product of matrices. In training the first step makes the optimizer's state, and gradients are freed
-    after each step. Ops of cuDNN ask for what they were seen to ask for on the device.
+    Parameters, then arguments are there first, each in a block of its own. The workspaces of cuBLAS
+    are allocated by the first product of matrices. In training the first step makes the optimizer's
+    state, and gradients are freed after each step. Ops of cuDNN ask for what they were seen to ask
+    for on the device.
 
     Args:
         program: the forward pass, or a program that returns a loss and gradients.
@@ -65,8 +68,12 @@ class StepMemory:
         self._device = device or DeviceMemory.here()
         self._optimizer = optimizer
         gradients = list(values_in(graph.outputs))[1:] if trains else []
-        self._storages: Sequence[Storage] = storages_of(graph, schedule=schedule, gradients=gradients)
-        self._sizes: Callable[[Sequence[int]], tuple[int, ...]] = self.domain.compiled([s.size for s in self._storages])
+        self._storages: Sequence[Storage] = storages_of(
+            graph, schedule=schedule, gradients=gradients
+        )
+        self._sizes: Callable[[Sequence[int]], tuple[int, ...]] = self.domain.compiled(
+            [s.size for s in self._storages]
+        )
         self._users = workspace_users(graph.nodes)
         self._end = len(graph.nodes)
         made = [each.born for each in self._storages if each.part == OUTPUTS and each.born >= 0]
@@ -85,14 +92,16 @@ class StepMemory:
         """Return the most memory at these sizes.
 
         Raises:
-            OutOfMemory: more than ``limit`` bytes would be reserved, even after cached memory is given back.
+            OutOfMemory: more than ``limit`` bytes would be reserved, even after cached memory is
+                given back.
             InputError: a symbol is missing or unknown, or a value is no size.
             GuardViolation: the trace does not hold for these sizes.
         """
         return self._at(limit, sizes, self._measured(sizes))
 
     def unknown(self, sizes: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the names of the ops whose kernels allocate an unknown amount for themselves at these sizes.
+        """Return the names of the ops whose kernels allocate an unknown amount for themselves at
+        these sizes.
 
         At sizes for which the trace does not hold nothing is measured.
         """
@@ -101,18 +110,32 @@ class StepMemory:
             return owners
         measured = self._measured(sizes)
         born = self._born(self._sizes(self.domain.values(sizes)))
-        known = [place for place, each in measured.items() if len(each.kept) == len(born[place + 1])]
+        known = [
+            place for place, each in measured.items() if len(each.kept) == len(born[place + 1])
+        ]
         return with_own_memory(self._graph.nodes, known)
 
-    def _at(self, limit: int | None, sizes: Mapping[str, int], measured: Mapping[int, OpRequests]) -> ReservedAt:
+    def _at(
+        self, limit: int | None, sizes: Mapping[str, int], measured: Mapping[int, OpRequests]
+    ) -> ReservedAt:
         """Return the most memory at these sizes, with these requests of ops."""
         values = self._sizes(self.domain.values(sizes))
         allocator = Allocator(limit, expandable=self._device.expandable)
         run = _Run(allocator, self._device)
-        kept = run.begin([(place, values[place]) for place in self._steps[0][0] if self._is(place, PARAMETERS)])
-        inputs = run.begin([(place, values[place]) for place in self._steps[0][0] if not self._is(place, PARAMETERS)])
+        kept = run.begin(
+            [(place, values[place]) for place in self._steps[0][0] if self._is(place, PARAMETERS)]
+        )
+        inputs = run.begin(
+            [
+                (place, values[place])
+                for place in self._steps[0][0]
+                if not self._is(place, PARAMETERS)
+            ]
+        )
         held = {**kept, **inputs}
-        for requests in (None,) if self._optimizer is None else (self._optimizer.first, self._optimizer.later):
+        for requests in (
+            (None,) if self._optimizer is None else (self._optimizer.first, self._optimizer.later)
+        ):
             made = self._run(run, dict(held), values, measured)
             if requests is not None:
                 run.changes(requests)
@@ -150,16 +173,26 @@ class StepMemory:
         return [[place for place in born if values[place]] for born, _ in self._steps]
 
     def _run(
-        self, run: _Run, held: dict[int, Block], values: Sequence[int], measured: Mapping[int, OpRequests]
+        self,
+        run: _Run,
+        held: dict[int, Block],
+        values: Sequence[int],
+        measured: Mapping[int, OpRequests],
     ) -> dict[int, Block]:
         """Run the program once; return the blocks that are left."""
         allocator = run.allocator
         fresh = count(len(values)).__next__
         born = self._born(values)
         for index, (_, gone) in enumerate(self._steps):
-            seen = measured[index - 1].holding(born[index], fresh) if index - 1 in measured else None
+            seen = (
+                measured[index - 1].holding(born[index], fresh) if index - 1 in measured else None
+            )
             if index:
-                change(allocator, held, [(place, values[place]) for place in born[index]] if seen is None else seen)
+                change(
+                    allocator,
+                    held,
+                    [(place, values[place]) for place in born[index]] if seen is None else seen,
+                )
             if index - 1 in self._users:
                 run.work(lt=self._users[index - 1], backward=index - 1 > self._loss)
             for place in gone:
@@ -183,9 +216,13 @@ class _Run:
     def work(self, *, lt: bool, backward: bool) -> None:
         """Allocate the workspaces of a product of matrices, if they are not there.
 
-        Autograd runs backward in a thread of its own, which has handles of cuBLAS and workspaces of its own.
+        Autograd runs backward in a thread of its own, which has handles of cuBLAS and workspaces of
+        its own.
         """
-        for kind, size in ((False, self._device.workspace), (True, self._device.lt_workspace if lt else 0)):
+        for kind, size in (
+            (False, self._device.workspace),
+            (True, self._device.lt_workspace if lt else 0),
+        ):
             if size and (kind, backward) not in self._there:
                 self._there.add((kind, backward))
                 self.allocator.allocate(size)

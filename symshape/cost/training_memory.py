@@ -14,9 +14,15 @@ from symshape.graph.steps import values_in
 
 
 def training_memory(
-    program: Program, optimizer: Optimizer | None, *, accumulated: bool, schedule: str, alignment: int | None
+    program: Program,
+    optimizer: Optimizer | None,
+    *,
+    accumulated: bool,
+    schedule: str,
+    alignment: int | None,
 ) -> PeakMemory:
-    """Return the peak of a program that returns a loss and gradients, followed by the optimizer's step.
+    """Return the peak of a program that returns a loss and gradients, followed by the optimizer's
+    step.
 
     Args:
         program: forward and backward.
@@ -26,7 +32,8 @@ def training_memory(
         alignment: allocations are rounded up to a multiple of this.
 
     Raises:
-        InputError: the alignment or the schedule is malformed, or the optimizer's memory cannot be known.
+        InputError: the alignment or the schedule is malformed, or the optimizer's memory cannot be
+            known.
     """
     rounded = rounding(alignment, schedule)
     results = list(values_in(program.graph.outputs))

@@ -1,6 +1,11 @@
 """Amounts with units: ``"80 GB"``, ``1.5 TFLOP``.
 
->>> amount("80 GB", "bytes"), amount("16 GiB", "bytes"), amount("2.5 T", "flops"), amount(4096, "bytes")
+>>> (
+...     amount("80 GB", "bytes"),
+...     amount("16 GiB", "bytes"),
+...     amount("2.5 T", "flops"),
+...     amount(4096, "bytes"),
+... )
 (80000000000, 17179869184, 2500000000000, 4096)
 >>> shown(1_234_567, "B"), shown(999), shown(2**33, "B", binary=True)
 ('1.23 MB', '999', '8.00 GiB')
@@ -13,14 +18,20 @@ import re
 from symshape.errors import InputError
 
 _AMOUNT = re.compile(
-    r"^\s*(?P<number>\d+(?:\.\d+)?(?:[eE]\d+)?)\s*(?P<prefix>[kKMGTPE]?)(?P<binary>i?)(?P<unit>\w*)\s*$"
+    r"^\s*(?P<number>\d+(?:\.\d+)?(?:[eE]\d+)?)\s*(?P<prefix>[kKMGTPE]?)(?P<binary>i?)(?P<unit>"
+    r"\w*)\s*$"
 )
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
-_UNITS = {"bytes": ("", "b", "byte", "bytes"), "flops": ("", "flop", "flops"), "seconds": ("", "s", "seconds")}
+_UNITS = {
+    "bytes": ("", "b", "byte", "bytes"),
+    "flops": ("", "flop", "flops"),
+    "seconds": ("", "s", "seconds"),
+}
 
 
 def amount(value: object, what: str, name: str = "") -> int:
-    """Read an amount of ``bytes`` or ``flops``: a number, or a text with a prefix (k, M, G, …; Ki, Mi, Gi, …).
+    """Read an amount of ``bytes`` or ``flops``: a number, or a text with a prefix (k, M, G, …; Ki,
+    Mi, Gi, …).
 
     Args:
         value: the amount.
@@ -36,7 +47,10 @@ def amount(value: object, what: str, name: str = "") -> int:
         return int(value)
     match = _AMOUNT.match(value) if isinstance(value, str) else None
     if match is None or match["unit"].lower() not in _UNITS[what]:
-        raise InputError(f"{name or what}={value!r} is no amount; write a number, or one like '80 GB' or '16 GiB'")
+        raise InputError(
+            f"{name or what}={value!r} is no amount; write a number, or one like '80 GB' or '16 "
+            "GiB'"
+        )
     base = 1024 if match["binary"] else 1000
     power = _PREFIXES.index("k" if match["prefix"] in ("k", "K") else match["prefix"])
     return int(float(match["number"]) * base**power)

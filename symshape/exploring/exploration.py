@@ -1,4 +1,6 @@
-"""The result of ``symshape.explore``: a report that shows itself in a notebook, or is saved as a page."""
+"""The result of ``symshape.explore``: a report that shows itself in a notebook, or is saved as a
+page.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Exploration:
 
         >>> import tempfile, guards, symshape
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     saved = symshape.explore(guards.GuardSet.read("n % 8 == 0")).save(f"{folder}/report.html")
+        ...     saved = symshape.explore(guards.GuardSet.read("n % 8 == 0")).save(
+        ...         f"{folder}/report.html"
+        ...     )
         ...     saved.read_text(encoding="utf-8")[:15]
         '<!DOCTYPE html>'
         """
@@ -66,6 +70,10 @@ class Exploration:
 
     def __repr__(self) -> str:
         facts = dict(self.report.facts)
-        counted = [f"{facts[name]} {name}" for name in ("entries", "ops", "guards", "calls") if name in facts]
+        counted = [
+            f"{facts[name]} {name}"
+            for name in ("entries", "ops", "guards", "calls")
+            if name in facts
+        ]
         title = self.report.title
         return f"<Exploration of {title[0].lower()}{title[1:]}: {', '.join(counted)}>"

@@ -6,7 +6,13 @@ from html import escape
 from typing import Protocol
 
 from guards.sets import html
-from symshape.exploring.tables import Table, guards_table, inputs_table, outputs_table, symbols_table
+from symshape.exploring.tables import (
+    Table,
+    guards_table,
+    inputs_table,
+    outputs_table,
+    symbols_table,
+)
 from symshape.graph.program import Program
 from symshape.graph.text import text
 
@@ -20,13 +26,24 @@ class HasProgram(Protocol):
 
 
 def traced_html(traced: HasProgram) -> str:
-    """Return a traced function as HTML: symbols, inputs, guards with their origins, outputs, and (folded) ops."""
+    """Return a traced function as HTML: symbols, inputs, guards with their origins, outputs, and
+    (folded) ops.
+    """
     program = traced.program
     ops = len(program.graph.nodes)
     heading = f"<b>{escape(program.name)}</b>: {ops} ops, {len(program.guards)} guards"
-    tables = (symbols_table(program), inputs_table(program), guards_table(program), outputs_table(program))
-    graph = f"<details><summary>the {ops} ops</summary><pre>{escape(text(program.graph))}</pre></details>"
-    return f"<div><p>{heading}</p>{''.join(table_html(table) for table in tables if table.rows)}{graph}</div>"
+    tables = (
+        symbols_table(program),
+        inputs_table(program),
+        guards_table(program),
+        outputs_table(program),
+    )
+    graph = (
+        f"<details><summary>the {ops} "
+        f"ops</summary><pre>{escape(text(program.graph))}</pre></details>"
+    )
+    shown = "".join(table_html(table) for table in tables if table.rows)
+    return f"<div><p>{heading}</p>{shown}{graph}</div>"
 
 
 def table_html(table: Table) -> str:

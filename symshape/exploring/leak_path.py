@@ -1,4 +1,6 @@
-"""The path from the padding to an output as an SVG: the ops in order, and where padding leaves its place."""
+"""The path from the padding to an output as an SVG: the ops in order, and where padding leaves its
+place.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,18 @@ def path_svg(output: str, steps: Sequence[tuple[str, str]], at: int, reason: str
     """
     rows = _rows(output, steps, at, reason)
     height = _ROW * len(rows) + 8
-    drawn = "".join(_drawn(row, 4 + _ROW * place, last=row is rows[-1]) for place, row in enumerate(rows))
-    shape = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" style="max-width:100%;height:auto"'
+    drawn = "".join(
+        _drawn(row, 4 + _ROW * place, last=row is rows[-1]) for place, row in enumerate(rows)
+    )
+    shape = (
+        f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
+        'style="max-width:100%;height:auto"'
+    )
     label = escape(f"path from the padding to {output}")
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {shape} role="img" aria-label="{label}">{drawn}</svg>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {shape} role="img" '
+        f'aria-label="{label}">{drawn}</svg>'
+    )
 
 
 def _rows(output: str, steps: Sequence[tuple[str, str]], at: int, reason: str) -> Sequence[_Row]:
@@ -53,7 +63,14 @@ def _rows(output: str, steps: Sequence[tuple[str, str]], at: int, reason: str) -
     for place, (name, whole) in enumerate(steps):
         if place not in kept:
             if place - 1 in kept:
-                hidden = next(end for end in range(place, len(steps) + 1) if end in kept or end == len(steps)) - place
+                hidden = (
+                    next(
+                        end
+                        for end in range(place, len(steps) + 1)
+                        if end in kept or end == len(steps)
+                    )
+                    - place
+                )
                 names = ", ".join(each for each, _ in steps[place : place + hidden])
                 rows.append(_Row(f"… {hidden} more", names, spread=place > at))
             continue
@@ -63,7 +80,9 @@ def _rows(output: str, steps: Sequence[tuple[str, str]], at: int, reason: str) -
 
 
 def _kept(count: int, at: int) -> set[int]:
-    """Return the steps that have a row: all, or the first, the last and those around the one that spreads."""
+    """Return the steps that have a row: all, or the first, the last and those around the one that
+    spreads.
+    """
     if count <= _MOST:
         return set(range(count))
     around = range(max(0, at - 2), min(count, at + 3))
@@ -74,10 +93,18 @@ def _drawn(row: _Row, top: int, *, last: bool) -> str:
     colour = _SPREAD if row.spread else _AT_PADDING
     fill, ink = (colour, "#fff") if row.here else ("none", "currentColor")
     text = row.text if len(row.text) <= _LONGEST else f"{row.text[: _LONGEST - 1]}…"
-    box = f'<rect x="1" y="{top}" width="{_WIDTH - 2}" height="{_BOX}" rx="5" fill="{fill}" stroke="{colour}"/>'
+    box = (
+        f'<rect x="1" y="{top}" width="{_WIDTH - 2}" height="{_BOX}" rx="5" fill="{fill}" '
+        f'stroke="{colour}"/>'
+    )
     words = (
-        f'<text x="10" y="{top + 18}" font-size="12" font-family="monospace" fill="{ink}">{escape(text)}</text>'
+        f'<text x="10" y="{top + 18}" font-size="12" font-family="monospace" '
+        f'fill="{ink}">{escape(text)}</text>'
         f"<title>{escape(row.whole)}</title>"
     )
-    line = "" if last else f'<path d="M20 {top + _BOX} v{_ROW - _BOX}" stroke="{colour}" stroke-width="2"/>'
+    line = (
+        ""
+        if last
+        else f'<path d="M20 {top + _BOX} v{_ROW - _BOX}" stroke="{colour}" stroke-width="2"/>'
+    )
     return f"<g>{box}{words}{line}</g>"

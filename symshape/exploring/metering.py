@@ -1,7 +1,9 @@
-"""A stream of calls through several ways of running one model, side by side, every result compared with eager's.
+"""A stream of calls through several ways of running one model, side by side, every result compared
+with eager's.
 
-All are measured alike.  The time *inside* is what the compiled graph itself takes, measured by a wrapper around it;
-*dispatch* is the rest of the call on the host: arguments, guards, the look-up, building the result.
+All are measured alike.  The time *inside* is what the compiled graph itself takes, measured by a
+wrapper around it; *dispatch* is the rest of the call on the host: arguments, guards, the look-up,
+building the result.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Arguments = Mapping[str, torch.Tensor]
 
 
 class Meter:
-    """The runs of the graphs of one way of running: how many were compiled, how often they ran, for how long (ns)."""
+    """The runs of the graphs of one way of running: how many were compiled, how often they ran, for
+    how long (ns).
+    """
 
     __slots__ = ("compiles", "inside_ns", "runs")
 
@@ -117,7 +121,8 @@ class Lane:
 
 @attrs.frozen
 class Summary:
-    """One lane's stream in figures: medians in µs, sums in seconds; None where nothing was measured.
+    """One lane's stream in figures: medians in µs, sums in seconds; None where nothing was
+    measured.
 
     Attributes:
         name: the lane.
@@ -157,7 +162,10 @@ class Summary:
             sum(r.total_us for r in first) / 1e6,
             sum(r.total_us for r in second) / 1e6,
             sum(bool(r.problem) for r in lane.records),
-            next((f"{'x'.join(map(str, r.sizes))}: {r.problem}" for r in lane.records if r.problem), ""),
+            next(
+                (f"{'x'.join(map(str, r.sizes))}: {r.problem}" for r in lane.records if r.problem),
+                "",
+            ),
         )
 
 
@@ -166,7 +174,9 @@ def _median(values: list[float]) -> float | None:
 
 
 def difference(got: Any, wanted: Any) -> str:
-    """Return the difference of a result from eager's (structure, dtype, shape, values within rounding), or ``""``."""
+    """Return the difference of a result from eager's (structure, dtype, shape, values within
+    rounding), or ``""``.
+    """
     got_leaves, got_tree = pytree.tree_flatten(got)
     leaves, tree = pytree.tree_flatten(wanted)
     if got_tree != tree:
@@ -177,7 +187,9 @@ def difference(got: Any, wanted: Any) -> str:
                 return f"{brief(ours)} instead of {brief(theirs)}"
             continue
         try:
-            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True, check_stride=True)
+            torch.testing.assert_close(
+                ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True, check_stride=True
+            )
         except AssertionError as error:
             return " ".join(str(error).split())
     return ""
@@ -191,9 +203,11 @@ def run_stream(
     passes: int = 2,
     tick: Callable[[], object] = lambda: None,
 ) -> None:
-    """Send every call through eager and all lanes in turn, ``passes`` times; the lanes keep their ``records``.
+    """Send every call through eager and all lanes in turn, ``passes`` times; the lanes keep their
+    ``records``.
 
-    The lane that goes first changes from call to call.  ``tick`` is called after each call of the stream.
+    The lane that goes first changes from call to call.  ``tick`` is called after each call of the
+    stream.
     """
     synchronize = _synchronizer(model)
     seen: set[tuple[int, ...]] = set()
@@ -204,7 +218,9 @@ def run_stream(
             wanted = model(**arguments)
             turn = number % len(lanes)
             for lane in (*lanes[turn:], *lanes[:turn]):
-                lane.records.append(_one_call(lane, arguments, wanted, sizes, sizes in seen, synchronize))
+                lane.records.append(
+                    _one_call(lane, arguments, wanted, sizes, sizes in seen, synchronize)
+                )
             seen.add(sizes)
             tick()
 

@@ -1,7 +1,8 @@
-"""One HTML page that needs nothing else: the report as JSON, and the scripts and styles that show it.
+"""One HTML page that needs nothing else: the report as JSON, and the scripts and styles that show
+it.
 
-Nothing of a report becomes markup: it stands in a script element of a type that no browser runs, with ``<`` escaped,
-and the scripts put it on the page as text alone.
+Nothing of a report becomes markup: it stands in a script element of a type that no browser runs,
+with ``<`` escaped, and the scripts put it on the page as text alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,18 @@ from guards.text.escaping import encodable
 from symshape.exploring.report_records import Report
 
 SCRIPTS = (
-    *("tape", "dom", "space", "whatif", "regionmap", "guards", "dispatch", "serving", "timeline", "program"),
+    *(
+        "tape",
+        "dom",
+        "space",
+        "whatif",
+        "regionmap",
+        "guards",
+        "dispatch",
+        "serving",
+        "timeline",
+        "program",
+    ),
     *("compare", "report"),
 )
 """The scripts, in the order in which they are read: one module when put together."""
@@ -24,14 +36,15 @@ _PAGE = """<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
-style-src 'unsafe-inline'; img-src data:">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
+script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
 <title>{title}</title>
 <link rel="icon" href="data:,">
 <style>{style}</style>
 </head>
 <body class="symshape-page">
-<main id="symshape"><noscript>This report needs JavaScript, and nothing from the network.</noscript></main>
+<main id="symshape">\
+<noscript>This report needs JavaScript, and nothing from the network.</noscript></main>
 <script type="application/json" id="symshape-data">{data}</script>
 <script type="module">{script}
 mountPage(document);
@@ -44,7 +57,9 @@ mountPage(document);
 @cache
 def asset(name: str) -> str:
     """Return the text of a file in ``assets``."""
-    return resources.files("symshape.exploring").joinpath("assets", name).read_text(encoding="utf-8")
+    return (
+        resources.files("symshape.exploring").joinpath("assets", name).read_text(encoding="utf-8")
+    )
 
 
 @cache

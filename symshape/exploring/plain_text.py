@@ -8,7 +8,11 @@ from symshape.exploring.tables import Table
 def table_text(table: Table) -> str:
     """Return the table in columns of one width, numbers to the right.
 
-    >>> print(table_text(Table("sizes", ("name", "n"), (("a", "1"), ("bc", "10")), numbers=frozenset({"n"}))))
+    >>> print(
+    ...     table_text(
+    ...         Table("sizes", ("name", "n"), (("a", "1"), ("bc", "10")), numbers=frozenset({"n"}))
+    ...     )
+    ... )
     sizes
     name   n
     a      1

@@ -16,7 +16,8 @@ def plot_plan(
     exact: float,
     axes: Any = None,
 ) -> Any:
-    """Draw two plots beside each other: calls by size with the caps, and padding by the number of graphs.
+    """Draw two plots beside each other: calls by size with the caps, and padding by the number of
+    graphs.
 
     Args:
         symbols: the one or two sizes that are drawn.
@@ -44,7 +45,9 @@ def plot_plan(
         left.set_ylabel("calls")
     else:
         spread = [8 + 80 * count / max(counts.values()) for count in counts.values()]
-        left.scatter([point[0] for point in counts], [point[1] for point in counts], spread, color="0.75")
+        left.scatter(
+            [point[0] for point in counts], [point[1] for point in counts], spread, color="0.75"
+        )
         left.plot([cap[0] for cap in caps], [cap[1] for cap in caps], "_", markersize=12)
         left.set_ylabel(symbols[1])
     left.set_xlabel(symbols[0])

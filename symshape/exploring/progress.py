@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(title: str, total: int, *, shown: bool = True) -> Iterator[Callable[[str], None]]:
-    """Show a progress bar within the block. The yielded function advances it and names the next step.
+    """Show a progress bar within the block. The yielded function advances it and names the next
+    step.
 
     >>> with progress_bar("capturing", 2, shown=False) as step:
     ...     step("the second")
@@ -16,11 +17,22 @@ def progress_bar(title: str, total: int, *, shown: bool = True) -> Iterator[Call
     try:
         if not shown:
             raise ImportError
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
     except ImportError:
         yield lambda text: None
         return
-    columns = (TextColumn("{task.fields[title]}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.fields[title]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, TextColumn("{task.description}"), transient=True) as progress:
         task = progress.add_task("", total=total, title=title)
         yield lambda text: progress.update(task, advance=1, description=text)

@@ -1,4 +1,6 @@
-"""A report without scripts: tables, for notebooks that can show nothing else. All text is escaped."""
+"""A report without scripts: tables, for notebooks that can show nothing else. All text is
+escaped.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def report_html(report: Report) -> str:
     parts += [f"<p>{escape(note)}</p>" for note in report.notes]
     if report.moments:
         rows = [(str(m.call), m.kind, m.sizes, m.text) for m in report.moments[-_MOST:]]
-        parts.append(table(("call", "what", "sizes", "why"), rows, caption="history", code=("sizes",)))
+        parts.append(
+            table(("call", "what", "sizes", "why"), rows, caption="history", code=("sizes",))
+        )
     return encodable(f"<div>{''.join(parts)}</div>")
 
 
@@ -39,7 +43,14 @@ def _space(space: Space, report: Report) -> str:
         return "".join(parts)
     rows = [_entry_row(entry, report) for entry in space.entries[:_MOST]]
     columns = ("entry", "calls", "fixed", "guards", "outputs", "runs on")
-    parts.append(table(columns, rows, caption=f"entries ({len(space.entries)})", code=("fixed", "guards", "outputs")))
+    parts.append(
+        table(
+            columns,
+            rows,
+            caption=f"entries ({len(space.entries)})",
+            code=("fixed", "guards", "outputs"),
+        )
+    )
     parts += [_serving(entry) for entry in space.entries[:_MOST]]
     if len(space.entries) <= _MOST_DRAWN:
         parts.append(map_svg(space))
@@ -55,15 +66,23 @@ def _entry_row(entry: EntryRecord, report: Report) -> tuple[str, ...]:
 
 def _shapes(program: ProgramRecord) -> list[str]:
     return [
-        f"{each.dtype}[{', '.join(program.formulas[size].text for size in each.sizes)}]" if each.dtype else each.path
+        f"{each.dtype}[{', '.join(program.formulas[size].text for size in each.sizes)}]"
+        if each.dtype
+        else each.path
         for each in program.outputs
     ]
 
 
 def _guards(entry: EntryRecord, report: Report) -> str:
-    rows = [(guard.text, guard.words, *_origin(guard, report)) for guard in entry.guards if guard.kind != "range"]
+    rows = [
+        (guard.text, guard.words, *_origin(guard, report))
+        for guard in entry.guards
+        if guard.kind != "range"
+    ]
     columns = ("guard", "in your words", "needed at", "line", "asked by")
-    return table(columns, rows, caption=f"guards ({len(rows)})", code=("guard", "in your words", "line"))
+    return table(
+        columns, rows, caption=f"guards ({len(rows)})", code=("guard", "in your words", "line")
+    )
 
 
 def _origin(guard: GuardRecord, report: Report) -> tuple[str, str, str]:
@@ -77,12 +96,18 @@ def _outputs(entry: EntryRecord, report: Report) -> str:
     if entry.program is None:
         return ""
     program = report.programs[entry.program]
-    rows = [(each.path, shape) for each, shape in zip(program.outputs, _shapes(program), strict=True)]
-    return table(("output", "tensor"), rows, caption=f"outputs ({len(rows)})", code=("output", "tensor"))
+    rows = [
+        (each.path, shape) for each, shape in zip(program.outputs, _shapes(program), strict=True)
+    ]
+    return table(
+        ("output", "tensor"), rows, caption=f"outputs ({len(rows)})", code=("output", "tensor")
+    )
 
 
 def _serving(entry: EntryRecord) -> str:
-    """Return the buckets of padded programs with their figures, and below them the sizes that came for each symbol."""
+    """Return the buckets of padded programs with their figures, and below them the sizes that came
+    for each symbol.
+    """
     rows = [_bucket_row(part, bucket) for part in entry.serving for bucket in part.buckets[:_MOST]]
     rows += [_unpadded(part) for part in entry.serving if not part.buckets]
     if not rows:
@@ -96,7 +121,9 @@ def _bucket_row(part: ServingRecord, bucket: BucketRecord) -> tuple[str, ...]:
     calls = "" if bucket.calls is None else str(bucket.calls)
     waste = "" if bucket.waste is None else f"{bucket.waste:.0%}"
     captured = f"{bucket.captures} times, {bucket.milliseconds:.1f} ms"
-    replays = ", ".join(f"{milliseconds:.3g} ms ({kernels})" for kernels, milliseconds in bucket.replays)
+    replays = ", ".join(
+        f"{milliseconds:.3g} ms ({kernels})" for kernels, milliseconds in bucket.replays
+    )
     replays += f", {bucket.achieved}" if bucket.achieved else ""
     return part.part or "all", bucket.sizes, calls, waste, captured, bucket.memory, replays
 
@@ -107,7 +134,13 @@ def _unpadded(part: ServingRecord) -> tuple[str, ...]:
 
 def _told(part: ServingRecord) -> str:
     more = len(part.buckets) - _MOST
-    lines = [*part.accounts, f"and {more} more buckets" if more > 0 else "", *part.notes, *part.padding, *part.reasons]
+    lines = [
+        *part.accounts,
+        f"and {more} more buckets" if more > 0 else "",
+        *part.notes,
+        *part.padding,
+        *part.reasons,
+    ]
     text = "\n".join(line for line in lines if line)
     title = escape(f"{part.part or 'all'}: {part.runner}")
     return f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>" if text else ""

@@ -1,7 +1,9 @@
-"""The contents of a report, as plain data: records that become JSON, written by ``symshape.frontends.exploration``.
+"""The contents of a report, as plain data: records that become JSON, written by
+``symshape.frontends.exploration``.
 
-Numbers that refer to other records are positions: of an origin in ``Report.origins``, a program in ``Report.programs``,
-a slot in ``Space.slots``, a formula in ``ProgramRecord.formulas``, a register of the tape beside it.
+Numbers that refer to other records are positions: of an origin in ``Report.origins``, a program in
+``Report.programs``, a slot in ``Space.slots``, a formula in ``ProgramRecord.formulas``, a register
+of the tape beside it.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ class SlotRecord:
         start: its value to begin with.
         top: the greatest value of its slider.
         fixed: whether every program has it as the same constant.
-        derived: the register that computes it from the others, for a stride or an offset; None for a free one.
+        derived: the register that computes it from the others, for a stride or an offset; None for
+            a free one.
     """
 
     name: str
@@ -90,8 +93,9 @@ class GuardRecord:
         text: in symbols.
         words: in the caller's words.
         register: of the tape: whether it holds.
-        kind: ``guard``, ``declared`` (a range that the user gave), ``range`` (what an integer of its kind can be),
-            ``static`` (traced as a constant) or ``layout`` (a stride or offset as it was).
+        kind: ``guard``, ``declared`` (a range that the user gave), ``range`` (what an integer of
+            its kind can be), ``static`` (traced as a constant) or ``layout`` (a stride or offset as
+            it was).
         origin: who needed it.
         slots: the slots that it speaks about.
         note: what else is known of it: that others imply it, or that it contradicts others.
@@ -152,7 +156,9 @@ class BranchRecord:
 
 @attrs.frozen
 class PointRecord:
-    """Calls with the same integers: their values by slot, the number of calls, and the position of who served them."""
+    """Calls with the same integers: their values by slot, the number of calls, and the position of
+    who served them.
+    """
 
     values: list[int | str]
     calls: int
@@ -174,7 +180,8 @@ class Space:
         tree: how an entry is found.
         comparisons: for two entries what tells them apart, in a sentence.
         verdict: what is known of the set as a whole, such as that it holds nowhere.
-        axes: the slots that a map shows at first, across and up; fewer where fewer sizes vary by themselves.
+        axes: the slots that a map shows at first, across and up; fewer where fewer sizes vary by
+            themselves.
     """
 
     label: str
@@ -197,18 +204,28 @@ class Space:
 def default_axes(
     slots: Sequence[SlotRecord], links: Sequence[Sequence[int]], points: Sequence[PointRecord]
 ) -> list[int]:
-    """Return the two slots that a map shows at first: sizes that vary by themselves, those that the user named first.
+    """Return the two slots that a map shows at first: sizes that vary by themselves, those that the
+    user named first.
 
-    Two sizes that must be equal, or were equal in every recorded call, make no map: the second is passed over while
-    another is left.
+    Two sizes that must be equal, or were equal in every recorded call, make no map: the second is
+    passed over while another is left.
 
-    >>> ids, length = SlotRecord("v0", "ids.size(0)", 0, None, 2, 8), SlotRecord("v1", "ids.size(1)", 0, None, 9, 16)
+    >>> ids, length = (
+    ...     SlotRecord("v0", "ids.size(0)", 0, None, 2, 8),
+    ...     SlotRecord("v1", "ids.size(1)", 0, None, 9, 16),
+    ... )
     >>> mask = SlotRecord("v2", "mask.size(0)", 0, None, 2, 8)
-    >>> default_axes([ids, mask, length], [], [PointRecord([2, 2, 9], 1, 0), PointRecord([3, 3, 5], 1, 0)])
+    >>> default_axes(
+    ...     [ids, mask, length], [], [PointRecord([2, 2, 9], 1, 0), PointRecord([3, 3, 5], 1, 0)]
+    ... )
     [0, 2]
     """
     linked = {slot: min(group) for group in links for slot in group}
-    free = [i for i, s in enumerate(slots) if not s.fixed and s.derived is None and linked.get(i, i) == i]
+    free = [
+        i
+        for i, s in enumerate(slots)
+        if not s.fixed and s.derived is None and linked.get(i, i) == i
+    ]
     values = {slot: [point.values[slot] for point in points] for slot in free}
     order = sorted(free, key=lambda slot: (not slots[slot].given, -len(set(values[slot])), slot))
     if len(order) < 2:
@@ -219,7 +236,9 @@ def default_axes(
 
 @attrs.frozen
 class SymbolRecord:
-    """A symbol of a program: where it is read or was born; the slot that holds it, if it is not known only later."""
+    """A symbol of a program: where it is read or was born; the slot that holds it, if it is not
+    known only later.
+    """
 
     name: str
     whence: str
@@ -239,7 +258,9 @@ class FormulaRecord:
 
 @attrs.frozen
 class TensorRecord:
-    """A tensor: its name in the program, what the caller calls it, its dtype, and its sizes as formulas."""
+    """A tensor: its name in the program, what the caller calls it, its dtype, and its sizes as
+    formulas.
+    """
 
     name: str
     path: str
@@ -249,7 +270,9 @@ class TensorRecord:
 
 @attrs.frozen
 class StepRecord:
-    """One op: its name, arguments as text, what it returns, the user's line; ``kind`` is ``op`` or ``assert``."""
+    """One op: its name, arguments as text, what it returns, the user's line; ``kind`` is ``op`` or
+    ``assert``.
+    """
 
     op: str
     args: str
@@ -336,7 +359,8 @@ class MomentRecord:
     Attributes:
         call: the number of the call in which it happened.
         seconds: after the first thing that is remembered.
-        kind: what happened, as :class:`symshape.runtime.history.Moment` names it; pages show any word.
+        kind: what happened, as :class:`symshape.runtime.history.Moment` names it; pages show any
+            word.
         entry: the number of the entry, if it is about one.
         sizes: the call's integers, in words, or those that a bucket is for.
         text: why.
@@ -390,7 +414,11 @@ class Report:
 
 def _plain(value: Any) -> Any:
     if attrs.has(type(value)):
-        return {f.name: _plain(item) for f in attrs.fields(type(value)) if (item := getattr(value, f.name)) is not None}
+        return {
+            f.name: _plain(item)
+            for f in attrs.fields(type(value))
+            if (item := getattr(value, f.name)) is not None
+        }
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,6 @@
-"""The part of a report on what serves calls, as plain data: padded programs for ranges of sizes, with their figures."""
+"""The part of a report on what serves calls, as plain data: padded programs for ranges of sizes,
+with their figures.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ class BucketRecord:
     Attributes:
         sizes: its capacities (``<=``) and exact sizes (``=``), in symbols.
         calls: how many calls go to it; None where these are not counted.
-        waste: what goes into padding, as a part of what the calls cost unpadded; None where that is not known.
+        waste: what goes into padding, as a part of what the calls cost unpadded; None where that is
+            not known.
         captures: how often it was captured.
         milliseconds: how long that took, the last time.
         memory: what it takes, beside what it shares, with a unit.
@@ -37,11 +40,12 @@ class ServingRecord:
     Attributes:
         part: which piece; empty for the whole program.
         runner: what runs it.
-        accounts: estimates of what calls take, then each offer, made or not, with its credit; empty where each call has
-            a bucket.
+        accounts: estimates of what calls take, then each offer, made or not, with its credit; empty
+            where each call has a bucket.
         buckets: one for each range of sizes.
         notes: what else came of its calls.
-        padding: what came of each symbol: padded, with what repairs, or refused, with the line and what would help.
+        padding: what came of each symbol: padded, with what repairs, or refused, with the line and
+            what would help.
         reasons: why it runs unpadded, with the user's lines; nothing where it is padded.
     """
 

@@ -1,4 +1,6 @@
-"""The region map without scripts: an SVG of the entries by size, for the two sizes that vary most."""
+"""The region map without scripts: an SVG of the entries by size, for the two sizes that vary
+most.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _MARGIN = 66  # pixels left of the map, for numbers of up to five digits and the
 
 @attrs.frozen
 class _Axis:
-    """One edge of the map: the slots that vary together, their name, and the values that are shown."""
+    """One edge of the map: the slots that vary together, their name, and the values that are
+    shown.
+    """
 
     slots: tuple[int, ...]
     label: str
@@ -30,7 +34,8 @@ class _Axis:
 def map_svg(space: Space) -> str:
     """Return the map as SVG with a legend below it; empty if fewer than two sizes vary.
 
-    Other sizes keep the values that they start with.  A range with more values than cells is shown in even steps.
+    Other sizes keep the values that they start with.  A range with more values than cells is shown
+    in even steps.
     """
     axes = list(_axes(space))
     if len(axes) < 2:
@@ -38,22 +43,35 @@ def map_svg(space: Space) -> str:
     across, up = axes
     rows = [[_cell(space, across, x, up, y) for x in across.values] for y in up.values]
     seen = sorted({cell[0] for row in rows for cell in row if cell is not None})
-    wide, high = (most // len(axis.values) for most, axis in zip(_PICTURE, axes, strict=True))  # pixels of a cell
+    # pixels of a cell
+    wide, high = (most // len(axis.values) for most, axis in zip(_PICTURE, axes, strict=True))
     width, height = wide * len(across.values), high * len(up.values)
-    body = "".join(_row(row, height - high * (index + 1), wide, high) for index, row in enumerate(rows))
+    body = "".join(
+        _row(row, height - high * (index + 1), wide, high) for index, row in enumerate(rows)
+    )
     frame = f'<rect x="{_MARGIN}" width="{width}" height="{height}" fill="none" stroke="#888"/>'
     whole = width + _MARGIN + 12, height + 42
-    size = 'width="{0}" height="{1}" viewBox="0 0 {0} {1}" style="max-width:100%;height:auto"'.format(*whole)
+    size = (
+        'width="{0}" height="{1}" viewBox="0 0 {0} {1}" style="max-width:100%;height:auto"'.format(
+            *whole
+        )
+    )
     shape = f'{size} role="img" aria-label="region map"'
-    drawn = f'<svg xmlns="http://www.w3.org/2000/svg" {shape}>{body}{frame}{_edges(across, up, width, height)}</svg>'
+    drawn = (
+        '<svg xmlns="http://www.w3.org/2000/svg" '
+        f"{shape}>{body}{frame}{_edges(across, up, width, height)}</svg>"
+    )
     names = ", ".join(_named(space, index) for index in seen[:12]) or "nothing is served here"
     steps = [axis.values[1] - axis.values[0] for axis in (across, up)]
     coarse = (
         ""
         if steps == [1, 1]
-        else f"; cells are {steps[0]} apart, upwards {steps[1]}, and pale where it is otherwise in between"
+        else f"; cells are {steps[0]} apart, upwards {steps[1]}, and pale where it is otherwise in "
+        "between"
     )
-    caption = f"{escape(across.label)} across, {escape(up.label)} upwards; {names}; blank: none{coarse}"
+    caption = (
+        f"{escape(across.label)} across, {escape(up.label)} upwards; {names}; blank: none{coarse}"
+    )
     return f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>"
 
 
@@ -61,7 +79,9 @@ def _axes(space: Space) -> Iterator[_Axis]:
     for slot_index, most in zip(space.axes, _CELLS, strict=False):
         group = tuple(next((link for link in space.links if slot_index in link), [slot_index]))
         slot = space.slots[slot_index]
-        label = next((space.slots[each].given for each in group if space.slots[each].given), slot.label)
+        label = next(
+            (space.slots[each].given for each in group if space.slots[each].given), slot.label
+        )
         low = max(-slot.top if slot.low is None else slot.low, -slot.top)
         step = 1  # powers of two, and multiples of them: what programs ask of sizes is seen best so
         while (slot.top - low) // step >= most:
@@ -79,7 +99,8 @@ def _edges(across: _Axis, up: _Axis, width: int, height: int) -> str:
     for at in _ticks(len(up.values)):
         y = height - int(height * (at + 0.5) / len(up.values))
         parts.append(
-            f'<path d="M{_MARGIN} {y}h-4" stroke="#888"/>' + _text(_MARGIN - 7, y + 4, str(up.values[at]), "end")
+            f'<path d="M{_MARGIN} {y}h-4" stroke="#888"/>'
+            + _text(_MARGIN - 7, y + 4, str(up.values[at]), "end")
         )
     parts.append(_text(_MARGIN + width // 2, height + 36, across.label, "middle"))
     turned = f'transform="rotate(-90 14 {height // 2})"'
@@ -96,7 +117,9 @@ def _ticks(cells: int) -> range:
 
 
 def _cell(space: Space, across: _Axis, x: int, up: _Axis, y: int) -> tuple[int, bool] | None:
-    """Return the entry that serves a pair (None for none), and whether a pair in between is served by another."""
+    """Return the entry that serves a pair (None for none), and whether a pair in between is served
+    by another.
+    """
     found = _serving(space, across, x, up, y)
     if found is None:
         return None
@@ -115,7 +138,9 @@ def _serving(space: Space, across: _Axis, x: int, up: _Axis, y: int) -> int | No
         for slot in axis.slots:
             values[slot] = value
     registers = run_tape(space.tape.steps, values)
-    derived = [(at, slot.derived) for at, slot in enumerate(space.slots) if slot.derived is not None]
+    derived = [
+        (at, slot.derived) for at, slot in enumerate(space.slots) if slot.derived is not None
+    ]
     if derived:
         for at, register in derived:
             found = registers[register]
@@ -128,7 +153,9 @@ def _serving(space: Space, across: _Axis, x: int, up: _Axis, y: int) -> int | No
 
 
 def _row(row: Sequence[tuple[int, bool] | None], top: int, wide: int, high: int) -> str:
-    """Return the cells of a row, each ``wide`` by ``high`` pixels, neighbours of one colour together."""
+    """Return the cells of a row, each ``wide`` by ``high`` pixels, neighbours of one colour
+    together.
+    """
     parts = []
     left = _MARGIN
     for cell, run in groupby(row):

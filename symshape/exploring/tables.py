@@ -1,4 +1,6 @@
-"""The results of a trace as tables of text: the data behind the notebook displays and the terminal's tables."""
+"""The results of a trace as tables of text: the data behind the notebook displays and the
+terminal's tables.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,12 @@ class Table:
 def symbols_table(program: Program) -> Table:
     """Return a table of the symbols: example value, source (or origin), and policy."""
     rows = tuple(
-        (symbol.name, "" if symbol.hint is None else str(symbol.hint), _whence(symbol), symbol.policy.value)
+        (
+            symbol.name,
+            "" if symbol.hint is None else str(symbol.hint),
+            _whence(symbol),
+            symbol.policy.value,
+        )
         for symbol in program.symbols.values()
     )
     return Table(
@@ -53,9 +60,13 @@ def symbols_table(program: Program) -> Table:
 
 
 def guards_table(program: Program) -> Table:
-    """Return a table of the guards, in symbols and in the caller's words, with the line, the op and the rule."""
+    """Return a table of the guards, in symbols and in the caller's words, with the line, the op and
+    the rule.
+    """
     names = spelled(program.sources)
-    rows = tuple((guard.text(), guard.text(names), *origin_cells(guard)) for guard in program.guards)
+    rows = tuple(
+        (guard.text(), guard.text(names), *origin_cells(guard)) for guard in program.guards
+    )
     return Table(
         f"guards ({len(rows)})",
         ("guard", "in your words", "needed at", "line", "asked by"),
@@ -72,7 +83,9 @@ def short_guards_table(program: Program) -> Table:
 
 def _origin_lines(guard: Guard) -> str:
     place, line, asked = origin_cells(guard)
-    return "\n".join(part for part in (" ".join(p for p in (place, asked and f"[{asked}]") if p), line) if part)
+    return "\n".join(
+        part for part in (" ".join(p for p in (place, asked and f"[{asked}]") if p), line) if part
+    )
 
 
 def origin_cells(guard: Guard) -> tuple[str, str, str]:
@@ -83,34 +96,52 @@ def origin_cells(guard: Guard) -> tuple[str, str, str]:
 def inputs_table(program: Program) -> Table:
     """Return a table of the tensor arguments with their sizes as formulas."""
     rows = tuple((each.path, describe_spec(each.value.spec)) for each in program.graph.inputs)
-    return Table(f"inputs ({len(rows)})", ("argument", "tensor"), rows, code=frozenset({"argument", "tensor"}))
+    return Table(
+        f"inputs ({len(rows)})",
+        ("argument", "tensor"),
+        rows,
+        code=frozenset({"argument", "tensor"}),
+    )
 
 
 def outputs_table(program: Program) -> Table:
-    """Return a table of the outputs with their sizes as formulas, in the caller's words where needed.
+    """Return a table of the outputs with their sizes as formulas, in the caller's words where
+    needed.
 
     A formula that a guard makes equal to a symbol is shown as that symbol.
     """
     known = {guard.term for guard in program.guards}
     symbols = [arithmetic.symbol(name) for name in program.symbols]
-    words = {name: text for name, text in spelled(program.sources).items() if not given_name(arithmetic.symbol(name))}
+    words = {
+        name: text
+        for name, text in spelled(program.sources).items()
+        if not given_name(arithmetic.symbol(name))
+    }
 
     def plain(size: Any) -> Any:
         term = getattr(size, "term", size)  # of a symbolic size
         if not isinstance(term, Term):
             return term
-        return next((each for each in symbols if term is each or boolean.eq(term, each) in known), term)
+        return next(
+            (each for each in symbols if term is each or boolean.eq(term, each) in known), term
+        )
 
     def in_words(size: Any) -> str:
         found = plain(size)
         return printing.text(found, words) if isinstance(found, Term) else str(found)
 
     rows = [
-        (path, _shown(leaf, lambda size: str(plain(size))), _shown(leaf, in_words)) for path, leaf in _leaves(program)
+        (path, _shown(leaf, lambda size: str(plain(size))), _shown(leaf, in_words))
+        for path, leaf in _leaves(program)
     ]
     width = 3 if any(row[1] != row[2] for row in rows) else 2
     columns = ("output", "tensor", "in your words")[:width]
-    return Table(f"outputs ({len(rows)})", columns, tuple(row[:width] for row in rows), code=frozenset(columns))
+    return Table(
+        f"outputs ({len(rows)})",
+        columns,
+        tuple(row[:width] for row in rows),
+        code=frozenset(columns),
+    )
 
 
 def _leaves(program: Program) -> Iterator[tuple[str, object]]:

@@ -32,7 +32,9 @@ class TerminalTable:
         left = len(table.rows) - len(self.rows)
         self.caption = f"and {left} more" if left else ""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
         """Draw columns if that breaks no word, else rows one below the other."""
         widths = self._widths(options.max_width)
         if widths is not None:
@@ -41,23 +43,36 @@ class TerminalTable:
             yield from self._row_by_row(options.max_width)
 
     def _widths(self, width: int) -> list[int] | None:
-        """Return the width of each column, in cells; None where a word or a number would have to be broken."""
+        """Return the width of each column, in cells; None where a word or a number would have to be
+        broken.
+        """
         columns = list(zip(self.table.columns, *self.rows, strict=True))
         least = [self._least(name, cells) for name, *cells in columns]
-        most = [max(cell_len(line) for text in column for line in text.splitlines() or [""]) for column in columns]
-        left = width - (3 * len(columns) + 1) - sum(least)  # SIMPLE_HEAD takes 3 cells a column and one more
+        most = [
+            max(cell_len(line) for text in column for line in text.splitlines() or [""])
+            for column in columns
+        ]
+        # SIMPLE_HEAD takes 3 cells a column and one more
+        left = width - (3 * len(columns) + 1) - sum(least)
         if left < 0:
             return None
         found = list(least)
         for _ in range(left):  # the one whose text is folded most
             neediest = max(range(len(found)), key=lambda i: (most[i] - found[i]) / max(1, found[i]))
             found[neediest] += found[neediest] < most[neediest]
-        heights = [_height(text, size) for column, size in zip(columns, found, strict=True) for text in column]
+        heights = [
+            _height(text, size)
+            for column, size in zip(columns, found, strict=True)
+            for text in column
+        ]
         return None if max(heights, default=0) > _TALLEST else found
 
     def _least(self, name: str, cells: Sequence[str]) -> int:
         """Return the least width of a column: its longest word, or all of a number."""
-        unbroken = [*name.split(), *(cells if name in self.table.numbers else " ".join(cells).split())]
+        unbroken = [
+            *name.split(),
+            *(cells if name in self.table.numbers else " ".join(cells).split()),
+        ]
         return max(map(cell_len, unbroken), default=0)
 
     def _style(self, column: str) -> str:
@@ -65,22 +80,35 @@ class TerminalTable:
 
     def _in_columns(self, widths: Sequence[int]) -> RichTable:
         title = Text(self.table.title, "bold")
-        drawn = RichTable(title=title, caption=self.caption or None, box=box.SIMPLE_HEAD, title_justify="left")
+        drawn = RichTable(
+            title=title, caption=self.caption or None, box=box.SIMPLE_HEAD, title_justify="left"
+        )
         for column, width in zip(self.table.columns, widths, strict=True):
-            justify = "right" if column in self.table.numbers else "left"
-            drawn.add_column(column, style=self._style(column), justify=justify, width=width, overflow="fold")  # type: ignore[arg-type]
+            drawn.add_column(
+                column,
+                style=self._style(column),
+                justify="right" if column in self.table.numbers else "left",
+                width=width,
+                overflow="fold",
+            )
         for row in self.rows:
             drawn.add_row(*(Text(cell) for cell in row))
         return drawn
 
     def _row_by_row(self, width: int) -> Iterator[RenderableType]:
-        """Yield for each row its first cell, its numbers, and a line for each other cell that is not empty."""
+        """Yield for each row its first cell, its numbers, and a line for each other cell that is
+        not empty.
+        """
         yield Text(self.table.title, "bold")
         for row in self.rows:
             cells = list(zip(self.table.columns, row, strict=True))
             yield Text("")
-            yield Padding(Text(cells[0][1], self._style(cells[0][0]), overflow="fold"), (0, 0, 0, 2))
-            numbers = [f"{name}: {cell}" for name, cell in cells[1:] if cell and name in self.table.numbers]
+            yield Padding(
+                Text(cells[0][1], self._style(cells[0][0]), overflow="fold"), (0, 0, 0, 2)
+            )
+            numbers = [
+                f"{name}: {cell}" for name, cell in cells[1:] if cell and name in self.table.numbers
+            ]
             for line in _packed(numbers, width - 4):
                 yield Padding(Text(line), (0, 0, 0, 4))
             for name, cell in cells[1:]:
@@ -92,13 +120,18 @@ class TerminalTable:
 
 
 def terminal_table(table: Table, *, limit: int | None = None) -> TerminalTable:
-    """Return the table for a rich console; rows beyond ``limit`` are only counted. Markup in texts is not read."""
+    """Return the table for a rich console; rows beyond ``limit`` are only counted. Markup in texts
+    is not read.
+    """
     return TerminalTable(table, limit)
 
 
 def _height(text: str, width: int) -> int:
     """Return how many lines a text takes in a column of this width."""
-    return sum(len(textwrap.wrap(line, max(1, width), break_long_words=False)) or 1 for line in text.splitlines())
+    return sum(
+        len(textwrap.wrap(line, max(1, width), break_long_words=False)) or 1
+        for line in text.splitlines()
+    )
 
 
 def _packed(parts: Sequence[str], width: int) -> Iterator[str]:

@@ -19,12 +19,16 @@ import attrs
 from symshape.errors import InputError
 
 SAMPLE = "azure_llm_conversation_sample.csv"
-ATTRIBUTION = "Azure Public Dataset (Microsoft, CC-BY 4.0), LLM inference trace, conversation, 2023-11-16"
+ATTRIBUTION = (
+    "Azure Public Dataset (Microsoft, CC-BY 4.0), LLM inference trace, conversation, 2023-11-16"
+)
 
 
 @attrs.frozen
 class Request:
-    """One request: its arrival time (seconds after the first), and the lengths of prompt and answer (tokens)."""
+    """One request: its arrival time (seconds after the first), and the lengths of prompt and answer
+    (tokens).
+    """
 
     arrival_s: float
     context_tokens: int
@@ -33,7 +37,9 @@ class Request:
 
 @attrs.frozen
 class Batch:
-    """Requests served together: the length of each, in order of arrival.  Shorter ones are padded to the longest."""
+    """Requests served together: the length of each, in order of arrival.  Shorter ones are padded
+    to the longest.
+    """
 
     lengths: tuple[int, ...]
 
@@ -52,7 +58,8 @@ class Batch:
 
 
 def read_requests(lines: Iterable[str], count: int | None = None) -> tuple[Request, ...]:
-    """Return the first ``count`` requests of a trace in the format of the Azure Public Dataset (CSV with a header).
+    """Return the first ``count`` requests of a trace in the format of the Azure Public Dataset (CSV
+    with a header).
 
     Raises:
         InputError: a column is missing, or a row cannot be read.
@@ -63,7 +70,8 @@ def read_requests(lines: Iterable[str], count: int | None = None) -> tuple[Reque
         if count is not None and len(found) >= count:
             break
         try:
-            arrival = datetime.fromisoformat(row["TIMESTAMP"][:26])  # its seventh decimal is more than Python reads
+            # its seventh decimal is more than Python reads
+            arrival = datetime.fromisoformat(row["TIMESTAMP"][:26])
             first = first or arrival
             tokens = int(row["ContextTokens"]), int(row["GeneratedTokens"])
         except (KeyError, TypeError, ValueError) as error:
@@ -84,19 +92,23 @@ def bundled_requests(count: int | None = None) -> tuple[Request, ...]:
 def batches(
     requests: Sequence[Request], *, window_s: float, max_batch: int = 8, longest: int | None = None
 ) -> tuple[Batch, ...]:
-    """Group requests into batches: a batch takes the requests within ``window_s`` seconds of its first one.
+    """Group requests into batches: a batch takes the requests within ``window_s`` seconds of its
+    first one.
 
     Args:
         requests: in order of arrival.
         window_s: how long a batch stays open, in seconds.
         max_batch: a full batch is closed at once.
-        longest: lengths are scaled so that the longest request has this many tokens (rounded up); None leaves them.
+        longest: lengths are scaled so that the longest request has this many tokens (rounded up);
+            None leaves them.
 
     Raises:
         InputError: a window or a bound that is not positive.
     """
     if window_s <= 0 or max_batch < 1 or (longest is not None and longest < 1):
-        raise InputError(f"window_s={window_s}, max_batch={max_batch} and longest={longest} must be positive")
+        raise InputError(
+            f"window_s={window_s}, max_batch={max_batch} and longest={longest} must be positive"
+        )
     most = max((request.context_tokens for request in requests), default=0)
     groups: list[list[int]] = []
     opened = 0.0

@@ -1,4 +1,6 @@
-"""``symshape.fits``: the memory of a model as a formula of its sizes, and the largest sizes that fit on a device."""
+"""``symshape.fits``: the memory of a model as a formula of its sizes, and the largest sizes that
+fit on a device.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +45,16 @@ _SHOWN = 1000  # a term of less than this fraction of the peak is left out of th
 class Fits:
     """The memory of a model as a formula of its sizes, and the largest sizes within a budget.
 
-    Two numbers stand for each size. ``peak`` is exact for the tensors of the program: no larger size can fit.
-    ``reserved`` is a model of what the device gives: torch's allocator, replayed, with the workspaces of cuBLAS, and of
-    cuDNN if the model is on a CUDA device: its ops are run there, each alone. ``largest`` is the largest for which the
-    model stays within the budget.
+    Two numbers stand for each size. ``peak`` is exact for the tensors of the program: no larger
+    size can fit. ``reserved`` is a model of what the device gives: torch's allocator, replayed,
+    with the workspaces of cuBLAS, and of cuDNN if the model is on a CUDA device: its ops are run
+    there, each alone. ``largest`` is the largest for which the model stays within the budget.
 
     Attributes:
         name: the model's.
         symbols: the names of the sizes, in the order in which the caller named them.
-        budget: the bytes that may be used: the budget that was given, less the context of the process if the budget is
-            the whole device.
+        budget: the bytes that may be used: the budget that was given, less the context of the
+            process if the budget is the whole device.
         train: the name of the optimizer; empty for inference.
         dtypes: the dtypes of the parameters.
         peak: the live bytes at the peak, as formulas.
@@ -80,18 +82,29 @@ class Fits:
         trains = isinstance(traced, TracedTraining)
         self._model = StepMemory(traced.program, schedule, optimizer, trains=trains, device=device)
         self.symbols = tuple(symbols) or self.peak.domain.symbols
-        hints = {each.name: each.hint for each in traced.program.symbols.values() if each.hint is not None}
+        hints = {
+            each.name: each.hint
+            for each in traced.program.symbols.values()
+            if each.hint is not None
+        }
         for name in at or {}:
             self.peak.domain.require(name)
         self.peak.domain.check_sizes(at or {})
         self._assumed = dict.fromkeys(_reserves(traced.program.graph.nodes), 0)
-        self.example = {name: hints.get(name, 1) for name in self.peak.domain.symbols} | self._assumed | dict(at or {})
+        self.example = (
+            {name: hints.get(name, 1) for name in self.peak.domain.symbols}
+            | self._assumed
+            | dict(at or {})
+        )
         lifted = [each.tensor for each in traced.program.graph.lifted if not each.constant]
-        self.dtypes = tuple(dict.fromkeys(_short(each.dtype) for each in lifted if each.is_floating_point()))
+        self.dtypes = tuple(
+            dict.fromkeys(_short(each.dtype) for each in lifted if each.is_floating_point())
+        )
         self._largest: dict[tuple[str, tuple[tuple[str, int], ...]], int] = {}
 
     def reserved(self, **sizes: int) -> ReservedAt:
-        """Return the most memory that the allocator reserves and hands out at these sizes, by its model.
+        """Return the most memory that the allocator reserves and hands out at these sizes, by its
+        model.
 
         Raises:
             InputError: a symbol is missing or unknown, or a value is no size.
@@ -105,18 +118,22 @@ class Fits:
         self._largest.clear()
 
     def bound(self, symbol: str, **others: int) -> int:
-        """Return the size of which no larger one can fit: above it, the program's tensors alone exceed the budget.
+        """Return the size of which no larger one can fit: above it, the program's tensors alone
+        exceed the budget.
 
         Raises:
-            InputError: nothing fits, everything fits, or the formula cannot be solved for the symbol.
+            InputError: nothing fits, everything fits, or the formula cannot be solved for the
+                symbol.
         """
         return self._aligned.largest(symbol, bytes=self.budget, **{**self._assumed, **others})
 
     def largest(self, symbol: str, **others: int) -> int:
-        """Return the largest size that fits by the model of the allocator, where the others are given.
+        """Return the largest size that fits by the model of the allocator, where the others are
+        given.
 
         Raises:
-            InputError: not even the smallest fits, every size fits, or a symbol is missing or unknown.
+            InputError: not even the smallest fits, every size fits, or a symbol is missing or
+                unknown.
 
         >>> import torch, symshape
         >>> model = torch.nn.Linear(8, 1).requires_grad_(False)
@@ -141,8 +158,9 @@ class Fits:
         if least is None or not self._fits(symbol, least, others):
             where = ", ".join(f"{name}={value}" for name, value in others.items())
             smallest = "" if least is None else f" {symbol}={least}"
+            memory = shown(self.budget, "B")
             raise InputError(
-                f"{self.name} does not fit in {shown(self.budget, 'B')}: not even{smallest} {where}".rstrip()
+                f"{self.name} does not fit in {memory}: not even{smallest} {where}".rstrip()
             )
         good, bad = least, _MOST if high is None else high + 1
         step = least
@@ -153,7 +171,9 @@ class Fits:
                 break
             good, step = (good if value is None else value), step * 2
         if bad == _MOST:
-            raise InputError(f"every {symbol} fits: the memory does not grow with it, and no guard bounds it")
+            raise InputError(
+                f"every {symbol} fits: the memory does not grow with it, and no guard bounds it"
+            )
         while bad - good > 1:
             middle = (good + bad) // 2
             value = self._near(symbol, others, good, middle)
@@ -176,7 +196,9 @@ class Fits:
             return None
 
     def _near(self, symbol: str, others: Mapping[str, int], above: int, value: int) -> int | None:
-        """Return the largest size up to ``value``, and larger than ``above``, that the guards allow."""
+        """Return the largest size up to ``value``, and larger than ``above``, that the guards
+        allow.
+        """
         return self._allowed(symbol, others, range(value, max(above, value - _TRIES), -1))
 
     def _allowed(self, symbol: str, others: Mapping[str, int], values: range) -> int | None:
@@ -188,7 +210,9 @@ class Fits:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """The largest sizes: the first for the example's other sizes; empty if not even the smallest fits."""
+        """The largest sizes: the first for the example's other sizes; empty if not even the
+        smallest fits.
+        """
         if not self.symbols:
             return {}
         others = {name: size for name, size in self.example.items() if name != self.symbols[0]}
@@ -209,7 +233,9 @@ class Fits:
 
     @cached_property
     def pairs(self) -> tuple[dict[str, int], ...]:
-        """Sizes that fit, of which none can grow alone: powers of two of the second size, the largest of the first."""
+        """Sizes that fit, of which none can grow alone: powers of two of the second size, the
+        largest of the first.
+        """
         if len(self.symbols) < 2:
             return (self.sizes,) if self.sizes else ()
         first, second = self.symbols[:2]
@@ -226,14 +252,17 @@ class Fits:
                 continue
             found.append({first: size, second: other, **rest})
         following = [each[first] for each in found[1:]]
-        return tuple([each for each, after in zip_longest(found, following) if each[first] != after])
+        return tuple(
+            [each for each, after in zip_longest(found, following) if each[first] != after]
+        )
 
     # -- shown
     @property
     def formula(self) -> str:
         """The parts of the peak at the largest sizes, as formulas in words.
 
-        Terms of inputs, activations and outputs that are less than a thousandth of the peak are left out.
+        Terms of inputs, activations and outputs that are less than a thousandth of the peak are
+        left out.
         """
         point = self.sizes or self.example
         moment = self._moment(point)
@@ -242,7 +271,11 @@ class Fits:
         for part, term in zip(PARTS, moment, strict=True):
             text = _amounts(term, point, 0 if part in _ALWAYS else least)
             if text:
-                name = f"{'/'.join(self.dtypes)} {part}" if part == "parameters" and self.dtypes else part
+                name = (
+                    f"{'/'.join(self.dtypes)} {part}"
+                    if part == "parameters" and self.dtypes
+                    else part
+                )
                 found.append(f"{name} {text}")
         return " + ".join(found) or "0 B"
 
@@ -264,11 +297,17 @@ class Fits:
         chosen += [each for each in self.pairs if each not in chosen]
         first, *others = chosen[:1] + ([chosen[-1]] if len(chosen) > 1 else [])
         named = " × ".join(f"{name} {first[name]}" for name in self.symbols)
-        more = "".join(f" or {' × '.join(str(each[name]) for name in self.symbols)}" for each in others)
+        more = "".join(
+            f" or {' × '.join(str(each[name]) for name in self.symbols)}" for each in others
+        )
         return f"fits up to {named}{more} in {budget}"
 
     def __str__(self) -> str:
-        less = f" (without the workspaces of {', '.join(self.unknown)}, which are not known)" if self.unknown else ""
+        less = (
+            f" (without the workspaces of {', '.join(self.unknown)}, which are not known)"
+            if self.unknown
+            else ""
+        )
         return f"{self.formula}: {self.answer}{less}"
 
     def __repr__(self) -> str:
@@ -280,9 +319,19 @@ class Fits:
         for each in self.pairs:
             at = self._model.at(self.budget, **each)
             live = self.peak.at(**each).total
-            rows.append((*(str(each[name]) for name in self.symbols), *(shown(n, "B") for n in (live, at.reserved))))
+            rows.append(
+                (
+                    *(str(each[name]) for name in self.symbols),
+                    *(shown(n, "B") for n in (live, at.reserved)),
+                )
+            )
         columns = (*self.symbols, "live tensors", "reserved")
-        return Table(f"{self.name} in {shown(self.budget, 'B')}", columns, tuple(rows), numbers=frozenset(columns))
+        return Table(
+            f"{self.name} in {shown(self.budget, 'B')}",
+            columns,
+            tuple(rows),
+            numbers=frozenset(columns),
+        )
 
     def text(self) -> str:
         """Return the table as text."""
@@ -309,25 +358,31 @@ def fits(
 
     Args:
         model: a module, or a function.
-        example: an example call: a tensor, a tuple of arguments, or a mapping of keyword arguments. The model does not
-            run, so it may be small. On a CUDA device ops of cuDNN run alone, to see what memory they ask for.
-        memory: the budget (a number of bytes, or ``"80 GB"``); without it the memory of the current CUDA device, less
-            the context of the process.
-        train: ``adamw``, ``adam``, ``sgd``, ``momentum`` (SGD with momentum), or a function that makes an optimizer of
-            a list of parameters: a step of training; None for inference.
-        loss: computes the loss from the result; without it the result is the loss, or has it as ``.loss``.
+        example: an example call: a tensor, a tuple of arguments, or a mapping of keyword arguments.
+            The model does not run, so it may be small. On a CUDA device ops of cuDNN run alone, to
+            see what memory they ask for.
+        memory: the budget (a number of bytes, or ``"80 GB"``); without it the memory of the current
+            CUDA device, less the context of the process.
+        train: ``adamw``, ``adam``, ``sgd``, ``momentum`` (SGD with momentum), or a function that
+            makes an optimizer of a list of parameters: a step of training; None for inference.
+        loss: computes the loss from the result; without it the result is the loss, or has it as
+            ``.loss``.
         at: sizes by name, at which the other sizes are solved for; without it those of the example.
         options: as for :func:`symshape.trace`.
-        **dims: the sizes that vary, by the names that they get: the number of a dimension of every tensor argument that
-            has the same size there, or a mapping from arguments to dimensions.
+        **dims: the sizes that vary, by the names that they get: the number of a dimension of every
+            tensor argument that has the same size there, or a mapping from arguments to dimensions.
 
     Raises:
-        InputError: a dimension or the budget is malformed or missing, or as :func:`symshape.trace` says; so do its
-            other errors.
+        InputError: a dimension or the budget is malformed or missing, or as :func:`symshape.trace`
+            says; so do its other errors.
 
     >>> import torch, symshape
-    >>> model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
-    >>> found = symshape.fits(model, torch.ones(4, 64), memory="80 GB", train="adamw", loss=torch.mean, batch=0)
+    >>> model = torch.nn.Sequential(
+    ...     torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1)
+    ... )
+    >>> found = symshape.fits(
+    ...     model, torch.ones(4, 64), memory="80 GB", train="adamw", loss=torch.mean, batch=0
+    ... )
     >>> found.peak.at(batch=1000).optimizer
     135176
     """
@@ -340,13 +395,25 @@ def fits(
         return fits_of(traced, budget, symbols=symbols, at=at)
     maker = OPTIMIZERS.get(train) if isinstance(train, str) else train
     if maker is None:
-        raise InputError(f"there is no optimizer {train!r}; choose from {', '.join(OPTIMIZERS)}, or pass a function")
-    step = trace_training(model, *args, loss=loss, optimizer=maker, dynamic=dynamic, options=options, **kwargs)
-    return fits_of(step, budget, train=train if isinstance(train, str) else "", symbols=symbols, at=at)
+        raise InputError(
+            f"there is no optimizer {train!r}; choose from {', '.join(OPTIMIZERS)}, or pass a "
+            "function"
+        )
+    step = trace_training(
+        model, *args, loss=loss, optimizer=maker, dynamic=dynamic, options=options, **kwargs
+    )
+    return fits_of(
+        step, budget, train=train if isinstance(train, str) else "", symbols=symbols, at=at
+    )
 
 
 def fits_of(
-    traced: Traced, budget: int, *, train: str = "", symbols: Sequence[str] = (), at: Mapping[str, int] | None = None
+    traced: Traced,
+    budget: int,
+    *,
+    train: str = "",
+    symbols: Sequence[str] = (),
+    at: Mapping[str, int] | None = None,
 ) -> Fits:
     """Return the answer for a traced program, or a traced step of training."""
     optimizer = None
@@ -357,7 +424,9 @@ def fits_of(
 
 
 def _reserves(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield the symbols of what cuDNN's batch norm keeps for backward: an amount that only cuDNN knows, mostly none."""
+    """Yield the symbols of what cuDNN's batch norm keeps for backward: an amount that only cuDNN
+    knows, mostly none.
+    """
     for node in nodes:
         if str(node.op) == "aten.cudnn_batch_norm.default":
             yield from (each.symbol for each in node.bindings)
@@ -372,7 +441,9 @@ def budget_of(memory: int | str | None) -> int:
     if memory is not None:
         return amount(memory, "bytes", "memory")
     if not torch.cuda.is_available():
-        raise InputError("there is no CUDA device here: say how much memory there is, such as memory='80 GB'")
+        raise InputError(
+            "there is no CUDA device here: say how much memory there is, such as memory='80 GB'"
+        )
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     return int(total) - DeviceMemory.here().context
 
@@ -403,30 +474,40 @@ def _dynamic(
         bound = inspect.signature(target).bind(*args, **kwargs)
     except (TypeError, ValueError) as error:
         raise InputError(f"the example is no call of the model: {error}") from None
-    tensors = {name: each for name, each in bound.arguments.items() if isinstance(each, torch.Tensor)}
+    tensors = {
+        name: each for name, each in bound.arguments.items() if isinstance(each, torch.Tensor)
+    }
     tensors |= {name: each for name, each in kwargs.items() if isinstance(each, torch.Tensor)}
     dynamic: dict[str, dict[int, Dim]] = {}
     for name, where in dims.items():
         for argument, dim in _places(name, where, tensors):
             found = dynamic.setdefault(argument, {})
             if dim in found:
-                raise InputError(f"dimension {dim} of {argument} is named twice: {found[dim].name} and {name}")
+                raise InputError(
+                    f"dimension {dim} of {argument} is named twice: {found[dim].name} and {name}"
+                )
             found[dim] = Dim(name)
     return dynamic, tuple(dims)
 
 
-def _places(name: str, where: Any, tensors: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, int]]:
+def _places(
+    name: str, where: Any, tensors: Mapping[str, torch.Tensor]
+) -> Iterator[tuple[str, int]]:
     if isinstance(where, Mapping):
         for argument, dim in where.items():
-            if argument in tensors and (type(dim) is not int or not 0 <= dim < tensors[argument].dim()):
+            if argument in tensors and (
+                type(dim) is not int or not 0 <= dim < tensors[argument].dim()
+            ):
                 raise InputError(
-                    f"{name}={{{argument!r}: {dim!r}}}: {argument} has {tensors[argument].dim()} dimensions"
+                    f"{name}={{{argument!r}: {dim!r}}}: {argument} has {tensors[argument].dim()} "
+                    "dimensions"
                 )
             yield argument, dim
         return
     if type(where) is not int or where < 0:
         raise InputError(
-            f"{name}={where!r} must be the number of a dimension, or a mapping from arguments to dimensions"
+            f"{name}={where!r} must be the number of a dimension, or a mapping from arguments to "
+            "dimensions"
         )
     having = {argument: each for argument, each in tensors.items() if each.dim() > where}
     if not having:
@@ -450,7 +531,8 @@ def _short(dtype: torch.dtype) -> str:
 
 
 def _amounts(term: Term, point: Mapping[str, int], least: int) -> str:
-    """Return a formula of bytes with units: ``2 kB·batch + 512 B·batch·length``; empty if all of it is left out.
+    """Return a formula of bytes with units: ``2 kB·batch + 512 B·batch·length``; empty if all of it
+    is left out.
 
     Args:
         term: the formula.
@@ -472,4 +554,6 @@ def _factors(monomial: Term) -> str:
         text = str(atom)
         powers[text] = powers.get(text, 0) + 1
     digits = str.maketrans("23456789", "²³⁴⁵⁶⁷⁸⁹")
-    return "·".join(text + (str(n).translate(digits) if n > 1 else "") for text, n in powers.items())
+    return "·".join(
+        text + (str(n).translate(digits) if n > 1 else "") for text, n in powers.items()
+    )

@@ -1,4 +1,6 @@
-"""Baking: a store filled before it is needed, with programs for recorded traffic or for all declared sizes."""
+"""Baking: a store filled before it is needed, with programs for recorded traffic or for all
+declared sizes.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ class Proof:
 
     Attributes:
         mode: the torch mode.
-        closed: True with a proof, False with sizes that no entry serves, None where neither was found.
+        closed: True with a proof, False with sizes that no entry serves, None where neither was
+            found.
         contract: the declared sizes, in words.
         missing: sizes that no entry serves, by the name of their ``Dim`` or by where they are read.
         reason: the reason, a sentence.
@@ -101,16 +104,29 @@ class Baked:
 
     @property
     def closed(self) -> bool:
-        """Return whether all declared sizes are served in every mode: no call with such sizes can miss."""
+        """Return whether all declared sizes are served in every mode: no call with such sizes can
+        miss.
+        """
         return bool(self.proofs) and all(each.closed for each in self.proofs)
 
     def table(self) -> Table:
         """Return a table with one row for each result."""
-        rows = [("calls served", f"{self.asked - len(self.unserved)} of {self.asked}"), ("traced", str(self.traced))]
+        rows = [
+            ("calls served", f"{self.asked - len(self.unserved)} of {self.asked}"),
+            ("traced", str(self.traced)),
+        ]
         rows += [("traced to close it", _shown(each)) for each in self.added]
-        rows += [("not served", f"{_shown(each.sizes)} ({each.mode}): {each.reason}") for each in self.unserved]
+        rows += [
+            ("not served", f"{_shown(each.sizes)} ({each.mode}): {each.reason}")
+            for each in self.unserved
+        ]
         for each in self.proofs:
-            rows.append((f"closed for {each.mode}", f"{_answer(each.closed)}: {each.reason} ({each.contract})"))
+            rows.append(
+                (
+                    f"closed for {each.mode}",
+                    f"{_answer(each.closed)}: {each.reason} ({each.contract})",
+                )
+            )
         return Table(f"{self.function} in {self.store}", ("what", "which"), tuple(rows))
 
     def __str__(self) -> str:
@@ -134,18 +150,22 @@ def bake(
     options: Options | Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Baked:
-    """Trace and store every program that later calls need, so that a serving process traces nothing.
+    """Trace and store every program that later calls need, so that a serving process traces
+    nothing.
 
-    Nothing runs: calls are an example's with other sizes.  The programs are then looked up as another process would.
-    Where ``dynamic`` declares sizes (:class:`symshape.Dim`), a proof says whether a call of such sizes can miss; it is
-    stored, too, and proven again by ``compile(fn, store=..., options={"on_miss": "error"})``.
+    Nothing runs: calls are an example's with other sizes.  The programs are then looked up as
+    another process would. Where ``dynamic`` declares sizes (:class:`symshape.Dim`), a proof says
+    whether a call of such sizes can miss; it is stored, too, and proven again by ``compile(fn,
+    store=..., options={"on_miss": "error"})``.
 
     Args:
         fn: a function or a module, as it will be compiled.
         args: the arguments of an example call; tensors whose sizes vary are contiguous.
         kwargs: the keyword arguments of the example call.
-        dynamic: the ``dynamic`` of the later ``symshape.compile``: programs are found only with the same one.
-        traffic: the sizes of calls, by the names that ``dynamic`` gives them; the example's alone if not given.
+        dynamic: the ``dynamic`` of the later ``symshape.compile``: programs are found only with the
+            same one.
+        traffic: the sizes of calls, by the names that ``dynamic`` gives them; the example's alone
+            if not given.
         store: a folder, ``True`` for this user's, or a store.
         modes: the torch modes of later calls: ``no_grad``, ``inference``, ``grad``.
         certify: also trace declared sizes that are not served, until the proof succeeds.
@@ -154,7 +174,8 @@ def bake(
         progress: show a progress bar (needs the extra ``cli``).
 
     Raises:
-        InputError: the traffic has a size that ``dynamic`` does not name, a mode is unknown, or the example is unfit.
+        InputError: the traffic has a size that ``dynamic`` does not name, a mode is unknown, or the
+            example is unfit.
         DimError, ConstraintViolation: ``dynamic`` does not fit the example or the program.
 
     >>> import tempfile, torch, symshape
@@ -172,11 +193,19 @@ def bake(
     """
     unknown = [each for each in modes if each not in MODES]
     if unknown or not modes:
-        raise InputError(f"modes are some of {', '.join(MODES)}, not {unknown[0] if unknown else 'none'!r}")
+        raise InputError(
+            f"modes are some of {', '.join(MODES)}, not {unknown[0] if unknown else 'none'!r}"
+        )
     if not isinstance(args, (tuple, list)):
-        raise InputError(f"args must be a tuple of the example's arguments, such as (x,), not a {type(args).__name__}")
+        raise InputError(
+            "args must be a tuple of the example's arguments, such as (x,), not a "
+            f"{type(args).__name__}"
+        )
     if traffic is not None and not isinstance(traffic, Traffic):
-        raise InputError(f"traffic must be a symshape.Traffic, such as Traffic.of([3, 5], ('n',)), not {traffic!r}")
+        raise InputError(
+            "traffic must be a symshape.Traffic, such as Traffic.of([3, 5], ('n',)), not "
+            f"{traffic!r}"
+        )
     chosen = attrs.evolve(options_of(options), store=store)
     example = flatten_call(fn, tuple(args), dict(kwargs or {}))
     baking = _Baking(fn, chosen, dynamic, example, most)
@@ -188,16 +217,27 @@ def bake(
             baking.trace(mode, point)
         proofs = [baking.prove(mode, certify) for mode in modes]
     unserved = baking.unserved(work)
-    return Baked(name_of(fn), str(store), len(work), baking.traced, tuple(baking.added), unserved, tuple(proofs))
+    return Baked(
+        name_of(fn),
+        str(store),
+        len(work),
+        baking.traced,
+        tuple(baking.added),
+        unserved,
+        tuple(proofs),
+    )
 
 
 class _Baking:
     """The programs of one store while it is baked."""
 
-    def __init__(self, fn: Any, options: Options, dynamic: Dynamic, example: Call, most: int) -> None:
+    def __init__(
+        self, fn: Any, options: Options, dynamic: Dynamic, example: Call, most: int
+    ) -> None:
         if example.has_records:
             raise InputError(
-                "a call with an object argument that is flattened into its attributes (a model's cache) cannot be "
+                "a call with an object argument that is flattened into its attributes (a model's "
+                "cache) cannot be "
                 "stored; call it without that object"
             )
         self._fn, self._options, self._dynamic = fn, attrs.evolve(options, on_miss="trace"), dynamic
@@ -243,12 +283,17 @@ class _Baking:
         unknown = [name for name in traffic.symbols if name not in places]
         if unknown:
             raise InputError(
-                f"the traffic has sizes of {unknown[0]!r}, but dynamic names {', '.join(places) or 'none'}: "
+                f"the traffic has sizes of {unknown[0]!r}, but dynamic names "
+                f"{', '.join(places) or 'none'}: "
                 f"name one so (a Dim; on the command line --dynamic ARG.DIM={unknown[0]})"
             )
         counts = sorted(traffic.counts.items(), key=lambda item: -item[1])
         return [
-            {source: size for name, size in zip(traffic.symbols, point, strict=True) for source in places[name]}
+            {
+                source: size
+                for name, size in zip(traffic.symbols, point, strict=True)
+                for source in places[name]
+            }
             for point, _ in counts
         ]
 
@@ -276,11 +321,15 @@ class _Baking:
         """
         call = self._example
         leaves: list[Any] = []
-        for position, (leaf, key, path) in enumerate(zip(call.leaves, call.keys, call.paths, strict=True)):
+        for position, (leaf, key, path) in enumerate(
+            zip(call.leaves, call.keys, call.paths, strict=True)
+        ):
             if call.duplicates[position] != position:
                 leaves.append(leaves[call.duplicates[position]])
             elif isinstance(key, TensorKey):
-                shape = tuple(point.get(Size(path, dim), size) for dim, size in enumerate(leaf.shape))
+                shape = tuple(
+                    point.get(Size(path, dim), size) for dim, size in enumerate(leaf.shape)
+                )
                 leaves.append(_resized(leaf, key, shape, path))
             else:
                 leaves.append(point.get(IntArg(path), leaf) if key is INT_KEY else leaf)
@@ -302,10 +351,14 @@ class _Baking:
     def _why(self, mode: str, point: _Point, otherwise: str) -> str:
         """Return why there is no entry for a call."""
         found = self._failed.get((mode, frozenset(point.items())))
-        return found or (f"a program cannot be stored: {self._not_stored}" if self._not_stored else otherwise)
+        return found or (
+            f"a program cannot be stored: {self._not_stored}" if self._not_stored else otherwise
+        )
 
     def prove(self, mode: str, close: bool) -> Proof:
-        """Return whether all declared sizes are served; with ``close``, trace sizes that are not served first."""
+        """Return whether all declared sizes are served; with ``close``, trace sizes that are not
+        served first.
+        """
         tried: set[frozenset[tuple[Source, int]]] = set()
         source = self._compiled._source
         assert isinstance(source, StoredPrograms)
@@ -313,11 +366,15 @@ class _Baking:
             try:
                 args, kwargs = self._call({})
                 with MODES[mode]():
-                    record, proof = source.entries.certify(flatten_call(self._fn, args, kwargs), self._policies)
+                    record, proof = source.entries.certify(
+                        flatten_call(self._fn, args, kwargs), self._policies
+                    )
             except (NotCertifiable, NotStorable, OSError) as error:
                 return Proof(mode, None, "", {}, f"not known: {error}")
             missing = {} if proof.counterexample is None else record.point(proof.counterexample)
-            point = {each: missing[each.text()] for each in self._varying() if each.text() in missing}
+            point = {
+                each: missing[each.text()] for each in self._varying() if each.text() in missing
+            }
             named, reason = self.named(point), proof.reason
             if proof.covered is False:
                 reason = f"no entry serves {_shown(named)}"
@@ -328,13 +385,17 @@ class _Baking:
                     self.added.append(named)
                     continue
                 elif close:
-                    why = self._why(mode, point, "the program traced for these sizes does not serve them")
+                    why = self._why(
+                        mode, point, "the program traced for these sizes does not serve them"
+                    )
                     reason += f": {why}; if no such call comes, declare a narrower Dim"
             return Proof(mode, proof.covered, record.text(), named, reason)
 
     def _varying(self) -> Iterable[Source]:
         return (
-            each for each in sources_of(self._example) if self._policies.get(each, Policy.STATIC) is not Policy.STATIC
+            each
+            for each in sources_of(self._example)
+            if self._policies.get(each, Policy.STATIC) is not Policy.STATIC
         )
 
     def unserved(self, work: Sequence[tuple[str, _Point]]) -> tuple[Unserved, ...]:
@@ -353,19 +414,24 @@ class _Baking:
         return tuple(found)
 
 
-def _resized(tensor: torch.Tensor, key: TensorKey, shape: tuple[int, ...], path: str) -> torch.Tensor:
+def _resized(
+    tensor: torch.Tensor, key: TensorKey, shape: tuple[int, ...], path: str
+) -> torch.Tensor:
     """Return a tensor like one of the example's with another shape; its values are never read."""
     if shape == tuple(tensor.shape):
         return tensor
     if layout_of(tensor) != "contiguous":
         raise InputError(
-            f"{path} is not contiguous in the example call, so its strides at {shape} are not known; "
+            f"{path} is not contiguous in the example call, so its strides at {shape} are not "
+            "known; "
             "pass a contiguous tensor"
         )
     try:
         made = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
     except RuntimeError as error:
-        raise InputError(f"{path} of sizes {shape} cannot be made here: {str(error).partition(chr(10))[0]}") from error
+        raise InputError(
+            f"{path} of sizes {shape} cannot be made here: {str(error).partition(chr(10))[0]}"
+        ) from error
     if key.kind is torch.nn.Parameter:
         return torch.nn.Parameter(made, requires_grad=key.requires_grad)
     return made.requires_grad_(key.requires_grad)

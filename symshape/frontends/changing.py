@@ -1,4 +1,6 @@
-"""The integers of a compiled function's calls that change between calls, and the policy of a trace for each."""
+"""The integers of a compiled function's calls that change between calls, and the policy of a trace
+for each.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,18 @@ class Changing:
         self._parameters: set[torch.Size] = set()
         self._written: set[tuple[int | None, ...]] = set()
 
-    def policies(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], History]:
+    def policies(
+        self, call: Call, values: Sequence[int]
+    ) -> tuple[dict[Source, Dim | Policy], History]:
         """Return the policies for a trace, and the history to keep if the trace succeeds.
 
-        The integers of variables are expected to change. Tensors of a parameter's shape (gradients, the state of an
-        optimizer) are expected to stay until they do change: three symbols and guards for each parameter would double
-        the time of a trace.
+        The integers of variables are expected to change. Tensors of a parameter's shape (gradients,
+        the state of an optimizer) are expected to stay until they do change: three symbols and
+        guards for each parameter would double the time of a trace.
 
         Raises:
-            AskAgain: since the call was read, its flattening has changed: a second object of a class has appeared.
+            AskAgain: since the call was read, its flattening has changed: a second object of a
+                class has appeared.
         """
         if len(sources_of(call)) != len(values):
             raise AskAgain
@@ -63,15 +68,27 @@ class Changing:
         return wanted, history
 
     def learn(self, history: History, program: Program | None = None) -> None:
-        """Store the history after a trace that succeeded; without a program, after a call that ran eagerly."""
+        """Store the history after a trace that succeeded; without a program, after a call that ran
+        eagerly.
+        """
         self._history = history
         if program is None:
             return
-        self._parameters.update(each.shape for each in program.lifted_tensors if isinstance(each, torch.nn.Parameter))
-        places = (leaf.position for each in program.writes for leaf in each.leaves if type(leaf) is OutputReference)
+        self._parameters.update(
+            each.shape for each in program.lifted_tensors if isinstance(each, torch.nn.Parameter)
+        )
+        places = (
+            leaf.position
+            for each in program.writes
+            for leaf in each.leaves
+            if type(leaf) is OutputReference
+        )
         for spec in (getattr(program.graph.outputs[place], "spec", None) for place in places):
-            pattern = tuple(each if isinstance(each, int) else None for each in getattr(spec, "sizes", ()))
-            if None in pattern and set(pattern) != {None}:  # one that fixes no size would fit each parameter
+            pattern = tuple(
+                each if isinstance(each, int) else None for each in getattr(spec, "sizes", ())
+            )
+            # one that fixes no size would fit each parameter
+            if None in pattern and set(pattern) != {None}:
                 self._written.add(pattern)
 
     def stay(self, gradients: Iterable[Gradient]) -> None:
@@ -86,19 +103,28 @@ class Changing:
         self._written.clear()
 
     def _of_parameters_shapes(self, call: Call) -> set[str]:
-        """Return the paths of a call's tensors with the shape of a parameter, unless a program writes such shapes."""
+        """Return the paths of a call's tensors with the shape of a parameter, unless a program
+        writes such shapes.
+        """
         pairs = zip(call.paths, call.leaves, strict=True)
         found = ((path, leaf.shape) for path, leaf in pairs if isinstance(leaf, torch.Tensor))
-        return {path for path, shape in found if shape in self._parameters and not self._is_written(shape)}
+        return {
+            path
+            for path, shape in found
+            if shape in self._parameters and not self._is_written(shape)
+        }
 
     def _is_written(self, shape: torch.Size) -> bool:
         """Return whether a program writes tensors of this shape whose sizes vary."""
         return any(
-            len(pattern) == len(shape) and all(each in (None, size) for each, size in zip(pattern, shape, strict=True))
+            len(pattern) == len(shape)
+            and all(each in (None, size) for each, size in zip(pattern, shape, strict=True))
             for pattern in self._written
         )
 
-    def _of_arguments(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
+    def _of_arguments(
+        self, call: Call, values: Sequence[int]
+    ) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
         history: dict[Source, Any] = dict(self._history)
         if self._dynamic is not None:
             return policies(self._fn, call, self._dynamic, Policy.STATIC), history
@@ -106,8 +132,15 @@ class Changing:
         if call.has_records:  # a cache: it grows from call to call
             wanted = dict.fromkeys(changing_with_records(call), Policy.AUTO)
         # An offset of 0 at first: a slice of a larger tensor at another place changes it.
-        begin = [StorageOffset(path) for path, key in zip(call.paths, call.keys, strict=True) if _is_contiguous(key)]
-        for source, value in (*zip(sources_of(call), values, strict=True), *((each, 0) for each in begin)):
+        begin = [
+            StorageOffset(path)
+            for path, key in zip(call.paths, call.keys, strict=True)
+            if _is_contiguous(key)
+        ]
+        for source, value in (
+            *zip(sources_of(call), values, strict=True),
+            *((each, 0) for each in begin),
+        ):
             if history.setdefault(source, value) != value:
                 history[source] = _CHANGED
             if history[source] is _CHANGED and source not in begin:
@@ -117,7 +150,9 @@ class Changing:
 
 
 def changed_sizes(call: Call, history: History) -> tuple[int, ...]:
-    """Return the places, among the integers of a call, of sizes and integer arguments that have changed."""
+    """Return the places, among the integers of a call, of sizes and integer arguments that have
+    changed.
+    """
     return tuple(
         place
         for place, source in enumerate(sources_of(call))

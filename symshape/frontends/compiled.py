@@ -1,4 +1,6 @@
-"""Compiled functions: a call that needs a program traces one; other calls are dispatched in microseconds."""
+"""Compiled functions: a call that needs a program traces one; other calls are dispatched in
+microseconds.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ _is_dynamo_compiling = torch.compiler.is_dynamo_compiling  # looked up once
 _cannot_serve: Callable[[], bool] = dispatch.is_jit_tracing if refusal() is None else lambda: True
 _saving_hooks = autograd.top_saving_hooks
 _IN_JIT_TRACE = (
-    "torch.jit.trace is around the call and turns sizes into tensors, so its graph would keep the sizes of this "
+    "torch.jit.trace is around the call and turns sizes into tensors, so its graph would keep the "
+    "sizes of this "
     "call; use torch.jit.trace on the uncompiled function, or use torch.export"
 )
 
@@ -75,17 +78,24 @@ class Compiled:
         self.fn, self._fullgraph = fn, fullgraph
         self._dynamic, self._runner, self._options = dynamic, runner, options
         self._cache = EntryCache(options.max_entries, options.memo_size)
-        self._plain = PlainCalls(fn, self._cache, runner == "auto" and not fullgraph and may_be_plain(options))
+        self._plain = PlainCalls(
+            fn, self._cache, runner == "auto" and not fullgraph and may_be_plain(options)
+        )
         self._plain_under_hooks = not fullgraph and options.on_miss == "trace"
         memory, most = options.graph_memory, options.max_cuda_graphs
-        self._graphs = GraphStore(most, None if memory is None else amount(memory, "bytes", "graph_memory"))
-        free = None if fullgraph or dynamic is False else options.free_traces  # else every miss must be traced
+        self._graphs = GraphStore(
+            most, None if memory is None else amount(memory, "bytes", "graph_memory")
+        )
+        # else every miss must be traced
+        free = None if fullgraph or dynamic is False else options.free_traces
         accounted = runner == "auto" and torch.cuda.is_available()
         programs = Programs(self._graphs.promise, free, self._hits, accounted=accounted)
         self._eager = EagerCalls(fn, programs, fullgraph, self.explain_miss)
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
-        self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
+        self._layout: Layout = Layout(
+            constants_for(runner) if dynamic is None or dynamic is True else None
+        )
         self._source = _source_of(fn, options, dynamic, self._layout)
         known = KnownCalls(self._cache)
         self._misses = Misses(
@@ -104,7 +114,14 @@ class Compiled:
         )
         rebinding = Rebinding(self._cache, self._layout, self._misses.entry)
         self._dispatcher = Dispatcher(
-            fn, self._cache, known, self._layout, self._eager, rebinding, self._misses.serve, fullgraph
+            fn,
+            self._cache,
+            known,
+            self._layout,
+            self._eager,
+            rebinding,
+            self._misses.serve,
+            fullgraph,
         )
         rate, discard, find = options.verify, self._cache.discard, self._dispatcher.entry_of
         draws = options.randomness == "any"
@@ -135,7 +152,9 @@ class Compiled:
         leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
         if _cannot_serve():
             return self._without_key(
-                refusal() or UnsupportedError(_IN_JIT_TRACE, reason=Reason.OTHER_TRACER), args, kwargs
+                refusal() or UnsupportedError(_IN_JIT_TRACE, reason=Reason.OTHER_TRACER),
+                args,
+                kwargs,
             )
         if layout.active:
             leaves = layout.quick(args, kwargs)
@@ -148,34 +167,52 @@ class Compiled:
         found = branches[0].memo.get(key) if alone else cache.find_exact(key)
         if new := found is None and alone:
             found = dispatcher.known.near(key)
-        if found is not None and (not alone or branches[0].stateless or branches[0].state.unchanged()):
+        if found is not None and (
+            not alone or branches[0].stateless or branches[0].state.unchanged()
+        ):
             entry, values, seen = found
             seen.calls += 1
             entry.last_used = tick
             if entry.checks:
-                return self._serve(entry, self._annotator.run_of(entry), leaves, values, args, kwargs)
+                return self._serve(
+                    entry, self._annotator.run_of(entry), leaves, values, args, kwargs
+                )
             profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
             try:
-                flat = self._annotator.run(entry, leaves, values) if profiling else entry.run(leaves, values)
+                flat = (
+                    self._annotator.run(entry, leaves, values)
+                    if profiling
+                    else entry.run(leaves, values)
+                )
             except Exception as error:
                 failed = [error]
             else:
                 if new:  # only now: the device works meanwhile
                     cache.remember(branches[0], leaves, key, entry, values)
                     cache.seen(entry, values).calls += 1
-                return entry.build(flat) if entry.finish is None else entry.finish(entry.build(flat), leaves)
+                return (
+                    entry.build(flat)
+                    if entry.finish is None
+                    else entry.finish(entry.build(flat), leaves)
+                )
             return entry.instead(failed, args, kwargs)
         return self._slow_call(args, kwargs, with_leaves(leaves) if layout.active else leaves, key)
 
     def _now_and_then(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Do the periodic work: refresh profilers, time a look-up, review calls that run the plain function."""
+        """Do the periodic work: refresh profilers, time a look-up, review calls that run the plain
+        function.
+        """
         if not self._cache.clock % _TIMED:
             profilers.refresh()
             self._dispatcher.time(args, kwargs)
         self._plain.now_and_then(self, self._misses.traces)
 
-    def _without_key(self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a call eagerly in surroundings in which no program may serve, or raise the reason with ``fullgraph``."""
+    def _without_key(
+        self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a call eagerly in surroundings in which no program may serve, or raise the reason
+        with ``fullgraph``.
+        """
         if torch.compiler.is_exporting():  # part of a torch.export trace: run the function
             return self.fn(*args, **kwargs)
         if self._fullgraph:
@@ -184,16 +221,24 @@ class Compiled:
         return self._eager.run(refusal, self.fn, args, kwargs)
 
     def _slow_call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Sequence[Any], key: Hashable | None
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        flat: Sequence[Any],
+        key: Hashable | None,
     ) -> Any:
-        """Serve a call that the call cache does not know: nested arguments, new sizes, or a miss."""
+        """Serve a call that the call cache does not know: nested arguments, new sizes, or a
+        miss.
+        """
         if modes_on_stack() and is_tracing():  # part of another program, whose guards cover it
             return self.fn(*args, **kwargs)
         cache, dispatcher = self._cache, self._dispatcher
         branches: list[Branch] = []  # those that remember the call
         try:
             asks = cache.clock < self._layout.until or key in self._eager.by_call
-            found = (asks and dispatcher.declined(key)) or dispatcher.search(args, kwargs, flat, key, branches)
+            found = (asks and dispatcher.declined(key)) or dispatcher.search(
+                args, kwargs, flat, key, branches
+            )
         except AskAgain:
             cache.clock -= 1  # the same call
             return self(*args, **kwargs)
@@ -212,7 +257,9 @@ class Compiled:
 
     # -- looking at it
     def explain_miss(self) -> str:
-        """Return why the last recompile happened: what kept the nearest entry from serving the call."""
+        """Return why the last recompile happened: what kept the nearest entry from serving the
+        call.
+        """
         if self._misses.last is not None:
             return self._misses.last.explain()
         refused = self._eager.fallbacks + self._eager.untraced
@@ -238,7 +285,9 @@ class Compiled:
         )
 
     def _hits(self) -> int:
-        """Return how many calls an existing entry served; negative while calls end that began before a ``reset``."""
+        """Return how many calls an existing entry served; negative while calls end that began
+        before a ``reset``.
+        """
         itself = self._eager.fallbacks + self._eager.untraced + self._plain.calls
         return self._cache.clock - self._misses.traces - itself
 
@@ -248,18 +297,23 @@ class Compiled:
         return self._cache.entries
 
     def explain_fallback(self) -> str:
-        """Return which calls ran eagerly: for each reason its line, its calls, and how often tracing was tried."""
+        """Return which calls ran eagerly: for each reason its line, its calls, and how often
+        tracing was tried.
+        """
         return self._eager.explain(self._cache.clock, self._eager.lines())
 
     def traffic(self, entry: int | None = None) -> Traffic:
-        """Return how often each size came in an entry's calls, for :func:`symshape.plan` and ``plan.regret``.
+        """Return how often each size came in an entry's calls, for :func:`symshape.plan` and
+        ``plan.regret``.
 
-        Calls that an earlier entry with fixed sizes served count if this one would have served them.  At most 8,192
-        different sizes are counted for an entry, the rarest are forgotten; calls of several threads at once may be
-        lost.  Calls that run eagerly (``Options.plain_calls``) are not counted.
+        Calls that an earlier entry with fixed sizes served count if this one would have served
+        them.  At most 8,192 different sizes are counted for an entry, the rarest are forgotten;
+        calls of several threads at once may be lost.  Calls that run eagerly
+        (``Options.plain_calls``) are not counted.
 
         Args:
-            entry: the number of the entry; if not given, the entry with most symbols, then with most calls.
+            entry: the number of the entry; if not given, the entry with most symbols, then with
+                most calls.
 
         Raises:
             InputError: there is no such entry, it has no symbols, or it has served no call.
@@ -276,10 +330,11 @@ class Compiled:
         return traffic_of(self.entries, entry)
 
     def report(self, peaks: DevicePeaks | None = None) -> str:
-        """Return a report: for each entry its calls, guards and runner; if padded, its buckets; then the budget.
+        """Return a report: for each entry its calls, guards and runner; if padded, its buckets;
+        then the budget.
 
-        With a device's ``peaks``, also the roofline. In notebooks, and on the page of :func:`symshape.explore`, the
-        report is shown as tables.
+        With a device's ``peaks``, also the roofline. In notebooks, and on the page of
+        :func:`symshape.explore`, the report is shown as tables.
         """
         from symshape.frontends.reporting import report
 
@@ -287,7 +342,8 @@ class Compiled:
         return encodable("\n".join([found, *self._eager.lines(), *self._plain.lines()]))
 
     def metrics(self) -> str:
-        r"""Return the function's counters in Prometheus' text format (see :mod:`symshape.frontends.metrics`).
+        r"""Return the function's counters in Prometheus' text format (see
+        :mod:`symshape.frontends.metrics`).
 
         >>> import torch, symshape
         >>> double = symshape.compile(lambda x: x * 2, dynamic=True)
@@ -303,17 +359,25 @@ class Compiled:
         """
         from symshape.frontends.metrics import metrics_of, prometheus_text
 
-        calls = {each.number: sum(seen.calls for seen in list(each.seen.values())) for each in self._cache.entries}
-        return prometheus_text(metrics_of(name_of(self.fn), self.stats(), calls, self._graphs.bytes()))
+        calls = {
+            each.number: sum(seen.calls for seen in list(each.seen.values()))
+            for each in self._cache.entries
+        }
+        return prometheus_text(
+            metrics_of(name_of(self.fn), self.stats(), calls, self._graphs.bytes())
+        )
 
     def which(self, *args: Any, **kwargs: Any) -> Which:
-        """Return which entry would serve a call, or why none would; nothing runs and nothing is traced.
+        """Return which entry would serve a call, or why none would; nothing runs and nothing is
+        traced.
 
         Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors, as in
-        :meth:`symshape.Traced.explain`; all else is then as in the call that each entry was traced for.
+        :meth:`symshape.Traced.explain`; all else is then as in the call that each entry was traced
+        for.
 
         Raises:
-            InputError: nothing was traced yet, an argument cannot be traced, or ``sizes`` names what is not there.
+            InputError: nothing was traced yet, an argument cannot be traced, or ``sizes`` names
+                what is not there.
 
         >>> import torch, symshape
         >>> rows = symshape.compile(lambda x: x.view(-1, 4), dynamic=True)
@@ -338,10 +402,12 @@ class Compiled:
 
     # -- buckets
     def graph_memory(self, sizes: BucketPlan | Iterable[Any]) -> GraphMemory:
-        """Return the memory that ``warm_up`` with these sizes takes on a CUDA device; nothing is captured.
+        """Return the memory that ``warm_up`` with these sizes takes on a CUDA device; nothing is
+        captured.
 
-        On a CUDA device ops of cuDNN run alone, to see what memory they ask for. On a machine without one it is that
-        of a Hopper device, for the kernels that the program was traced with, and without what cuDNN asks for.
+        On a CUDA device ops of cuDNN run alone, to see what memory they ask for. On a machine
+        without one it is that of a Hopper device, for the kernels that the program was traced with,
+        and without what cuDNN asks for.
 
         Args:
             sizes: as for :meth:`warm_up`.
@@ -362,22 +428,28 @@ class Compiled:
         return graph_memory(foretold_buckets(planned_work(self.entries, sizes)[2]))
 
     def warm_up(
-        self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True, memory: int | str | None = None
+        self,
+        sizes: BucketPlan | Iterable[Any],
+        *,
+        progress: bool = True,
+        memory: int | str | None = None,
     ) -> WarmUp:
-        """Make and capture buckets before calls need them, the largest first, and prefer them from now on.
+        """Make and capture buckets before calls need them, the largest first, and prefer them from
+        now on.
 
         Args:
-            sizes: a plan of :func:`symshape.plan`, or sizes up to which calls are to be served: mappings from symbols,
-                or tuples in the order of the program's symbols.  For a program in pieces, mappings may name sizes that
-                data decide on, too (``u0``, as the report calls them): pieces that have them wait for their first call
-                else.
+            sizes: a plan of :func:`symshape.plan`, or sizes up to which calls are to be served:
+                mappings from symbols, or tuples in the order of the program's symbols.  For a
+                program in pieces, mappings may name sizes that data decide on, too (``u0``, as the
+                report calls them): pieces that have them wait for their first call else.
             progress: show a progress bar (needs the extra ``cli``).
-            memory: the most bytes (a number, or ``"2 GB"``) that the graphs may take on the device, as
-                :meth:`graph_memory` foretells it; None for no limit.
+            memory: the most bytes (a number, or ``"2 GB"``) that the graphs may take on the device,
+                as :meth:`graph_memory` foretells it; None for no limit.
 
         Raises:
-            InputError: nothing was called yet, the runner has no buckets, or the sizes are not those of the program;
-                or the graphs would take more than ``memory``. It says which would fit, and nothing is captured.
+            InputError: nothing was called yet, the runner has no buckets, or the sizes are not
+                those of the program; or the graphs would take more than ``memory``. It says which
+                would fit, and nothing is captured.
 
         >>> import torch, symshape
         >>> double = symshape.compile(lambda x: x * 2, dynamic=True, runner="padded")
@@ -392,9 +464,11 @@ class Compiled:
         return warm_up(self.entries, sizes, progress=progress, budget=budget)
 
     def settle(self, seconds: float | None = None) -> bool:
-        """Wait until no kernel is compiled in the background (``kernels="background"``), and capture finished ones.
+        """Wait until no kernel is compiled in the background (``kernels="background"``), and
+        capture finished ones.
 
-        Calls do that, too, each for the bucket that it goes to; here it is done at a moment of the caller's choice.
+        Calls do that, too, each for the bucket that it goes to; here it is done at a moment of the
+        caller's choice.
 
         Args:
             seconds: how long to wait at most; None for as long as it takes.
@@ -412,7 +486,9 @@ class Compiled:
 
     # -- as an object
     def reset(self) -> None:
-        """Forget all entries, graphs, counters and the history of changing sizes; stored programs stay."""
+        """Forget all entries, graphs, counters and the history of changing sizes; stored programs
+        stay.
+        """
         self._source.clear()  # first: loaded programs are among the traces, which are never fewer
         with self._misses.lock:
             self._cache.clear()
@@ -428,7 +504,9 @@ class Compiled:
         return self if instance is None else functools.partial(self, instance)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Copy or pickle without programs; an object that a module holds by name stays the same object."""
+        """Copy or pickle without programs; an object that a module holds by name stays the same
+        object.
+        """
         name = getattr(self, "__qualname__", "")
         if name and getattr(sys.modules.get(self.__module__), name, None) is self:
             return name
@@ -440,7 +518,9 @@ class Compiled:
         return type(self)(fn, self._dynamic, self._runner, self._options, fullgraph=self._fullgraph)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the original function; see also :mod:`symshape.frontends.compiled_module`."""
+        """Return an attribute of the original function; see also
+        :mod:`symshape.frontends.compiled_module`.
+        """
         if name.startswith("_") or name == "fn":
             raise AttributeError(name)
         return getattr(self.fn, name)
@@ -455,7 +535,9 @@ class Compiled:
         return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))
 
 
-def _source_of(fn: Callable[..., Any], options: Options, dynamic: Dynamic, layout: Layout) -> ProgramSource:
+def _source_of(
+    fn: Callable[..., Any], options: Options, dynamic: Dynamic, layout: Layout
+) -> ProgramSource:
     """Return the source of a function's programs for these options.
 
     Raises:

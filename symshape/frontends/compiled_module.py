@@ -1,8 +1,10 @@
-"""Compiled modules: a module with the same attributes, parameters, methods and class, whose calls are compiled.
+"""Compiled modules: a module with the same attributes, parameters, methods and class, whose calls
+are compiled.
 
-A compiled module is an object of a class made from the module's own, on the module's own dictionary of attributes. So
-reads and writes of attributes are the module's. A method of the module that calls ``self(...)``, as ``generate`` does,
-calls the compiled module. Names that the module lacks are found in its :class:`Compiled` (``stats``, ``entries`` …).
+A compiled module is an object of a class made from the module's own, on the module's own dictionary
+of attributes. So reads and writes of attributes are the module's. A method of the module that calls
+``self(...)``, as ``generate`` does, calls the compiled module. Names that the module lacks are
+found in its :class:`Compiled` (``stats``, ``entries`` …).
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ class CompiledModule:
         return _call(_compiled(self), *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the module (parameters, submodules …), else of its :class:`Compiled`."""
+        """Return an attribute of the module (parameters, submodules …), else of its
+        :class:`Compiled`.
+        """
         if torch.compiler.is_dynamo_compiling():
             return super().__getattr__(name)  # type: ignore[misc]
         compiled = compiled_of(self)
@@ -78,7 +82,8 @@ _compiled: Callable[[Any], Compiled] = CompiledModule.__dict__[_COMPILED].__get_
 
 
 def compiled_of(module: Any) -> Compiled:
-    """Return the :class:`Compiled` of a compiled module, whatever names the module has; of a compiled function, itself.
+    """Return the :class:`Compiled` of a compiled module, whatever names the module has; of a
+    compiled function, itself.
 
     Raises:
         InputError: this is neither.
@@ -95,12 +100,15 @@ def compiled_of(module: Any) -> Compiled:
         return object.__getattribute__(module, _COMPILED)  # type: ignore[no-any-return]
     except AttributeError:
         raise InputError(
-            f"this {type(module).__name__} was not returned by symshape.compile; pass a compiled function or module"
+            f"this {type(module).__name__} was not returned by symshape.compile; pass a compiled "
+            "function or module"
         ) from None
 
 
 def can_be_module(fn: Any) -> bool:
-    """Return whether the function is a module that another object can replace: all of its state is in attributes."""
+    """Return whether the function is a module that another object can replace: all of its state is
+    in attributes.
+    """
     if not isinstance(fn, torch.nn.Module) or isinstance(fn, torch.jit.ScriptModule):
         return False
     return type(fn).__basicsize__ == torch.nn.Module.__basicsize__
@@ -116,7 +124,9 @@ def module_of(compiled: Compiled) -> Any:
 
 
 def _class_for(kind: type) -> type:
-    """Return the class of compiled modules for a class; it is stored while an object of it lives."""
+    """Return the class of compiled modules for a class; it is stored while an object of it
+    lives.
+    """
     known = _classes.get(kind)
     made = known() if known is not None else None
     if made is None:
@@ -137,7 +147,9 @@ def _class_of(module: Any) -> type:
 
 
 def _set_class(module: Any, kind: type) -> None:
-    """Change the class of the module, as parametrizations do, and with it the class of the compiled module."""
+    """Change the class of the module, as parametrizations do, and with it the class of the compiled
+    module.
+    """
     compiled_of(module).fn.__class__ = kind
     _CLASS.__set__(module, _class_for(kind))
 

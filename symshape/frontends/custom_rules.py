@@ -20,12 +20,13 @@ def register_rule(
 ) -> None:
     """Register the shape, the cost and the padding rule of a custom operator (``torch.library``).
 
-    Programs that are traced afterwards use the rules: a size stays symbolic through the operator, its work is counted,
-    and a padded program (``runner="padded"``, CUDA graphs) may hold it. The arguments are those of
-    ``meta_fns.register_rule``, where each is explained.
+    Programs that are traced afterwards use the rules: a size stays symbolic through the operator,
+    its work is counted, and a padded program (``runner="padded"``, CUDA graphs) may hold it. The
+    arguments are those of ``meta_fns.register_rule``, where each is explained.
 
     Raises:
-        meta_fns.MetaError: the operator does not exist, is one of torch's own, or has no shape rule.
+        meta_fns.MetaError: the operator does not exist, is one of torch's own, or has no shape
+            rule.
 
     >>> import torch, symshape
     >>> @torch.library.custom_op("symshape_doc::shift", mutates_args=())

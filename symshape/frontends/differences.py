@@ -1,4 +1,6 @@
-"""The reasons why a call does not fit a program, in the caller's words, and the nearest program of a miss."""
+"""The reasons why a call does not fit a program, in the caller's words, and the nearest program of
+a miss.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,12 @@ def structure_differences(
     changes: Sequence[str] | None = None,
     answered: Mapping[Question, Hashable] | None = None,
 ) -> list[str]:
-    """Return how a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state.
+    """Return how a call's structure differs from the traced one: tree, dtypes, devices, constants,
+    modes, module state.
 
-    ``modes`` are torch's modes at the time of the call, ``changes`` the changes in the program's state by then,
-    ``answered`` the call's answers to the program's questions. Each defaults to the present one.
+    ``modes`` are torch's modes at the time of the call, ``changes`` the changes in the program's
+    state by then, ``answered`` the call's answers to the program's questions. Each defaults to the
+    present one.
     """
     modes = modes_now() if modes is None else modes
     changes = program.state.changes() if changes is None else changes
@@ -41,12 +45,19 @@ def structure_differences(
     for path, now, then in zip(call.paths, call.duplicates, example.duplicates, strict=True):
         if now != then:
             other = call.paths[now if now != call.paths.index(path) else then]
-            found.append(f"{path} and {other} are {'the same object' if now < then else 'different objects'} now")
+            found.append(
+                f"{path} and {other} are "
+                f"{'the same object' if now < then else 'different objects'} now"
+            )
     if modes != program.modes:
         found.append(f"it runs under {modes}, but was traced under {program.modes}")
     for question, answer in program.questions.items():
-        if answer != (question.among(call.leaves) if answered is None else answered.get(question, answer)):
-            found.append(f"{question.text(call.paths[question.position])} is not what it was in the trace")
+        if answer != (
+            question.among(call.leaves) if answered is None else answered.get(question, answer)
+        ):
+            found.append(
+                f"{question.text(call.paths[question.position])} is not what it was in the trace"
+            )
     found += [f"{name} has changed since the trace" for name in changes]
     return found
 
@@ -58,7 +69,11 @@ def _nesting(call: Call, example: Call) -> str:
     if new and gone:
         return f"it is called with {', '.join(new)} instead of {', '.join(gone)}"
     if new or gone:
-        return f"it is called with {', '.join(new)}" if new else f"it is called without {', '.join(gone)}"
+        return (
+            f"it is called with {', '.join(new)}"
+            if new
+            else f"it is called without {', '.join(gone)}"
+        )
     if call.paths != example.paths:
         return "its keyword arguments come in another order"
     return "its arguments come in other containers (list, tuple, dict …)"
@@ -69,7 +84,9 @@ def _key_text(key: LeafKey) -> str:
 
 
 def violation_sentences(program: Program, guards: GuardSet, values: tuple[int, ...]) -> list[str]:
-    """Return one sentence for each violated guard (of ``program.slot_guards()``), in the caller's names."""
+    """Return one sentence for each violated guard (of ``program.slot_guards()``), in the caller's
+    names.
+    """
     slots = slot_names(len(values))
     sources = {name: slot.source for name, slot in zip(slots, program.slots, strict=True)}
     found = []
@@ -87,17 +104,23 @@ def violation_sentences(program: Program, guards: GuardSet, values: tuple[int, .
 
 
 GUARDS, STATE, ARGUMENTS, NESTING = range(4)
-"""The kinds of reasons why an entry does not serve a call, the nearest first: a failed guard, changed state …"""
+"""The kinds of reasons why an entry does not serve a call, the nearest first: a failed guard,
+changed state …
+"""
 
 
 def _distance(example: Call, modes: Modes, miss: Miss, differences: Sequence[str]) -> int:
-    """Return which of ``GUARDS``, ``STATE``, ``ARGUMENTS`` and ``NESTING`` keeps an entry from serving a call."""
+    """Return which of ``GUARDS``, ``STATE``, ``ARGUMENTS`` and ``NESTING`` keeps an entry from
+    serving a call.
+    """
     if not differences:
         return GUARDS
     call = miss.call
     if call.nesting != example.nesting:
         return NESTING
-    same = call.keys == example.keys and call.duplicates == example.duplicates and miss.modes == modes
+    same = (
+        call.keys == example.keys and call.duplicates == example.duplicates and miss.modes == modes
+    )
     return STATE if same else ARGUMENTS
 
 
@@ -110,8 +133,8 @@ class Miss:
         call: the call, without its tensors.
         values: its integers.
         modes: torch's modes then.
-        entries: for each entry of that time, a function that returns it (None once an object that it was traced for has
-            died), with the changes in the state that it was traced in.
+        entries: for each entry of that time, a function that returns it (None once an object that
+            it was traced for has died), with the changes in the state that it was traced in.
         answers: the call's answers to the programs' questions about their arguments.
         why_gone: why the last entry before it was evicted, where there was none.
     """
@@ -126,10 +149,11 @@ class Miss:
     _text: str = attrs.field(default="", init=False)
 
     def explain(self) -> str:
-        """Return why the call was traced: what kept the nearest entry from serving it, in one sentence.
+        """Return why the call was traced: what kept the nearest entry from serving it, in one
+        sentence.
 
-        An entry of the call's own structure with a failed guard is nearer than one of another structure.  The
-        sentence is made once: entries may be evicted afterwards.
+        An entry of the call's own structure with a failed guard is nearer than one of another
+        structure.  The sentence is made once: entries may be evicted afterwards.
         """
         self._text = self._text or f"{self.function} was traced again because {self._why()}."
         return self._text
@@ -160,12 +184,18 @@ class Miss:
 
 
 def miss_of(
-    function: str, call: Call, values: tuple[int, ...], cache: EntryCache, questions: Sequence[Question]
+    function: str,
+    call: Call,
+    values: tuple[int, ...],
+    cache: EntryCache,
+    questions: Sequence[Question],
 ) -> Miss | None:
     """Return the record of a miss, made before the state changes; None for the first trace."""
     if not cache.entries and not cache.why_gone:
         return None
     changes = {id(branch): tuple(branch.state.changes()) for branch in cache.branches}
-    places = [(each.held(), changes[id(branch)]) for branch in cache.branches for each in branch.entries()]
+    places = [
+        (each.held(), changes[id(branch)]) for branch in cache.branches for each in branch.entries()
+    ]
     answered = dict(zip(questions, answers(questions, call.leaves), strict=True))
     return Miss(function, skeleton(call), values, modes_now(), places, answered, cache.why_gone)

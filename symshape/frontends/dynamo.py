@@ -1,14 +1,17 @@
-"""The backend of ``torch.compile(model, backend="symshape")``: programs of the graphs that Dynamo finds.
+"""The backend of ``torch.compile(model, backend="symshape")``: programs of the graphs that Dynamo
+finds.
 
-A graph that needs no gradients is traced directly (:mod:`symshape.tracing.from_graph.dynamo`), without AOTAutograd,
-which takes most of the time of a first call. On the CPU a graph runs as Dynamo made it where no such program can be
-made and nothing would be recorded. Elsewhere AOTAutograd serves, for the graphs and calls about which it is known to be
-right (:mod:`symshape.frontends.dynamo_aot`), and for gradients while that is not slower
+A graph that needs no gradients is traced directly (:mod:`symshape.tracing.from_graph.dynamo`),
+without AOTAutograd, which takes most of the time of a first call. On the CPU a graph runs as Dynamo
+made it where no such program can be made and nothing would be recorded. Elsewhere AOTAutograd
+serves, for the graphs and calls about which it is known to be right
+(:mod:`symshape.frontends.dynamo_aot`), and for gradients while that is not slower
 (:mod:`symshape.frontends.dynamo_training`).
 
-Dynamo keeps one entry with symbolic sizes where sizes change. Each of its graphs becomes one program of ours, for all
-sizes that Dynamo's guards let through. We only look at *which* sizes are symbolic and never at their values, so no
-guard of ours becomes one of Dynamo's. (Private names of torch used here were checked on 2.11 to 2.13.)
+Dynamo keeps one entry with symbolic sizes where sizes change. Each of its graphs becomes one
+program of ours, for all sizes that Dynamo's guards let through. We only look at *which* sizes are
+symbolic and never at their values, so no guard of ours becomes one of Dynamo's. (Private names of
+torch used here were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -23,7 +26,14 @@ import attrs
 import torch
 
 from guards.sets.guard import Guard
-from symshape.errors import FallbackWarning, InputError, Reason, RunnerError, UnsupportedError, note_of
+from symshape.errors import (
+    FallbackWarning,
+    InputError,
+    Reason,
+    RunnerError,
+    UnsupportedError,
+    note_of,
+)
 from symshape.frontends.dynamo_aot import ProvenCalls, doubt, is_straight, kernels_of_torch, written
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive, as_it_came
 from symshape.frontends.dynamo_inductor import compiled_by_inductor
@@ -64,11 +74,14 @@ def symshape_backend(
     Args:
         gm: the graph.
         example_inputs: its inputs, fake; sizes may be ``torch.SymInt``.
-        mode: torch.compile's mode; ``reduce-overhead`` asks for CUDA graphs, ``max-autotune`` for Inductor.
-        options: a :class:`symshape.Options`, or a dictionary of its fields, of ``runner`` (wins over ``mode``) and of
-            ``fullgraph`` (as in :func:`symshape.compile`; torch.compile does not pass its own on).
+        mode: torch.compile's mode; ``reduce-overhead`` asks for CUDA graphs, ``max-autotune`` for
+            Inductor.
+        options: a :class:`symshape.Options`, or a dictionary of its fields, of ``runner`` (wins
+            over ``mode``) and of ``fullgraph`` (as in :func:`symshape.compile`; torch.compile does
+            not pass its own on).
 
-    A graph that symshape cannot compile, or that AOTAutograd cannot decompose, runs as Dynamo made it.
+    A graph that symshape cannot compile, or that AOTAutograd cannot decompose, runs as Dynamo made
+    it.
 
     Raises:
         InputError: an unknown mode or option.
@@ -82,7 +95,11 @@ def symshape_backend(
         return _eagerly(gm, impossible)
     refuse_if_missing()
     plain = runner == "auto" and not fullgraph and may_be_plain(chosen)
-    direct = None if runner == "inductor" else _without_gradients(gm, words.origin, given, runner, fullgraph, chosen)
+    direct = (
+        None
+        if runner == "inductor"
+        else _without_gradients(gm, words.origin, given, runner, fullgraph, chosen)
+    )
     if direct is not None:
         alive.add(direct)
         return direct.plainly()
@@ -94,11 +111,19 @@ def symshape_backend(
         return _as_dynamo_made_it(gm, words.origin, given, chosen, reason)
     try:
         if reason:
-            raise UnsupportedError(f"AOTAutograd may be wrong about the graph: {reason}", reason=Reason.DYNAMO_GRAPH)
-        return _by_aot_autograd(gm, example_inputs, words.origin, given, (runner, fullgraph, chosen), plain)
+            raise UnsupportedError(
+                f"AOTAutograd may be wrong about the graph: {reason}", reason=Reason.DYNAMO_GRAPH
+            )
+        return _by_aot_autograd(
+            gm, example_inputs, words.origin, given, (runner, fullgraph, chosen), plain
+        )
     except Exception as error:  # whatever AOTAutograd may raise: Dynamo's graph can still run
         _let_go(error)
-        if fullgraph or isinstance(error, (TorchDynamoException, RunnerError)) or interrupt_in(error) is not None:
+        if (
+            fullgraph
+            or isinstance(error, (TorchDynamoException, RunnerError))
+            or interrupt_in(error) is not None
+        ):
             raise
         refused = error if isinstance(error, UnsupportedError) else refused_by_torch(error)
     return _refused(gm, words.origin, given, chosen, refused)
@@ -114,7 +139,9 @@ def _eagerly(gm: torch.fx.GraphModule, why: UnsupportedError) -> Callable[..., A
 def _as_dynamo_made_it(
     gm: torch.fx.GraphModule, origin: Origin, given: Sequence[str], chosen: Options, reason: str
 ) -> Callable[..., Any]:
-    """Return a runner of the graph as Dynamo made it, for this reason or because nothing of it would be recorded."""
+    """Return a runner of the graph as Dynamo made it, for this reason or because nothing of it
+    would be recorded.
+    """
     trains = torch.is_grad_enabled() and any(each.requires_grad for each in _tensors(gm))
     because = reason or ("torch's own backward is faster" if trains else "no program is made of it")
     made = DynamoGraph(
@@ -137,7 +164,9 @@ def _refused(
     error: UnsupportedError,
     fullgraph: bool = False,
 ) -> Callable[..., Any]:
-    """Return a function that runs a graph eagerly and reports why; with ``fullgraph`` each call raises the reason."""
+    """Return a function that runs a graph eagerly and reports why; with ``fullgraph`` each call
+    raises the reason.
+    """
     if fullgraph:
 
         def fails(*args: Any) -> Any:
@@ -161,7 +190,8 @@ def _by_aot_autograd(
     settings: _Settings,
     plain: bool,
 ) -> Callable[..., Any]:
-    """Return AOTAutograd's version of a graph; a call for which that may be wrong runs the graph as Dynamo made it.
+    """Return AOTAutograd's version of a graph; a call for which that may be wrong runs the graph as
+    Dynamo made it.
 
     Args:
         gm: the graph.
@@ -179,7 +209,9 @@ def _by_aot_autograd(
         taken = without_zeros(taken, results)
     serve = TrainingGraph(gm, taken, parts).serve if plain else taken
     forward = next((each for each in parts if each.origin.part == "forward"), None)
-    hooked = None if forward is None or runner not in ("auto", "eager") else _under_hooks(gm, forward)
+    hooked = (
+        None if forward is None or runner not in ("auto", "eager") else _under_hooks(gm, forward)
+    )
     overlapping = UnsupportedError(
         "arguments share memory, and the graph writes to one of them", reason=Reason.DYNAMO_GRAPH
     )
@@ -187,20 +219,33 @@ def _by_aot_autograd(
     def refused() -> Callable[..., Any]:
         return _refused(gm, origin, given, chosen, overlapping, fullgraph)
 
-    return ProvenCalls(serve, hooked, refused, positions).serve if hooked is not None or positions else serve
+    return (
+        ProvenCalls(serve, hooked, refused, positions).serve
+        if hooked is not None or positions
+        else serve
+    )
 
 
 def _taken_apart(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], origin: Origin, given: Sequence[str], settings: _Settings
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    origin: Origin,
+    given: Sequence[str],
+    settings: _Settings,
 ) -> tuple[Callable[..., Any], list[DynamoGraph]]:
-    """Return AOTAutograd's (or Inductor's) version of a graph, and its parts; a later backward is added to them."""
+    """Return AOTAutograd's (or Inductor's) version of a graph, and its parts; a later backward is
+    added to them.
+    """
     runner, fullgraph, chosen = settings
     parts: list[DynamoGraph] = []
 
     def make(part: str, graph: torch.fx.GraphModule) -> DynamoGraph:
         own = "eager" if runner == "inductor" else runner
-        whole = fullgraph or (runner != "inductor" and part != "backward")  # else Dynamo's graph runs, not this one
-        made = DynamoGraph(graph, attrs.evolve(origin, part=part), _paths(graph, given), own, chosen, whole)
+        # else Dynamo's graph runs, not this one
+        whole = fullgraph or (runner != "inductor" and part != "backward")
+        made = DynamoGraph(
+            graph, attrs.evolve(origin, part=part), _paths(graph, given), own, chosen, whole
+        )
         alive.add(made)
         parts.append(made)
         return made
@@ -209,19 +254,28 @@ def _taken_apart(
         def compiled(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
             context = TracingContext.try_get()
             if part == "backward" and context is not None and context.fw_metadata is not None:
-                context.fw_metadata.bw_donated_idxs = []  # saved tensors are not reused: a user may hold them
+                # saved tensors are not reused: a user may hold them
+                context.fw_metadata.bw_donated_idxs = []
             return make(part, graph).boxed()
 
         return compiled
 
-    compilers = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
+    compilers = {
+        "fw_compiler": "forward",
+        "bw_compiler": "backward",
+        "inference_compiler": "inference",
+    }
     try:
         with nothing_left_entered():
             if runner == "inductor":
                 return compiled_by_inductor(gm, example_inputs, make), parts
-            symbolic = any(isinstance(size, torch.SymInt) for each in _tensors(gm) for size in each.size())
+            symbolic = any(
+                isinstance(size, torch.SymInt) for each in _tensors(gm) for size in each.size()
+            )
             with kernels_of_torch(symbolic):
-                taken = aot_autograd(**{name: compiler(part) for name, part in compilers.items()})(gm, example_inputs)
+                taken = aot_autograd(**{name: compiler(part) for name, part in compilers.items()})(
+                    gm, example_inputs
+                )
             return taken, parts
     except BaseException:
         for each in parts:
@@ -235,7 +289,9 @@ def _under_hooks(gm: torch.fx.GraphModule, forward: DynamoGraph) -> Callable[...
 
     def serve(*args: Any) -> Any:
         forward.plain += 1
-        forward.plain_because = forward.plain_because or "saved-tensor hooks (a checkpoint's) are around the call"
+        forward.plain_because = (
+            forward.plain_because or "saved-tensor hooks (a checkpoint's) are around the call"
+        )
         return run(*args)
 
     return serve
@@ -260,7 +316,9 @@ def _without_gradients(
     fullgraph: bool,
     chosen: Options,
 ) -> DynamoGraph | None:
-    """Return a graph without gradients as a program, traced directly; None where AOTAutograd has to decompose it."""
+    """Return a graph without gradients as a program, traced directly; None where AOTAutograd has to
+    decompose it.
+    """
     tensors = _tensors(gm)
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         return None
@@ -270,7 +328,9 @@ def _without_gradients(
     demanded: list[Guard] = []
     try:
         made = [retraced(gm, origin.name, given, demanded)]
-    except Exception as error:  # any error: AOTAutograd traces fake tensors without Python code, and may succeed
+    except (
+        Exception
+    ) as error:  # any error: AOTAutograd traces fake tensors without Python code, and may succeed
         if interrupt_in(error) is not None:
             raise
         return None
@@ -287,7 +347,9 @@ def _without_gradients(
 
 
 def reset() -> None:
-    """Forget every program of every graph compiled through this backend; ``torch._dynamo.reset()`` calls it."""
+    """Forget every program of every graph compiled through this backend; ``torch._dynamo.reset()``
+    calls it.
+    """
     for graph in list(alive):
         graph.reset()
         alive.discard(graph)  # a graph that is still called, such as a waiting backward, comes back
@@ -297,7 +359,8 @@ symshape_backend.reset = reset  # type: ignore[attr-defined]
 
 
 def _let_go(error: BaseException) -> None:
-    """Release the frames that an error passed: a mode entered there ends when its guard object goes.
+    """Release the frames that an error passed: a mode entered there ends when its guard object
+    goes.
 
     (Else inference mode stays on while the error lives, and torch fails in whatever runs next.)
     """
@@ -309,18 +372,25 @@ def _let_go(error: BaseException) -> None:
         each = each.__cause__ or each.__context__
 
 
-def _settings(mode: str | None, options: Options | Mapping[str, Any] | None) -> tuple[RunnerName, bool, Options]:
+def _settings(
+    mode: str | None, options: Options | Mapping[str, Any] | None
+) -> tuple[RunnerName, bool, Options]:
     if mode not in _MODES:
-        raise InputError(f"backend symshape knows no mode {mode!r}; choose one of {', '.join(map(str, _MODES))}")
+        raise InputError(
+            f"backend symshape knows no mode {mode!r}; choose one of {', '.join(map(str, _MODES))}"
+        )
     if not isinstance(options, (Options, Mapping, type(None))):
-        raise InputError(f"options must be symshape.Options or a dictionary, not a {type(options).__name__}")
+        raise InputError(
+            f"options must be symshape.Options or a dictionary, not a {type(options).__name__}"
+        )
     rest = {} if options is None or isinstance(options, Options) else dict(options)
     runner = check_name(rest.pop("runner", _MODES[mode]))
     fullgraph = bool(rest.pop("fullgraph", False))
     chosen = options if isinstance(options, Options) else options_of(rest, "runner", "fullgraph")
     if chosen.on_miss != "trace":
         raise InputError(
-            "on_miss needs a store, which only symshape.compile has; leave it out of the backend's options"
+            "on_miss needs a store, which only symshape.compile has; leave it out of the backend's "
+            "options"
         )
     return runner, fullgraph, chosen
 

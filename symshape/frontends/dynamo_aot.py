@@ -1,8 +1,9 @@
-"""The limits of AOTAutograd: reasons why it may be wrong about a graph of Dynamo's, or about a call.
+"""The limits of AOTAutograd: reasons why it may be wrong about a graph of Dynamo's, or about a
+call.
 
-AOTAutograd traces a graph once more, makes every write functional, drops calls whose result is unused, and calls
-decompositions in Python in place of torch's kernels. Each of the four can differ from eager. A graph with such a doubt
-runs as Dynamo made it.
+AOTAutograd traces a graph once more, makes every write functional, drops calls whose result is
+unused, and calls decompositions in Python in place of torch's kernels. Each of the four can differ
+from eager. A graph with such a doubt runs as Dynamo made it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from symshape.torch_internals.autograd import top_saving_hooks
 from symshape.torch_internals.compile_context import TracingContext
 from symshape.torch_internals.dispatch import DispatchKey
 
-__all__ = ["KernelsOfTorch", "ProvenCalls", "doubt", "is_straight", "kernels_of_torch", "written", "written_by"]
+__all__ = [
+    "KernelsOfTorch",
+    "ProvenCalls",
+    "doubt",
+    "is_straight",
+    "kernels_of_torch",
+    "written",
+    "written_by",
+]
 
 _DECOMPOSED = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 _AS_TORCHS = frozenset(
@@ -40,36 +49,81 @@ _AS_TORCHS = frozenset(
         "aten::cudnn_batch_norm",
     }
 )
-"""Ops whose decomposition in Python calls the same kernels as torch's own code, and raises the same errors."""
+"""Ops whose decomposition in Python calls the same kernels as torch's own code, and raises the same
+errors.
+"""
 _IN_PLACE = frozenset(
     getattr(operator, name)
     for name in (
-        *("iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior", "ipow", "irshift", "isub"),
+        *(
+            "iadd",
+            "iand",
+            "ifloordiv",
+            "ilshift",
+            "imatmul",
+            "imod",
+            "imul",
+            "ior",
+            "ipow",
+            "irshift",
+            "isub",
+        ),
         *("itruediv", "ixor", "setitem"),
     )
 )
 _CHECKED_BY_EAGER_ONLY = frozenset({"one_hot"})
-"""Functions whose kernel in C++ checks the values of real tensors, and raises no error for fake ones."""
+"""Functions whose kernel in C++ checks the values of real tensors, and raises no error for fake
+ones.
+"""
 _CANNOT_FAIL = frozenset(
     {
-        *(operator.getitem, operator.add, operator.sub, operator.mul, operator.truediv, operator.neg),
+        *(
+            operator.getitem,
+            operator.add,
+            operator.sub,
+            operator.mul,
+            operator.truediv,
+            operator.neg,
+        ),
         *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
         *(operator.and_, operator.or_, operator.invert, getattr),
-        *(torch.arange, torch.zeros, torch.ones, torch.full, torch.empty, torch.zeros_like, torch.ones_like),
+        *(
+            torch.arange,
+            torch.zeros,
+            torch.ones,
+            torch.full,
+            torch.empty,
+            torch.zeros_like,
+            torch.ones_like,
+        ),
         *(torch.unsqueeze, torch.transpose, torch.where),
     }
 )
 """Functions that raise only errors of shapes and dtypes, which Dynamo meets first."""
 _METHODS_THAT_CANNOT_FAIL = frozenset(
-    {"size", "stride", "dim", "to", "float", "bool", "long", "t", "transpose", "unsqueeze", "expand", "new_zeros"}
+    {
+        "size",
+        "stride",
+        "dim",
+        "to",
+        "float",
+        "bool",
+        "long",
+        "t",
+        "transpose",
+        "unsqueeze",
+        "expand",
+        "new_zeros",
+    }
 )
 
 
 class KernelsOfTorch:
     """Decompositions in Python that are disabled while AOTAutograd traces a graph.
 
-    Torch's kernels in C++ serve in their place, as in eager. Those kernels would fix symbolic sizes, so an op with such
-    a decomposition is refused where sizes are symbolic. Other threads see torch's own tables all the time.
+    Torch's kernels in C++ serve in their place, as in eager. Those kernels would fix symbolic
+    sizes, so an op with such a decomposition is refused where sizes are symbolic. Other threads see
+    torch's own tables all the time.
     """
 
     def __init__(self) -> None:
@@ -83,7 +137,8 @@ class KernelsOfTorch:
         """Disable the decompositions for the current thread.
 
         Args:
-            symbolic: whether sizes of the graph are symbolic: a call of such an op raises ``UnsupportedError``.
+            symbolic: whether sizes of the graph are symbolic: a call of such an op raises
+                ``UnsupportedError``.
         """
         with self._lock:
             if not self._users:
@@ -117,7 +172,9 @@ class KernelsOfTorch:
 
 
 class _Asking(threading.local):
-    """The kind of graph that AOTAutograd traces in the current thread; None: the thread sees torch's own tables."""
+    """The kind of graph that AOTAutograd traces in the current thread; None: the thread sees
+    torch's own tables.
+    """
 
     symbolic: bool | None = None
 
@@ -135,12 +192,16 @@ class _KernelsByThread(dict[Any, Any]):
     Torch's dispatcher uses only ``in``, ``get`` and ``[]``.
     """
 
-    def __init__(self, op: OpOverload, kernels: Mapping[Any, Callable[..., Any]], asking: _Asking) -> None:
+    def __init__(
+        self, op: OpOverload, kernels: Mapping[Any, Callable[..., Any]], asking: _Asking
+    ) -> None:
         super().__init__(kernels)
         self._op, self._asking = op, asking
 
     def __contains__(self, key: object) -> bool:
-        return super().__contains__(key) and not (self._asking.symbolic is False and key in _DECOMPOSED)
+        return super().__contains__(key) and not (
+            self._asking.symbolic is False and key in _DECOMPOSED
+        )
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the kernel of a dispatch key that the current thread sees."""
@@ -157,7 +218,9 @@ class _KernelsByThread(dict[Any, Any]):
         return self._refuse
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedError(f"AOTAutograd computes {self._op} differently from eager", reason=Reason.DYNAMO_GRAPH)
+        raise UnsupportedError(
+            f"AOTAutograd computes {self._op} differently from eager", reason=Reason.DYNAMO_GRAPH
+        )
 
 
 kernels_of_torch = KernelsOfTorch()
@@ -166,17 +229,28 @@ kernels_of_torch = KernelsOfTorch()
 def _decomposed() -> list[OpOverload]:
     """Return the ops with such a decomposition, found in Python's table of ops."""
     packets = [each for each in vars(torch.ops.aten).values() if isinstance(each, OpOverloadPacket)]
-    overloads = [each for packet in packets for each in vars(packet).values() if isinstance(each, OpOverload)]
-    return [op for op in overloads if op.name() not in _AS_TORCHS and any(key in op.py_kernels for key in _DECOMPOSED)]
+    overloads = [
+        each for packet in packets for each in vars(packet).values() if isinstance(each, OpOverload)
+    ]
+    return [
+        op
+        for op in overloads
+        if op.name() not in _AS_TORCHS and any(key in op.py_kernels for key in _DECOMPOSED)
+    ]
 
 
 def is_straight(module: torch.fx.GraphModule) -> bool:
-    """Return whether a graph calls torch's functions only, so that it costs no more than the user's program.
+    """Return whether a graph calls torch's functions only, so that it costs no more than the user's
+    program.
 
     Higher-order ops and transforms of ``torch.func`` run slower in Dynamo's graph than decomposed.
     """
     targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
-    held = [getattr(module, str(node.target), None) for node in module.graph.nodes if node.op == "get_attr"]
+    held = [
+        getattr(module, str(node.target), None)
+        for node in module.graph.nodes
+        if node.op == "get_attr"
+    ]
     return (
         not any(node.op == "call_module" for node in module.graph.nodes)
         and not any(isinstance(each, HigherOrderOperator) for each in targets)
@@ -202,14 +276,24 @@ def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
             return f"{_name(node)} checks the values of its argument in eager alone"
     for node, target in writes:
         if _may_overlap(node, target):
-            return f"{_name(node)} writes to a tensor whose elements may overlap, or overlap what it reads"
+            return (
+                f"{_name(node)} writes to a tensor whose elements may overlap, or overlap what "
+                "it reads"
+            )
     given = [node.meta.get("example_value") for node in nodes if node.op == "placeholder"]
     tracked = [each for each in given if isinstance(each, torch.Tensor) and each.requires_grad]
     for node, target in writes:
         if any(_share(each, target.meta["example_value"]) for each in tracked):
-            return f"{_name(node)} writes to an argument that requires gradients, which may be left without any"
+            return (
+                f"{_name(node)} writes to an argument that requires gradients, which may be "
+                "left without any"
+            )
     unread = next(_dead(nodes, {node for node, _ in writes}), None) if dead else None
-    return "" if unread is None else f"nothing reads the result of {_name(unread)}, which may raise an error"
+    return (
+        ""
+        if unread is None
+        else f"nothing reads the result of {_name(unread)}, which may raise an error"
+    )
 
 
 def _name(node: torch.fx.Node) -> str:
@@ -218,7 +302,9 @@ def _name(node: torch.fx.Node) -> str:
 
 
 def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """Return the nodes whose tensors a call writes to, as far as its name, its schema or its arguments tell."""
+    """Return the nodes whose tensors a call writes to, as far as its name, its schema or its
+    arguments tell.
+    """
     if node.op not in ("call_function", "call_method"):
         return []
     found: list[Any] = []
@@ -228,8 +314,16 @@ def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
     if isinstance(target, OpOverload):
         schema = target._schema.arguments
         given = dict(zip((each.name for each in schema), node.args, strict=False)) | node.kwargs
-        found = [given.get(each.name) for each in schema if each.alias_info is not None and each.alias_info.is_write]
-    elif target in _IN_PLACE or (name.endswith("_") and not name.endswith("__")) or name in ("__setitem__", "__iadd__"):
+        found = [
+            given.get(each.name)
+            for each in schema
+            if each.alias_info is not None and each.alias_info.is_write
+        ]
+    elif (
+        target in _IN_PLACE
+        or (name.endswith("_") and not name.endswith("__"))
+        or name in ("__setitem__", "__iadd__")
+    ):
         found = list(node.args[:1])
     elif _asks_in_place(node):
         found = [node.args[0] if node.args else node.kwargs.get("input")]
@@ -249,7 +343,9 @@ def _asks_in_place(node: torch.fx.Node) -> bool:
 
 
 def _may_overlap(node: torch.fx.Node, target: torch.fx.Node) -> bool:
-    """Return whether a call may write an element twice, or one that it also reads through another view."""
+    """Return whether a call may write an element twice, or one that it also reads through another
+    view.
+    """
     written = target.meta.get("example_value")
     if not isinstance(written, torch.Tensor):
         return True
@@ -261,13 +357,18 @@ def _may_overlap(node: torch.fx.Node, target: torch.fx.Node) -> bool:
         return True
     others = (each for each in node.all_input_nodes if each is not target)
     values = (each.meta.get("example_value") for each in others)
-    return any(isinstance(each, torch.Tensor) and each is not written and _share(each, written) for each in values)
+    return any(
+        isinstance(each, torch.Tensor) and each is not written and _share(each, written)
+        for each in values
+    )
 
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors share a storage; True where torch cannot tell."""
     try:
-        return bool(_inside(one).untyped_storage()._cdata == _inside(other).untyped_storage()._cdata)
+        return bool(
+            _inside(one).untyped_storage()._cdata == _inside(other).untyped_storage()._cdata
+        )
     except (RuntimeError, NotImplementedError):  # no storage
         return True
 
@@ -289,35 +390,47 @@ def _dead(nodes: Sequence[torch.fx.Node], writing: set[torch.fx.Node]) -> Iterat
         if node in needed or node.op not in ("call_function", "call_method"):
             continue
         harmless = _METHODS_THAT_CANNOT_FAIL if node.op == "call_method" else _CANNOT_FAIL
-        if node.target not in harmless and isinstance(node.meta.get("example_value"), (torch.Tensor, tuple, list)):
+        if node.target not in harmless and isinstance(
+            node.meta.get("example_value"), (torch.Tensor, tuple, list)
+        ):
             yield node
 
 
 # -- reasons against a call
 def written(arguments: int) -> Sequence[int]:
-    """Return the positions of the arguments that the graph writes to, which AOTAutograd has just traced.
+    """Return the positions of the arguments that the graph writes to, which AOTAutograd has just
+    traced.
 
     Args:
-        arguments: their number; all of them count as written where AOTAutograd's metadata do not fit.
+        arguments: their number; all of them count as written where AOTAutograd's metadata do not
+            fit.
     """
     context = TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
     known = [] if metadata is None else metadata.input_info
     if len(known) != arguments:
         return range(arguments)
-    return [position for position, each in enumerate(known) if each.mutates_data or each.mutates_metadata]
+    return [
+        position
+        for position, each in enumerate(known)
+        if each.mutates_data or each.mutates_metadata
+    ]
 
 
 class ProvenCalls:
-    """A dispatcher of calls to AOTAutograd's version of a graph or, where that may be wrong, to Dynamo's graph.
+    """A dispatcher of calls to AOTAutograd's version of a graph or, where that may be wrong, to
+    Dynamo's graph.
 
-    Calls under saved-tensor hooks run Dynamo's graph. A checkpoint compares the tensors that forward saves with those
-    of its recomputation, and by then another graph, or another runner, may serve.
+    Calls under saved-tensor hooks run Dynamo's graph. A checkpoint compares the tensors that
+    forward saves with those of its recomputation, and by then another graph, or another runner, may
+    serve.
 
     Args:
         compiled: runs AOTAutograd's version.
-        plainly: runs the graph as Dynamo made it, for calls under saved-tensor hooks; None: hooks make no difference.
-        refused: returns a function that runs the graph as Dynamo made it, and warns, for overlapping arguments.
+        plainly: runs the graph as Dynamo made it, for calls under saved-tensor hooks; None: hooks
+            make no difference.
+        refused: returns a function that runs the graph as Dynamo made it, and warns, for
+            overlapping arguments.
         positions: the arguments that the graph writes to.
     """
 
@@ -344,8 +457,14 @@ class ProvenCalls:
 
 
 def _share_written(args: Sequence[Any], positions: frozenset[int]) -> bool:
-    """Return whether an argument at one of these positions may share memory with another one, or with itself."""
-    tensors = [(each, number in positions) for number, each in enumerate(args) if isinstance(each, torch.Tensor)]
+    """Return whether an argument at one of these positions may share memory with another one, or
+    with itself.
+    """
+    tensors = [
+        (each, number in positions)
+        for number, each in enumerate(args)
+        if isinstance(each, torch.Tensor)
+    ]
     try:
         return may_overlap(tensors)
     except (RuntimeError, NotImplementedError):  # a tensor without a storage

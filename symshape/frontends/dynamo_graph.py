@@ -39,7 +39,8 @@ from symshape.user_code import origin_of
 
 _numbers = count()
 _REMEDY = (
-    "This warning comes once for each graph: symshape.backend_report() counts the calls, and torch.compile(fn, "
+    "This warning comes once for each graph: symshape.backend_report() counts the calls, and "
+    "torch.compile(fn, "
     'backend="symshape", options={"fullgraph": True}) raises instead.'
 )
 Boxed = Callable[[list[Any]], Any]
@@ -47,7 +48,8 @@ Boxed = Callable[[list[Any]], Any]
 
 
 Take = Callable[[torch.fx.GraphModule, str, Sequence[str]], tuple[Program, Run]]
-"""A function that makes a program of a graph, its name and its arguments' names; returns it with its runner.
+"""A function that makes a program of a graph, its name and its arguments' names; returns it with
+its runner.
 
 The runner takes a list, which it empties.
 """
@@ -83,21 +85,24 @@ class Origin:
 
 
 class DynamoGraph:
-    """A graph of Dynamo's with the program that serves its calls; without a program the graph itself runs.
+    """A graph of Dynamo's with the program that serves its calls; without a program the graph
+    itself runs.
 
-    Dynamo's guards state everything that was assumed of the sizes, so there is at most one program. A call looks
-    nothing up: it reads the symbols' values off its arguments. A graph that was refused earlier gets no program, and
-    neither does one that is to run as Dynamo made it.
+    Dynamo's guards state everything that was assumed of the sizes, so there is at most one program.
+    A call looks nothing up: it reads the symbols' values off its arguments. A graph that was
+    refused earlier gets no program, and neither does one that is to run as Dynamo made it.
 
     Args:
-        plain_because: why every call runs the graph as Dynamo made it; empty: a program is made of it.
-        demanded: conditions of the program's ops that Dynamo's guards do not imply, filled by ``take``: a call that
-            fails one runs the graph eagerly, to raise what eager raises.
+        plain_because: why every call runs the graph as Dynamo made it; empty: a program is made of
+            it.
+        demanded: conditions of the program's ops that Dynamo's guards do not imply, filled by
+            ``take``: a call that fails one runs the graph eagerly, to raise what eager raises.
 
     Attributes:
         origin: where the graph comes from.
         calls: calls so far, without those in ``plain``.
-        plain: calls that ran the graph as Dynamo made it, instead of AOTAutograd's (``dynamo_training.py``).
+        plain: calls that ran the graph as Dynamo made it, instead of AOTAutograd's
+            (``dynamo_training.py``).
         plain_because: why they do.
         number: how many were made before, in this process.
     """
@@ -126,15 +131,21 @@ class DynamoGraph:
         self._options = _options_for(origin.part, options)
         self._fullgraph = fullgraph
         memory, most = options.graph_memory, options.max_cuda_graphs
-        self._graphs = GraphStore(most, None if memory is None else amount(memory, "bytes", "graph_memory"))
+        self._graphs = GraphStore(
+            most, None if memory is None else amount(memory, "bytes", "graph_memory")
+        )
         self._itself = _itself(module, origin.name)
-        self._eager = EagerCalls(self._itself, Programs(self._graphs.promise), fullgraph, remedy=_REMEDY)
+        self._eager = EagerCalls(
+            self._itself, Programs(self._graphs.promise), fullgraph, remedy=_REMEDY
+        )
         self._refused = refused
         self._take = take or taken_over
         self._demanded = demanded
         self._check: Callable[[Sequence[int]], bool] | None = None
         draws = options.randomness == "any"
-        verifier = Verifier(origin.name, self._itself, options.verify, self._discard, self._find, draws=draws)
+        verifier = Verifier(
+            origin.name, self._itself, options.verify, self._discard, self._find, draws=draws
+        )
         self._verifier = verifier if options.verify else None
         self._traces = 0
         self._trace_ms = 0.0
@@ -155,11 +166,17 @@ class DynamoGraph:
         return serve
 
     def plainly(self) -> Callable[..., Any]:
-        """Return the function that serves calls on separate arguments; it keeps this object alive."""
+        """Return the function that serves calls on separate arguments; it keeps this object
+        alive.
+        """
 
         def serve(*args: Any) -> Any:
             self.calls += 1
-            return past_users_modes(self._serve, list(args)) if function_modes() else self._serve(list(args))
+            return (
+                past_users_modes(self._serve, list(args))
+                if function_modes()
+                else self._serve(list(args))
+            )
 
         return serve
 
@@ -190,7 +207,9 @@ class DynamoGraph:
         return lambda args: self._eager.run(refusal, self._itself, tuple(args), {})
 
     def _refused_by_op(self, args: list[Any]) -> Any:
-        """Run the graph eagerly for a call whose sizes an op of the program refuses, to raise what eager raises."""
+        """Run the graph eagerly for a call whose sizes an op of the program refuses, to raise what
+        eager raises.
+        """
         assert self._entry is not None
         program, values = self._entry.program, self._read(args)
         known = dict(zip(program.positions, values, strict=True))
@@ -201,7 +220,9 @@ class DynamoGraph:
         return self._eager.run(refusal, self._itself, tuple(args), {})
 
     def _verified(self, args: list[Any]) -> Any:
-        """Serve a call with verification: a sample of the calls is compared with the eager graph."""
+        """Serve a call with verification: a sample of the calls is compared with the eager
+        graph.
+        """
         assert self._verifier is not None
         leaves = tuple(args)
         entry, values, _ = self._find(leaves, {})
@@ -210,7 +231,9 @@ class DynamoGraph:
         return self._verifier.serve(entry, entry.run, leaves, values, leaves, {})
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
-        """Return the program (made again if it was discarded), the integers of a call, and its leaves."""
+        """Return the program (made again if it was discarded), the integers of a call, and its
+        leaves.
+        """
         if self._entry is None:
             self._take_over()
         assert self._entry is not None
@@ -244,7 +267,9 @@ class DynamoGraph:
         self._check = _check_of(program, self._demanded)
         self._read, eager = _generated(sources, self._paths, run, self._check, self._refused_by_op)
         self._serve = eager if self._verifier is None else self._verified
-        events.emit(events.Traced(self.origin.name, len(program.graph.nodes), 0, program.milliseconds))
+        events.emit(
+            events.Traced(self.origin.name, len(program.graph.nodes), 0, program.milliseconds)
+        )
 
     def run_by(self, name: str, runner: Runner, serve: Boxed) -> None:
         """Let another runner serve the program from now on; ``serve`` is its quickest function."""
@@ -289,14 +314,22 @@ class DynamoGraph:
         )
 
     def outline(self) -> tuple[int, tuple[str, ...]]:
-        """Return how many calls a graph of Dynamo's has, and the sizes that vary in it, each with its place."""
-        known = [node.meta.get("example_value") for node in self._module.graph.nodes if node.op == "placeholder"]
+        """Return how many calls a graph of Dynamo's has, and the sizes that vary in it, each with
+        its place.
+        """
+        known = [
+            node.meta.get("example_value")
+            for node in self._module.graph.nodes
+            if node.op == "placeholder"
+        ]
         calls = sum(node.op.startswith("call_") for node in self._module.graph.nodes)
         try:
             symbols = Sizes(known, self._paths).env.symbols.values()
         except UnsupportedError:  # a size that is no integer
             return calls, ()
-        return calls, tuple(f"{each.name} = {each.sources[0].text()}" for each in symbols if each.sources)
+        return calls, tuple(
+            f"{each.name} = {each.sources[0].text()}" for each in symbols if each.sources
+        )
 
     def explain_fallback(self) -> str:
         """Return which calls ran the graph eagerly, and why."""
@@ -320,16 +353,24 @@ class DynamoGraph:
 
 
 def _options_for(part: str, options: Options) -> Options:
-    """Return options without lent outputs, except for inference: saved tensors and gradients outlive the next call."""
+    """Return options without lent outputs, except for inference: saved tensors and gradients
+    outlive the next call.
+    """
     return options if part == "inference" else attrs.evolve(options, outputs="copy")
 
 
 def as_it_came(module: torch.fx.GraphModule) -> Callable[..., Any]:
-    """Return a runner of Dynamo's graph outside the user's torch function modes, which Dynamo has applied already."""
+    """Return a runner of Dynamo's graph outside the user's torch function modes, which Dynamo has
+    applied already.
+    """
     forward = _forward(module)
 
     def run(*args: Any) -> Any:
-        return past_users_modes(lambda given: forward(*given), args) if function_modes() else forward(*args)
+        return (
+            past_users_modes(lambda given: forward(*given), args)
+            if function_modes()
+            else forward(*args)
+        )
 
     return run
 
@@ -346,8 +387,12 @@ def _itself(module: torch.fx.GraphModule, name: str) -> Callable[..., list[Any]]
 
 
 def _forward(module: torch.fx.GraphModule) -> Callable[..., Any]:
-    """Return the function of a graph; a call of the module itself prints each error besides raising it."""
-    getattr(module, "real_recompile", lambda: None)()  # else a lazy module's function calls the module
+    """Return the function of a graph; a call of the module itself prints each error besides raising
+    it.
+    """
+    getattr(
+        module, "real_recompile", lambda: None
+    )()  # else a lazy module's function calls the module
     return module.forward
 
 
@@ -355,7 +400,9 @@ def _nothing(leaves: Sequence[Any]) -> tuple[int, ...]:
     return ()
 
 
-def _check_of(program: Program, demanded: Sequence[Guard]) -> Callable[[Sequence[int]], bool] | None:
+def _check_of(
+    program: Program, demanded: Sequence[Guard]
+) -> Callable[[Sequence[int]], bool] | None:
     """Return a function that checks the integers of a call; None where there are no conditions."""
     if not demanded:
         return None
@@ -370,14 +417,16 @@ def _generated(
     check: Callable[[Sequence[int]], bool] | None = None,
     otherwise: Boxed | None = None,
 ) -> tuple[Callable[[Sequence[Any]], tuple[int, ...]], Boxed]:
-    """Return a function that reads a call's integers, and one that runs the call with them: straight-line code.
+    """Return a function that reads a call's integers, and one that runs the call with them:
+    straight-line code.
 
     For integers that fail ``check``, ``otherwise`` serves the call.
     """
     values = "".join(f"{_reading(source, paths)}, " for source in sources)
     asked = "" if check is None else "    if not check(values):\n        return otherwise(args)\n"
     source = (
-        f"def read(args):\n    return ({values})\n\n"  # positions and numbers only: no text from the user
+        # positions and numbers only: no text from the user
+        f"def read(args):\n    return ({values})\n\n"
         f"def serve(args):\n    values = ({values})\n{asked}    return run(args, values)\n"
     )
     namespace: dict[str, Any] = {"run": run, "check": check, "otherwise": otherwise}

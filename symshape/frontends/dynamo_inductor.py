@@ -1,6 +1,8 @@
-"""Dynamo's graphs compiled by Inductor: its own decompositions, partition and code, one artefact for all sizes.
+"""Dynamo's graphs compiled by Inductor: its own decompositions, partition and code, one artefact
+for all sizes.
 
-A graph that Inductor cannot compile runs op by op. (Private names of torch used here were checked on 2.11 to 2.13.)
+A graph that Inductor cannot compile runs op by op. (Private names of torch used here were checked
+on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class InductorCode:
 
 
 def check_names(code: Any) -> None:
-    """Check that Inductor's Python code for a graph reads no undefined global name, which would fail in a call.
+    """Check that Inductor's Python code for a graph reads no undefined global name, which would
+    fail in a call.
 
     (For example, a size of a tensor that a graph does not get, where arguments overlap.)
 
@@ -66,14 +69,19 @@ def _globals_read(code: CodeType) -> Iterator[str]:
             yield from _globals_read(each)
 
 
-def compiled_by_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], make: Make) -> Callable[..., Any]:
+def compiled_by_inductor(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], make: Make
+) -> Callable[..., Any]:
     """Return Inductor's version of a graph of Dynamo's; each part of it is a ``DynamoGraph``.
 
-    Random numbers come from eager's kernels: Inductor's own kernels draw other numbers from the same seed.
+    Random numbers come from eager's kernels: Inductor's own kernels draw other numbers from the
+    same seed.
     """
     from symshape.torch_internals.inductor import compile_fx, compile_fx_inner
 
-    def inner(graph: torch.fx.GraphModule, inputs: Sequence[Any], **keywords: Any) -> Callable[..., Any]:
+    def inner(
+        graph: torch.fx.GraphModule, inputs: Sequence[Any], **keywords: Any
+    ) -> Callable[..., Any]:
         parts = {"backward": keywords.get("is_backward"), "inference": keywords.get("is_inference")}
         made = make(next((part for part, wanted in parts.items() if wanted), "forward"), graph)
         try:
@@ -82,12 +90,15 @@ def compiled_by_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
         except Exception as error:  # whatever a compiler may raise: the graph still runs op by op
             if not made.entries:
                 raise
-            events.emit(events.RunnerFallback("inductor", "eager", f"{type(error).__name__}: {error}"))
+            events.emit(
+                events.RunnerFallback("inductor", "eager", f"{type(error).__name__}: {error}")
+            )
         else:
             made.run_by("inductor", InductorCode(code), code)
         return made.boxed()
 
-    compiler: Any = compile_fx  # torch's annotation wants more of the inner compiler's results than torch does
+    # torch's annotation wants more of the inner compiler's results than torch does
+    compiler: Any = compile_fx
     compiled: Callable[..., Any] = compiler(
         gm, example_inputs, inner_compile=inner, config_patches={"fallback_random": True}
     )

@@ -1,4 +1,5 @@
-"""Names of what Dynamo compiles, in the user's words: a graph's function, why it was compiled, its arguments.
+"""Names of what Dynamo compiles, in the user's words: a graph's function, why it was compiled, its
+arguments.
 
 (Private names of torch used here were checked on 2.11 to 2.13.)
 """
@@ -26,8 +27,8 @@ from symshape.user_code import location_in, name_of, origin_of
 _WRAPPING = wrapping
 """The file of torch's wrapping function (``args``, ``kwargs``, ``fn``).
 
-Torch wraps it around modules and functions that are not the user's: ``nn.Sequential``, functions decorated by
-``torch.no_grad()``, ``functools.partial``.
+Torch wraps it around modules and functions that are not the user's: ``nn.Sequential``, functions
+decorated by ``torch.no_grad()``, ``functools.partial``.
 """
 
 
@@ -63,11 +64,20 @@ def names() -> Names:
     resumed = re.fullmatch(r"(?:.*\.)?torch_dynamo_resume_in_(.+)_at_(\d+)", name)
     if resumed:
         name = f"{resumed[1]} from line {resumed[2]} on"
-    return Names(Origin(name, printable(f"{code.co_filename}:{code.co_firstlineno}"), shown, reason=_reason(None)))
+    return Names(
+        Origin(
+            name,
+            printable(f"{code.co_filename}:{code.co_firstlineno}"),
+            shown,
+            reason=_reason(None),
+        )
+    )
 
 
 def refused_by_torch(error: Exception) -> UnsupportedError:
-    """Return AOTAutograd's error as a refusal: its first sentence and the user's line, without FX's text."""
+    """Return AOTAutograd's error as a refusal: its first sentence and the user's line, without FX's
+    text.
+    """
     reason, _, rest = str(error).partition("\n\nWhile executing ")
     reason = re.split(r"\.\s", " ".join(reason.split()))[0]
     location = location_in(rest)
@@ -79,7 +89,9 @@ def refused_by_torch(error: Exception) -> UnsupportedError:
 
 
 def _in_hand() -> tuple[CodeType | None, Any]:
-    """Return the code that Dynamo is compiling (None if this torch differs), and the object that it wraps."""
+    """Return the code that Dynamo is compiling (None if this torch differs), and the object that it
+    wraps.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_locals.get("code") if frame.f_code.co_name == "_compile" else None
@@ -114,7 +126,8 @@ def _reason(wrapped: Any) -> str:
 
 
 def in_user_words(text: str, wrapped: Any = None) -> str:
-    """Return Dynamo's names of places as the user would write them: ``L['x'].size()[0]`` is ``x.size(0)``.
+    """Return Dynamo's names of places as the user would write them: ``L['x'].size()[0]`` is
+    ``x.size(0)``.
 
     Where torch wrapped a function, ``args[0]`` is its first argument and ``fn`` is ``self``.
     """
@@ -138,7 +151,9 @@ def in_user_words(text: str, wrapped: Any = None) -> str:
 
 
 def _parameters(fn: Any) -> tuple[Sequence[str], str, frozenset[str]]:
-    """Return the positional arguments by name, the name of ``*args``, and the arguments that can be given by name."""
+    """Return the positional arguments by name, the name of ``*args``, and the arguments that can be
+    given by name.
+    """
     called: Callable[..., Any] = fn.forward if isinstance(fn, torch.nn.Module) else fn
     try:
         parameters = inspect.signature(called).parameters.values()
@@ -148,4 +163,8 @@ def _parameters(fn: Any) -> tuple[Sequence[str], str, frozenset[str]]:
     named = [each.name for each in parameters if each.kind in positional]
     others = (each.name for each in parameters if each.kind is inspect.Parameter.VAR_POSITIONAL)
     keywords = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return named, next(others, "args"), frozenset(each.name for each in parameters if each.kind in keywords)
+    return (
+        named,
+        next(others, "args"),
+        frozenset(each.name for each in parameters if each.kind in keywords),
+    )

@@ -1,7 +1,9 @@
-"""The arguments that each result of a graph of Dynamo's depends on, to drop gradients that eager does not make.
+"""The arguments that each result of a graph of Dynamo's depends on, to drop gradients that eager
+does not make.
 
-AOTAutograd's backward takes zeros for the gradient of a result that the user's loss does not use. Arguments on which
-only such results depend get gradients of zeros, where eager leaves ``None``, which optimizers skip.
+AOTAutograd's backward takes zeros for the gradient of a result that the user's loss does not use.
+Arguments on which only such results depend get gradients of zeros, where eager leaves ``None``,
+which optimizers skip.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ Reached = Sequence[frozenset[int]]
 
 
 def reached(module: torch.fx.GraphModule) -> Reached | None:
-    """Return for each result the tensors among the arguments, by number, that its gradient may reach.
+    """Return for each result the tensors among the arguments, by number, that its gradient may
+    reach.
 
-    None: the same arguments for all results that require gradients, so that no gradient need be dropped.
+    None: the same arguments for all results that require gradients, so that no gradient need be
+    dropped.
     """
     known: dict[torch.fx.Node, frozenset[int]] = {}
     stored: dict[int, frozenset[int]] = {}  # by storage: the arguments that were written into it
@@ -30,21 +34,31 @@ def reached(module: torch.fx.GraphModule) -> Reached | None:
     for node in module.graph.nodes:
         value = node.meta.get("example_value")
         if node.op == "placeholder":
-            known[node] = frozenset([number] if isinstance(value, torch.Tensor) and value.requires_grad else [])
+            known[node] = frozenset(
+                [number] if isinstance(value, torch.Tensor) and value.requires_grad else []
+            )
             number += isinstance(value, torch.Tensor)
             continue
-        given = frozenset[int]().union(*(known[each] | _stored(each, stored) for each in node.all_input_nodes))
+        given = frozenset[int]().union(
+            *(known[each] | _stored(each, stored) for each in node.all_input_nodes)
+        )
         if node.op == "output":
             results = pytree.tree_leaves(node.args[0])
             found = [
-                known[each] | _stored(each, stored) if isinstance(each, torch.fx.Node) else frozenset[int]()
+                known[each] | _stored(each, stored)
+                if isinstance(each, torch.fx.Node)
+                else frozenset[int]()
                 for each in results
             ]
             return found if len({each for each in found if each}) > 1 else None
         for target in written_by(node):
             for place in _storages(target):
                 stored[place] = stored.get(place, frozenset()) | given
-        wants = [each.requires_grad for each in pytree.tree_leaves(value) if isinstance(each, torch.Tensor)]
+        wants = [
+            each.requires_grad
+            for each in pytree.tree_leaves(value)
+            if isinstance(each, torch.Tensor)
+        ]
         known[node] = given if not wants or any(wants) else frozenset()
     return None
 
@@ -67,7 +81,9 @@ def _stored(node: torch.fx.Node, stored: dict[int, frozenset[int]]) -> frozenset
 
 
 def without_zeros(compiled: Callable[..., Any], results: Reached) -> Callable[..., Any]:
-    """Return a function that calls AOTAutograd's forward, whose backward then makes only the gradients of eager."""
+    """Return a function that calls AOTAutograd's forward, whose backward then makes only the
+    gradients of eager.
+    """
 
     def serve(*args: Any) -> Any:
         made = compiled(*args)
@@ -98,11 +114,17 @@ def _output_of(tensor: torch.Tensor) -> tuple[Any, int] | None:
     return None if node is None else (node, output)
 
 
-def _dropping(by_output: dict[int, frozenset[int]], every: frozenset[int]) -> Callable[[Any, Any], Any]:
-    """Return a hook of AOTAutograd's node: it keeps the gradients that come from the outputs that have one."""
+def _dropping(
+    by_output: dict[int, frozenset[int]], every: frozenset[int]
+) -> Callable[[Any, Any], Any]:
+    """Return a hook of AOTAutograd's node: it keeps the gradients that come from the outputs that
+    have one.
+    """
 
     def hook(inputs: Sequence[Any], outputs: Sequence[Any]) -> Sequence[Any]:
-        used = (by_output.get(number, every) for number, each in enumerate(outputs) if each is not None)
+        used = (
+            by_output.get(number, every) for number, each in enumerate(outputs) if each is not None
+        )
         kept = frozenset[int]().union(*used)
         return tuple(each if number in kept else None for number, each in enumerate(inputs))
 

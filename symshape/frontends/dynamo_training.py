@@ -1,9 +1,11 @@
-"""A graph of Dynamo's that needs gradients: AOTAutograd's forward and backward of it, or Dynamo's own graph.
+"""A graph of Dynamo's that needs gradients: AOTAutograd's forward and backward of it, or Dynamo's
+own graph.
 
-AOTAutograd decomposes such a graph, so that forward and backward can be recorded as CUDA graphs, padded or not. That
-costs an ``autograd.Function`` around both, and a backward that Python runs in place of torch's engine. Where neither is
-recorded, Dynamo's graph is faster, and serves after a few steps. Where one is recorded, steps are timed both ways once
-the recording has settled, and the faster way serves. (On the CPU nothing is recorded, and AOTAutograd is not asked: see
+AOTAutograd decomposes such a graph, so that forward and backward can be recorded as CUDA graphs,
+padded or not. That costs an ``autograd.Function`` around both, and a backward that Python runs in
+place of torch's engine. Where neither is recorded, Dynamo's graph is faster, and serves after a few
+steps. Where one is recorded, steps are timed both ways once the recording has settled, and the
+faster way serves. (On the CPU nothing is recorded, and AOTAutograd is not asked: see
 :mod:`symshape.frontends.dynamo`.)
 
 Calls under saved-tensor hooks, such as a checkpoint's, run Dynamo's graph from the first one on
@@ -28,11 +30,14 @@ __all__ = ["TrainingGraph"]
 _FEW = EVERY // 8  # graphs recorded in EVERY calls: recording has settled
 _CALLS_OF_A_TRIAL = 16 * PAIRS  # at most, including calls that do not count
 _PATIENCE = 2
-"""The number of waits, EVERY calls each, after which a trial starts though graphs are still being recorded."""
+"""The number of waits, EVERY calls each, after which a trial starts though graphs are still being
+recorded.
+"""
 
 
 class TrainingGraph:
-    """A dispatcher of calls to AOTAutograd's forward of a graph, or to Dynamo's graph where that is faster.
+    """A dispatcher of calls to AOTAutograd's forward of a graph, or to Dynamo's graph where that is
+    faster.
 
     Args:
         module: the graph as Dynamo made it.
@@ -47,7 +52,10 @@ class TrainingGraph:
     calls = 0
 
     def __init__(
-        self, module: torch.fx.GraphModule, compiled: Callable[..., Any], parts: Sequence[DynamoGraph]
+        self,
+        module: torch.fx.GraphModule,
+        compiled: Callable[..., Any],
+        parts: Sequence[DynamoGraph],
     ) -> None:
         self._module, self._compiled, self._parts = as_it_came(module), compiled, parts
         self._wanted = is_straight(module)
@@ -76,7 +84,11 @@ class TrainingGraph:
         """Choose the way that this call and those after it run."""
         parts = {each.origin.part: each for each in self._parts}
         self._left = EVERY
-        if not self._wanted or parts.keys() != {"forward", "backward"} or not all(each.entries for each in self._parts):
+        if (
+            not self._wanted
+            or parts.keys() != {"forward", "backward"}
+            or not all(each.entries for each in self._parts)
+        ):
             return
         if all(each.op_by_op for each in self._parts):
             self._plainly = parts["forward"]
@@ -87,14 +99,18 @@ class TrainingGraph:
             self._step(args, parts["forward"])
 
     def _has_come_to_rest(self) -> bool:
-        """Return whether few graphs were recorded since the last time, or enough time has passed."""
+        """Return whether few graphs were recorded since the last time, or enough time has
+        passed.
+        """
         recorded = sum(each.stats().cuda_graphs for each in self._parts)
         self._recorded, before = recorded, self._recorded
         self._waited += 1
         return recorded - before <= _FEW or self._waited > _PATIENCE
 
     def _step(self, args: Sequence[Any], forward: DynamoGraph) -> None:
-        """Begin a trial step on one of the two ways, which ends the step before it; at the end choose the faster."""
+        """Begin a trial step on one of the two ways, which ends the step before it; at the end
+        choose the faster.
+        """
         steps = self._steps = self._steps or _Steps()
         steps.begin(args, TrainingGraph.calls)
         if not steps.over:
@@ -110,10 +126,12 @@ class TrainingGraph:
 
 
 class _Steps:
-    """The times of steps, each from one call of the graph to the next: forward, loss, backward, and the user's code.
+    """The times of steps, each from one call of the graph to the next: forward, loss, backward, and
+    the user's code.
 
-    Graphs of other sizes may serve steps in between, which says nothing of this one. Graphs of other parts of the same
-    model are called in each step. So only the intervals with the fewest other calls in them count.
+    Graphs of other sizes may serve steps in between, which says nothing of this one. Graphs of
+    other parts of the same model are called in each step. So only the intervals with the fewest
+    other calls in them count.
 
     Attributes:
         times: the times of finished steps.
@@ -146,7 +164,9 @@ class _Steps:
             if call - before < self._fewest:
                 self._fewest, self.times = call - before, Times()
             if call - before == self._fewest:
-                (self.times.plain if self.plainly else self.times.programs).append((size, now - start))
+                (self.times.plain if self.plainly else self.times.programs).append(
+                    (size, now - start)
+                )
         self.plainly = self.times.next() is self.times.plain
         self._begun = elements(args, {}), now, call
 

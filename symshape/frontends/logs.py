@@ -1,7 +1,9 @@
-"""Events as log records, by topic: ``SYMSHAPE_LOGS=recompiles,fallbacks python train.py``, or :func:`set_logs`.
+"""Events as log records, by topic: ``SYMSHAPE_LOGS=recompiles,fallbacks python train.py``, or
+:func:`set_logs`.
 
-Each record goes to the logger ``symshape.TOPIC`` and carries the event as data (``record.symshape``, a dictionary), so
-that a handler of the program's own can store it; the word ``json`` among the topics prints JSON.
+Each record goes to the logger ``symshape.TOPIC`` and carries the event as data
+(``record.symshape``, a dictionary), so that a handler of the program's own can store it; the word
+``json`` among the topics prints JSON.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         data = getattr(record, "symshape", {"message": record.getMessage()})
         return json.dumps(
-            {"time": record.created, "level": record.levelname, "logger": record.name, **data}, default=str
+            {"time": record.created, "level": record.levelname, "logger": record.name, **data},
+            default=str,
         )
 
 
@@ -71,7 +74,8 @@ class _State:
 def set_logs(*topics: str, json: bool = False) -> None:
     """Log the events of these topics from now on, and of no others; without topics, none.
 
-    Records go to Python's loggers ``symshape.TOPIC``: to their handlers if the program has some, else to stderr.
+    Records go to Python's loggers ``symshape.TOPIC``: to their handlers if the program has some,
+    else to stderr.
 
     Args:
         *topics: ``recompiles``, ``guards``, ``captures``, ``purchases``, ``fallbacks``,
@@ -84,13 +88,19 @@ def set_logs(*topics: str, json: bool = False) -> None:
     >>> import logging, symshape, torch
     >>> class Kept(logging.Handler):
     ...     records = []
+    ...
     ...     def emit(self, record):
     ...         self.records.append(record)
     >>> logging.getLogger("symshape").addHandler(Kept())
     >>> symshape.set_logs("recompiles")
     >>> _ = symshape.compile(lambda x: x * 2)(torch.ones(3))
     >>> record = Kept.records[0]
-    >>> record.name, record.symshape["event"], record.symshape["ops"], record.getMessage().partition(",")[0]
+    >>> (
+    ...     record.name,
+    ...     record.symshape["event"],
+    ...     record.symshape["ops"],
+    ...     record.getMessage().partition(",")[0],
+    ... )
     ('symshape.recompiles', 'Traced', 1, "Traced: function='<lambda>'")
     >>> symshape.set_logs()
     >>> logging.getLogger("symshape").handlers.clear()
@@ -98,14 +108,18 @@ def set_logs(*topics: str, json: bool = False) -> None:
     wanted = set(TOPICS) if "all" in topics else set(topics)
     unknown = sorted(wanted - set(TOPICS))
     if unknown:
-        raise InputError(f"there is no topic {unknown[0]!r}: the topics are {', '.join(TOPICS)}, and all")
+        raise InputError(
+            f"there is no topic {unknown[0]!r}: the topics are {', '.join(TOPICS)}, and all"
+        )
     _reset()
     if not wanted:
         return
     root = logging.getLogger(_ROOT)
     if not root.hasHandlers():
         _State.handler = logging.StreamHandler()
-        _State.handler.setFormatter(_Json() if json else logging.Formatter("[%(name)s] %(message)s"))
+        _State.handler.setFormatter(
+            _Json() if json else logging.Formatter("[%(name)s] %(message)s")
+        )
         root.addHandler(_State.handler)
     for topic in wanted:
         logger = logging.getLogger(f"{_ROOT}.{topic}")
@@ -113,7 +127,9 @@ def set_logs(*topics: str, json: bool = False) -> None:
         if not logger.isEnabledFor(logging.INFO):
             logger.setLevel(logging.INFO)
     kinds = {kind for topic in wanted for kind in TOPICS[topic]}
-    _State.unsubscribe = events.subscribe(lambda event: _log(event) if type(event) in kinds else None)
+    _State.unsubscribe = events.subscribe(
+        lambda event: _log(event) if type(event) in kinds else None
+    )
 
 
 def _reset() -> None:
@@ -139,7 +155,9 @@ def _log(event: events.Event) -> None:
 
 
 def set_logs_from_environment() -> None:
-    """Turn on the logs that ``SYMSHAPE_LOGS`` names, when the package is imported; a wrong topic is a warning."""
+    """Turn on the logs that ``SYMSHAPE_LOGS`` names, when the package is imported; a wrong topic is
+    a warning.
+    """
     words = [word.strip() for word in os.environ.get(VARIABLE, "").split(",") if word.strip()]
     if not words:
         return
@@ -150,8 +168,13 @@ def set_logs_from_environment() -> None:
 
 
 def recorded(program: Program) -> Program:
-    """Return the program, after writing its ops and guards as artefacts of ``TORCH_TRACE``, if they are collected."""
+    """Return the program, after writing its ops and guards as artefacts of ``TORCH_TRACE``, if they
+    are collected.
+    """
     if structured_trace.collects():
-        for what, payload in (("graph", text(program.graph)), ("guards", program.guards.text() or "no guards")):
+        for what, payload in (
+            ("graph", text(program.graph)),
+            ("guards", program.guards.text() or "no guards"),
+        ):
             structured_trace.write_artefact(f"symshape_{program.name}_{what}", payload)
     return program

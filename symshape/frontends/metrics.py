@@ -1,4 +1,5 @@
-"""The counters of compiled functions in Prometheus' text format, for any server: there is no server of ours.
+"""The counters of compiled functions in Prometheus' text format, for any server: there is no server
+of ours.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text, version 0.0.4).
 """
@@ -26,7 +27,10 @@ _COUNTERS = {
     "plain": "Calls that ran eagerly because eager is faster.",
     "verified": "Calls that eager ran too and agreed with.",
 }
-_GAUGES = {"entries": "Entries in the cache.", "cuda_graphs": "CUDA graphs and padded buckets that are kept."}
+_GAUGES = {
+    "entries": "Entries in the cache.",
+    "cuda_graphs": "CUDA graphs and padded buckets that are kept.",
+}
 
 
 @attrs.frozen
@@ -54,7 +58,9 @@ class Metric:
     samples: Sequence[Sample]
 
 
-def metrics_of(function: str, stats: Stats, calls: Mapping[int, int], graph_bytes: int) -> list[Metric]:
+def metrics_of(
+    function: str, stats: Stats, calls: Mapping[int, int], graph_bytes: int
+) -> list[Metric]:
     """Return the metrics of one compiled function.
 
     Args:
@@ -67,17 +73,51 @@ def metrics_of(function: str, stats: Stats, calls: Mapping[int, int], graph_byte
     def one(name: str, kind: str, text: str, value: float) -> Metric:
         return Metric(f"symshape_{name}", kind, text, [Sample({"function": function}, value)])
 
-    found = [one(f"{name}_total", "counter", text, getattr(stats, name)) for name, text in _COUNTERS.items()]
-    found.append(one("trace_seconds_total", "counter", "Time spent tracing, in seconds.", stats.trace_ms / 1e3))
-    found.append(one("spent_seconds_total", "counter", "Time spent on traces, buckets and graphs.", stats.spent_s))
+    found = [
+        one(f"{name}_total", "counter", text, getattr(stats, name))
+        for name, text in _COUNTERS.items()
+    ]
+    found.append(
+        one(
+            "trace_seconds_total",
+            "counter",
+            "Time spent tracing, in seconds.",
+            stats.trace_ms / 1e3,
+        )
+    )
+    found.append(
+        one(
+            "spent_seconds_total",
+            "counter",
+            "Time spent on traces, buckets and graphs.",
+            stats.spent_s,
+        )
+    )
     found += [one(name, "gauge", text, getattr(stats, name)) for name, text in _GAUGES.items()]
-    found.append(one("graph_bytes", "gauge", "Memory of CUDA graphs and padded buckets, in bytes.", graph_bytes))
+    found.append(
+        one(
+            "graph_bytes",
+            "gauge",
+            "Memory of CUDA graphs and padded buckets, in bytes.",
+            graph_bytes,
+        )
+    )
     if stats.dispatch_us is not None:
         text = "Median time of the look-up of a warm call, in seconds."
         found.append(one("dispatch_seconds", "gauge", text, stats.dispatch_us / 1e6))
-    samples = [Sample({"function": function, "entry": str(number)}, count) for number, count in calls.items()]
+    samples = [
+        Sample({"function": function, "entry": str(number)}, count)
+        for number, count in calls.items()
+    ]
     if samples:
-        found.append(Metric("symshape_entry_calls", "gauge", "Calls that each entry of the cache has served.", samples))
+        found.append(
+            Metric(
+                "symshape_entry_calls",
+                "gauge",
+                "Calls that each entry of the cache has served.",
+                samples,
+            )
+        )
     return found
 
 
@@ -93,7 +133,9 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
     together: dict[str, Metric] = {}
     for each in metrics:
         known = together.get(each.name)
-        together[each.name] = each if known is None else attrs.evolve(known, samples=[*known.samples, *each.samples])
+        together[each.name] = (
+            each if known is None else attrs.evolve(known, samples=[*known.samples, *each.samples])
+        )
     return "".join(f"{line}\n" for each in together.values() for line in _lines(each))
 
 

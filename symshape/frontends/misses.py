@@ -1,4 +1,6 @@
-"""Calls that no entry serves: a program for the call becomes a new entry, or the call runs eagerly."""
+"""Calls that no entry serves: a program for the call becomes a new entry, or the call runs
+eagerly.
+"""
 
 from __future__ import annotations
 
@@ -76,8 +78,17 @@ class Misses:
         waits: bool,
     ) -> None:
         self._fn, self._runner, self._options, self._source = fn, runner, options, source
-        self._cache, self._known, self._layout, self._eager, self._graphs = cache, known, layout, eager, graphs
-        self._presumptions, self._waits = Presumptions(cache, fullgraph), waits and not source.stores
+        self._cache, self._known, self._layout, self._eager, self._graphs = (
+            cache,
+            known,
+            layout,
+            eager,
+            graphs,
+        )
+        self._presumptions, self._waits = (
+            Presumptions(cache, fullgraph),
+            waits and not source.stores,
+        )
         self._changing, self._asks_gradients = Changing(fn, dynamic), True
         self._numbers = count()
         self.lock = forks.lock(outer=2)
@@ -85,7 +96,9 @@ class Misses:
         self.last: Miss | None = None
 
     def serve(self, call: UnservedCall) -> tuple[Branch, Entry] | EagerCall:
-        """Return a program for a call, or how the call runs eagerly; effects of a failed trace are undone."""
+        """Return a program for a call, or how the call runs eagerly; effects of a failed trace are
+        undone.
+        """
         state: list[State] = []
         start = time.perf_counter()
         try:
@@ -96,20 +109,31 @@ class Misses:
             if self._eager.passes(error):
                 raise
             seconds = time.perf_counter() - start
-            new = self._eager.refused(call.asked, call.values, error, seconds, state=state[-1] if state else None)
+            new = self._eager.refused(
+                call.asked, call.values, error, seconds, state=state[-1] if state else None
+            )
         found = self._layout.refused(new)
         self._cache.history.refused(self._cache.clock, call.values, found.reason, seconds)
         if call.key is not None and not self._cache.admits(call.asked, call.values):
             self._eager.remember(call.key, found)
         return found
 
-    def _trace(self, call: UnservedCall, given_up: Callable[[State], object]) -> tuple[Branch, Entry] | EagerCall:
-        """Trace a program for a call, or return how the call runs eagerly. Nothing changes if that fails.
+    def _trace(
+        self, call: UnservedCall, given_up: Callable[[State], object]
+    ) -> tuple[Branch, Entry] | EagerCall:
+        """Trace a program for a call, or return how the call runs eagerly. Nothing changes if that
+        fails.
 
         Raises:
             AskAgain: there are more variables now, or the call is flattened in another way.
         """
-        args, kwargs, variables, structure, values = call.args, call.kwargs, call.variables, call.structure, call.values
+        args, kwargs, variables, structure, values = (
+            call.args,
+            call.kwargs,
+            call.variables,
+            call.structure,
+            call.values,
+        )
         profilers.refresh()
         start = self._eager.clock()
         with self.lock:
@@ -137,7 +161,8 @@ class Misses:
                     self._changing.stay(read_first.variables)
                     present = {each.where for each in places}
                     new = [each for each in read_first.variables if each.where not in present]
-                    self._asks_gradients = bool(new)  # else they are read in a way of their own: once is enough
+                    # else they are read in a way of their own: once is enough
+                    self._asks_gradients = bool(new)
                     expect(new, self._layout, self._cache)
                     raise AskAgain from read_first
             recorded(program)
@@ -166,7 +191,9 @@ class Misses:
     def _eager_first(
         self, structure: Hashable, values: tuple[int, ...], full: Call, history: History
     ) -> EagerCall | None:
-        """Return how a call on a device runs eagerly: one of the first, or one whose changing size is 0 or 1."""
+        """Return how a call on a device runs eagerly: one of the first, or one whose changing size
+        is 0 or 1.
+        """
         asked = self._known.with_answers(structure, full.leaves)
         if self._waits and self._eager.programs.learns():
             self._changing.learn(history)
@@ -182,7 +209,9 @@ class Misses:
         tree, writes = program.graph.output_tree, program.writes_at_its_end
         build = writing(program.writes, tree.num_leaves, builder(tree)) if writes else builder(tree)
         around = Failing(program, self._fn, self._presumptions.watcher())
-        entry = Entry(number, program, runner_name, runner, build, around, verified=self._options.verify > 0)
+        entry = Entry(
+            number, program, runner_name, runner, build, around, verified=self._options.verify > 0
+        )
         self._source.equip(entry)
         return entry
 

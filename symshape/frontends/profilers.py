@@ -1,9 +1,11 @@
-"""Entries in profilers: named ranges with operations and bytes, made only while a profiler is recording.
+"""Entries in profilers: named ranges with operations and bytes, made only while a profiler is
+recording.
 
-``torch.profiler`` and ``emit_nvtx`` get a ``record_function`` for each call of an entry, Triton's Proton a scope with
-``flops`` and ``bytes`` (its viewer then shows rates), Nsight Systems an NVTX range.  The figures are those of the cost
-formulas at the sizes of the call.  (Private names used here: ``torch.autograd.profiler._is_profiler_enabled``, checked
-on 2.11 to 2.13; ``triton.profiler.flags``, checked on 3.6's layout and the one before.)
+``torch.profiler`` and ``emit_nvtx`` get a ``record_function`` for each call of an entry, Triton's
+Proton a scope with ``flops`` and ``bytes`` (its viewer then shows rates), Nsight Systems an NVTX
+range.  The figures are those of the cost formulas at the sizes of the call.  (Private names used
+here: ``torch.autograd.profiler._is_profiler_enabled``, checked on 2.11 to 2.13;
+``triton.profiler.flags``, checked on 3.6's layout and the one before.)
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class _Never:
 
 
 other: _Flags = _Never()
-"""The flags of a profiler other than torch's: ``profiling_on`` is read at every call, so it is an attribute."""
+"""The flags of a profiler other than torch's: ``profiling_on`` is read at every call, so it is an
+attribute.
+"""
 
 
 def refresh() -> None:
@@ -67,15 +71,21 @@ class Annotator:
         self._figures: weakref.WeakKeyDictionary[Program, _Figures] = weakref.WeakKeyDictionary()
 
     def run(self, entry: Entry, leaves: Sequence[Any], values: tuple[int, ...]) -> list[Any]:
-        """Return the flat outputs of a call, run in the ranges of the profilers that are recording."""
+        """Return the flat outputs of a call, run in the ranges of the profilers that are
+        recording.
+        """
         figures = self._figures.get(entry.program)
         if figures is None:
             figures = self._figures[entry.program] = _Figures(entry.program)
-        with _ranges(f"{self._function} (entry {entry.number}, {entry.runner_name})", figures.at(values)):
+        with _ranges(
+            f"{self._function} (entry {entry.number}, {entry.runner_name})", figures.at(values)
+        ):
             return entry.run(leaves, values)
 
     def run_of(self, entry: Entry) -> Run:
-        """Return the function that runs an entry's calls now: :meth:`run` while a profiler is recording."""
+        """Return the function that runs an entry's calls now: :meth:`run` while a profiler is
+        recording.
+        """
         profiling = torch_profiler._is_profiler_enabled or other.profiling_on
         return functools.partial(self.run, entry) if profiling else entry.run
 
@@ -94,12 +104,16 @@ class _Figures:
             self._cost = None
 
     def at(self, values: tuple[int, ...]) -> dict[str, int]:
-        """Return operations and bytes; empty where a formula needs a size that only the run determines."""
+        """Return operations and bytes; empty where a formula needs a size that only the run
+        determines.
+        """
         found = self._known.get(values)
         if found is None:
             if len(self._known) >= _MOST_SIZES:
                 self._known.clear()
-            found = self._known[values] = self._at({name: values[place] for name, place in self._places.items()})
+            found = self._known[values] = self._at(
+                {name: values[place] for name, place in self._places.items()}
+            )
         return found
 
     def _at(self, sizes: dict[str, int]) -> dict[str, int]:

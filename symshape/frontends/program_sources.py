@@ -1,4 +1,6 @@
-"""The sources of a compiled function's programs: a trace, a store of programs, or the ranks of a process group."""
+"""The sources of a compiled function's programs: a trace, a store of programs, or the ranks of a
+process group.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class ProgramRequest:
         wanted: the policies of its sizes and numbers.
         given_up: called with the state that a failed trace had read.
         variables: the places whose values are the last leaves of the call.
-        asks: whether a trace raises ``GradientsRead``: see :func:`symshape.tracing.capture.capture`.
+        asks: whether a trace raises ``GradientsRead``: see
+            :func:`symshape.tracing.capture.capture`.
     """
 
     call: Call
@@ -42,7 +45,9 @@ class ProgramSource(Protocol):
 
     @property
     def stores(self) -> bool:
-        """True if programs are stored: then the first call already needs one, and a call's form is not checked."""
+        """True if programs are stored: then the first call already needs one, and a call's form is
+        not checked.
+        """
 
     @property
     def loaded(self) -> int:

@@ -14,11 +14,13 @@ __all__ = ["most_general", "traffic_of"]
 
 
 def traffic_of(entries: Sequence[Entry], number: int | None = None) -> Traffic:
-    """Return the sizes of an entry's calls: those it served, or could have served when an earlier entry did.
+    """Return the sizes of an entry's calls: those it served, or could have served when an earlier
+    entry did.
 
     Args:
         entries: the entries of a compiled function.
-        number: the number of the entry; if not given, the one with most symbols, then with most calls.
+        number: the number of the entry; if not given, the one with most symbols, then with most
+            calls.
 
     Raises:
         InputError: there is no such entry, it has no symbols, or it has served no call.
@@ -28,7 +30,8 @@ def traffic_of(entries: Sequence[Entry], number: int | None = None) -> Traffic:
     places = program.positions
     if not places:
         raise InputError(
-            f"entry {entry.number} has no symbols: call the function with other sizes first, or compile it "
+            f"entry {entry.number} has no symbols: call the function with other sizes first, or "
+            "compile it "
             "with dynamic=True"
         )
     admits = compile_check(entry.guards, slot_names(len(program.slots))).check
@@ -51,7 +54,9 @@ def most_general(entries: Sequence[Entry]) -> Entry:
         InputError: there is none.
     """
     if not entries:
-        raise InputError("there is no traced program yet: call the compiled function once, with any sizes")
+        raise InputError(
+            "there is no traced program yet: call the compiled function once, with any sizes"
+        )
 
     def rank(entry: Entry) -> tuple[int, int]:
         return len(entry.program.positions), sum(seen.calls for seen in list(entry.seen.values()))
@@ -62,5 +67,8 @@ def most_general(entries: Sequence[Entry]) -> Entry:
 def _numbered(entries: Sequence[Entry], number: int) -> Entry:
     found = next((each for each in entries if each.number == number), None)
     if found is None:
-        raise InputError(f"there is no entry {number}; there are {', '.join(str(e.number) for e in entries) or 'none'}")
+        raise InputError(
+            f"there is no entry {number}; there are "
+            f"{', '.join(str(e.number) for e in entries) or 'none'}"
+        )
     return found

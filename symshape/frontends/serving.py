@@ -1,4 +1,6 @@
-"""The serving records of an entry: its buckets with their figures, and the padding of each symbol."""
+"""The serving records of an entry: its buckets with their figures, and the padding of each
+symbol.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Costs:
             self._cost: Cost | None = Cost.of(entry.program)
         except SymShapeError:
             self._cost = None
-        self._roofline = None if self._cost is None or peaks is None else Roofline(self._cost, peaks)
+        self._roofline = (
+            None if self._cost is None or peaks is None else Roofline(self._cost, peaks)
+        )
 
     def _named(self, values: tuple[int, ...]) -> dict[str, int]:
         return {name: values[place] for name, place in self._places.items()}
@@ -53,7 +57,9 @@ class Costs:
         yield f"on {self._roofline.peaks.name}{' at ' + where if where else ''}: {found}"
 
     def achieved(self, sizes: Mapping[str, int], milliseconds: float) -> str:
-        """Return which share of the attainable speed a replay at these capacities achieves; empty if not known."""
+        """Return which share of the attainable speed a replay at these capacities achieves; empty
+        if not known.
+        """
         if self._roofline is None:
             return ""
         try:
@@ -67,7 +73,9 @@ class Costs:
         return cost.flops or cost.bytes
 
     def waste(self, caps: Mapping[str, int], calls: Mapping[tuple[int, ...], int]) -> float | None:
-        """Return the cost of padding, relative to the unpadded cost of the calls; None where that is not known."""
+        """Return the cost of padding, relative to the unpadded cost of the calls; None where that
+        is not known.
+        """
         if self._cost is None:
             return None
         often = sorted(calls.items(), key=lambda item: -item[1])[:_MOST_SIZES]
@@ -80,7 +88,9 @@ class Costs:
 
 
 def serving_of(entry: Entry, costs: Costs | None = None) -> list[ServingRecord]:
-    """Return a record for the entry's program, or for each of its pieces in order: padded, or run op by op."""
+    """Return a record for the entry's program, or for each of its pieces in order: padded, or run
+    op by op.
+    """
     found = []
     for program, runner in parts_of(entry.runner, entry.program):
         whole = program is entry.program
@@ -88,16 +98,24 @@ def serving_of(entry: Entry, costs: Costs | None = None) -> list[ServingRecord]:
         if not isinstance(runner, PaddedRunner):
             found.append(ServingRecord(part, "as it is", reasons=list(runner)))
             continue
-        buckets, notes = _of_entry(entry, runner, costs or Costs(entry)) if whole else (_of_piece(runner), [])
+        buckets, notes = (
+            _of_entry(entry, runner, costs or Costs(entry)) if whole else (_of_piece(runner), [])
+        )
         if runner.failures:
             notes.append(f"given up for lack of memory: {runner.failures} times")
         padding = str(runner.padding()).splitlines()
-        found.append(ServingRecord(part, runner.describe(), runner.accounts(), buckets, notes, padding))
+        found.append(
+            ServingRecord(part, runner.describe(), runner.accounts(), buckets, notes, padding)
+        )
     return found
 
 
-def _of_entry(entry: Entry, runner: PaddedRunner, costs: Costs) -> tuple[list[BucketRecord], list[str]]:
-    """Return each bucket, and notes on the calls without one; calls are assigned by the present buckets."""
+def _of_entry(
+    entry: Entry, runner: PaddedRunner, costs: Costs
+) -> tuple[list[BucketRecord], list[str]]:
+    """Return each bucket, and notes on the calls without one; calls are assigned by the present
+    buckets.
+    """
     served: dict[Bucket | None, dict[tuple[int, ...], int]] = {}
     places = runner.served()
     for values, seen in list(entry.seen.items()):
@@ -126,9 +144,13 @@ def _bucket(
 ) -> BucketRecord:
     sizes, exact = _sizes(bucket), bucket.made.exact
     replays = [(each.kernels, each.milliseconds) for each in bucket.variants if each.milliseconds]
-    achieved = costs.achieved(sizes, min(ms for _, ms in replays)) if costs is not None and replays else ""
+    achieved = (
+        costs.achieved(sizes, min(ms for _, ms in replays)) if costs is not None and replays else ""
+    )
     return BucketRecord(
-        sizes=", ".join(f"{name}{'=' if name in exact else '<='}{size}" for name, size in sizes.items()),
+        sizes=", ".join(
+            f"{name}{'=' if name in exact else '<='}{size}" for name, size in sizes.items()
+        ),
         calls=calls,
         waste=waste,
         captures=bucket.captures,

@@ -25,16 +25,21 @@ class Stats:
         evictions: entries evicted because the cache was full.
         entries: entries now.
         cuda_graphs: CUDA graphs and padded buckets now.
-        dispatch_us: median µs of the look-up of a warm hit, sampled at every 256th call; None before the first sample.
+        dispatch_us: median µs of the look-up of a warm hit, sampled at every 256th call; None
+            before the first sample.
         trace_ms: milliseconds spent tracing, in all, refused traces included.
-        fallbacks: calls that ran eagerly, since they could not be traced (or since the function raised while traced).
-        refusals: traces that failed: at most a few for each structure of arguments, however many calls fell back.
-        untraced: calls that ran eagerly, since tracing their sizes would not pay (``Options.free_traces``).
-        plain: calls that ran eagerly, since that was measured to be faster or since saved-tensor hooks are
-            around the call, or that ran Dynamo's own graph (``Options.plain_calls``).
+        fallbacks: calls that ran eagerly, since they could not be traced (or since the function
+            raised while traced).
+        refusals: traces that failed: at most a few for each structure of arguments, however many
+            calls fell back.
+        untraced: calls that ran eagerly, since tracing their sizes would not pay
+            (``Options.free_traces``).
+        plain: calls that ran eagerly, since that was measured to be faster or since saved-tensor
+            hooks are around the call, or that ran Dynamo's own graph (``Options.plain_calls``).
         loaded: programs that came from a store instead of a trace.
         verified: calls that eager ran too and agreed with (``Options.verify``).
-        saved_s: seconds that padded buckets and graphs of ``runner="auto"`` saved against eager, as estimated.
+        saved_s: seconds that padded buckets and graphs of ``runner="auto"`` saved against eager, as
+            estimated.
         spent_s: seconds spent on traces, and on making those buckets and graphs.
     """
 
@@ -45,7 +50,9 @@ class Stats:
     evictions: int
     entries: int
     cuda_graphs: int
-    dispatch_us: float | None = attrs.field(repr=lambda found: "not sampled yet" if found is None else f"{found:.3g}")
+    dispatch_us: float | None = attrs.field(
+        repr=lambda found: "not sampled yet" if found is None else f"{found:.3g}"
+    )
     trace_ms: float
     fallbacks: int = 0
     refusals: int = 0
@@ -57,7 +64,9 @@ class Stats:
     spent_s: float = 0.0
 
 
-def stats_of(eager: EagerCalls, graphs: GraphStore, verifier: Verifier | None, trace_ms: float, **counts: Any) -> Stats:
+def stats_of(
+    eager: EagerCalls, graphs: GraphStore, verifier: Verifier | None, trace_ms: float, **counts: Any
+) -> Stats:
     """Return the counters of a function, read from its parts.
 
     Args:

@@ -57,7 +57,13 @@ class StoredPrograms:
         layout: Layout,
     ) -> None:
         self.entries, self.loaded = entries, 0
-        self._fn, self._traced, self._options, self._dynamic, self._layout = fn, traced, options, dynamic, layout
+        self._fn, self._traced, self._options, self._dynamic, self._layout = (
+            fn,
+            traced,
+            options,
+            dynamic,
+            layout,
+        )
         layout.foresees = False  # programs that read changing values are not stored
         if options.on_miss == "error":
             entries.certificates()
@@ -77,14 +83,20 @@ class StoredPrograms:
         return self.trace(request, self.entries.changing(call, values))
 
     def _not_stored(self, request: ProgramRequest) -> Program:
-        reason = f"a program that reads what changes from call to call ({request.variables[0].name})"
+        reason = (
+            f"a program that reads what changes from call to call ({request.variables[0].name})"
+        )
         if self._options.on_miss == "error":
-            raise MissError(f"{name_of(self._fn)} is {reason}, which is not stored, and nothing is traced here")
+            raise MissError(
+                f"{name_of(self._fn)} is {reason}, which is not stored, and nothing is traced here"
+            )
         events.emit(events.NotStored(name_of(self._fn), reason))
         return self._new(request)
 
     def trace(self, request: ProgramRequest, changing: Sequence[Source]) -> Program:
-        """Trace and store a program; with ``dynamic=None``, sizes that other processes saw change are symbols."""
+        """Trace and store a program; with ``dynamic=None``, sizes that other processes saw change
+        are symbols.
+        """
         wanted: Mapping[Source, Any] = request.wanted
         if self._dynamic is None:
             wanted = {**dict.fromkeys(changing, Policy.AUTO), **wanted}
@@ -110,7 +122,8 @@ class StoredPrograms:
 
 
 class RankPrograms:
-    """The source that makes a function's first program together with the other ranks, and later ones alone.
+    """The source that makes a function's first program together with the other ranks, and later
+    ones alone.
 
     Args:
         fn: the function.
@@ -130,7 +143,9 @@ class RankPrograms:
         return self._stored.loaded
 
     def program(self, request: ProgramRequest) -> Program:
-        """Return the program that all ranks compile together, for the first call that needs one; then a stored one."""
+        """Return the program that all ranks compile together, for the first call that needs one;
+        then a stored one.
+        """
         if request.variables or self._ranks is None:
             return self._stored.program(request)
         ranks, self._ranks = self._ranks, None
@@ -140,7 +155,9 @@ class RankPrograms:
         def get(sources: Sequence[Source], others: Sequence[Sequence[int]]) -> Program:
             found = entries.find(call, values, others)
             if found is None:
-                traced.append(self._stored.trace(request, [*entries.changing(call, values), *sources]))
+                traced.append(
+                    self._stored.trace(request, [*entries.changing(call, values), *sources])
+                )
             return traced[0] if found is None else found
 
         program = ranks.meeting(name_of(self._fn)).program(entries, call, values, get)
@@ -157,7 +174,11 @@ class RankPrograms:
 
 
 def stored_programs(
-    fn: Callable[..., Any], traced: TracedPrograms, options: Options, dynamic: Dynamic, layout: Layout
+    fn: Callable[..., Any],
+    traced: TracedPrograms,
+    options: Options,
+    dynamic: Dynamic,
+    layout: Layout,
 ) -> ProgramSource:
     """Return the source of a function's programs for options with a store, or with ranks.
 
@@ -167,8 +188,14 @@ def stored_programs(
     given = options.store
     ranks = given if isinstance(given, Ranks) else None
     if ranks is not None and options.on_miss == "error":
-        raise InputError('on_miss="error" is not for ranks, which trace together: give their store itself')
-    store = NoStore() if ranks is not None and ranks.store is None else store_of(getattr(given, "store", given))
+        raise InputError(
+            'on_miss="error" is not for ranks, which trace together: give their store itself'
+        )
+    store = (
+        NoStore()
+        if ranks is not None and ranks.store is None
+        else store_of(getattr(given, "store", given))
+    )
     entries = FunctionEntries(fn, store, options, dynamic)
     if ranks is None:
         entries.prepare()

@@ -34,16 +34,22 @@ if TYPE_CHECKING:
 
 
 def trace(
-    fn: Callable[..., Any], *args: Any, dynamic: Dynamic = None, options: Options | None = None, **kwargs: Any
+    fn: Callable[..., Any],
+    *args: Any,
+    dynamic: Dynamic = None,
+    options: Options | None = None,
+    **kwargs: Any,
 ) -> Traced:
-    """Run ``fn`` once on symbolic tensors; return the traced program, with the guards under which it is valid.
+    """Run ``fn`` once on symbolic tensors; return the traced program, with the guards under which
+    it is valid.
 
     Args:
         fn: a function or an ``nn.Module``.
         *args: an example call.  Nothing is computed with the tensors' data.
-        dynamic: which sizes become symbols.  ``None``: every size of every tensor (integers stay constants); ``True``:
-            integer arguments too; ``False``: none; a mapping from argument names, or torch.export's ``dynamic_shapes``
-            spelling: those it names, each a ``Dim``, a policy, a string or ``None`` for static.
+        dynamic: which sizes become symbols.  ``None``: every size of every tensor (integers stay
+            constants); ``True``: integer arguments too; ``False``: none; a mapping from argument
+            names, or torch.export's ``dynamic_shapes`` spelling: those it names, each a ``Dim``, a
+            policy, a string or ``None`` for static.
         options: see :class:`symshape.Options`.
         **kwargs: the example call's keyword arguments.
 
@@ -86,10 +92,16 @@ def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[st
         signature.bind(*args, **kwargs)
     except TypeError as error:
         names = list(signature.parameters)
-        near = [match for key in kwargs if key not in names for match in difflib.get_close_matches(key, names, 1)]
+        near = [
+            match
+            for key in kwargs
+            if key not in names
+            for match in difflib.get_close_matches(key, names, 1)
+        ]
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise InputError(
-            f"{name_of(fn)}() cannot be called like this: {error}{hint}; it takes {', '.join(names)}"
+            f"{name_of(fn)}() cannot be called like this: {error}{hint}; it takes "
+            f"{', '.join(names)}"
         ) from None
 
 
@@ -118,19 +130,24 @@ class Traced:
 
     @property
     def output_specs(self) -> Any:
-        """Return the result's structure with a ``TensorSpec`` for each tensor; sizes are ints or symbolic."""
+        """Return the result's structure with a ``TensorSpec`` for each tensor; sizes are ints or
+        symbolic.
+        """
         return self.program.output_specs
 
     @property
     def _compiled_check(self) -> Check:
         if self._check is None:
-            self._check = compile_check(self.program.slot_guards(), slot_names(len(self.program.slots)))
+            self._check = compile_check(
+                self.program.slot_guards(), slot_names(len(self.program.slots))
+            )
         return self._check
 
     def check(self, *args: Any, **kwargs: Any) -> bool:
         """Return whether a call with these arguments may run this program.
 
-        Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors: see :meth:`explain`.
+        Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors: see
+        :meth:`explain`.
 
         >>> import torch, symshape
         >>> traced = symshape.trace(lambda a, b: a + b[1:], torch.ones(3), torch.ones(4))
@@ -141,31 +158,39 @@ class Traced:
         """
         sizes = wanted_sizes(args, kwargs)
         try:
-            found = self._integers(args, kwargs) if sizes is None else integers_at(self.program, sizes)
+            found = (
+                self._integers(args, kwargs) if sizes is None else integers_at(self.program, sizes)
+            )
         except InputError:
             if sizes is not None:
                 raise
             return False
         return isinstance(found, tuple) and bool(self._compiled_check.check(found))
 
-    def _integers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...] | list[str]:
+    def _integers(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[int, ...] | list[str]:
         """Return the integers of a call, or how its structure differs from the traced one."""
         call = on_any_device(flatten_call(self._fn, args, kwargs), self.program.call)
         return structure_differences(self.program, call) or values_of(call.leaves, call.keys)
 
     def explain(self, *args: Any, **kwargs: Any) -> list[str]:
-        """Return a sentence for each reason why a call with these arguments may not run this program; empty if it may.
+        """Return a sentence for each reason why a call with these arguments may not run this
+        program; empty if it may.
 
-        Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors: it maps arguments to
-        their sizes (None for an open one), integer arguments and symbols to their values.  A size that is not
-        named follows from the named ones, or is as in the traced call.
+        Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors: it
+        maps arguments to their sizes (None for an open one), integer arguments and symbols to their
+        values.  A size that is not named follows from the named ones, or is as in the traced call.
 
         Raises:
             InputError: an argument cannot be traced at all, or ``sizes`` names what is not there.
 
         >>> import torch, symshape
         >>> traced = symshape.trace(lambda ids: ids.view(-1, 4), torch.ones(8))
-        >>> traced.explain(sizes={"ids": (12,)}), traced.explain(sizes={"ids": (5,)})[0].partition(";")[0]
+        >>> (
+        ...     traced.explain(sizes={"ids": (12,)}),
+        ...     traced.explain(sizes={"ids": (5,)})[0].partition(";")[0],
+        ... )
         ([], 'ids.size(0) % 4 == 0, but ids.size(0) = 5')
         """
         sizes = wanted_sizes(args, kwargs)
@@ -188,7 +213,8 @@ class Traced:
             problems = violation_sentences(self.program, self._compiled_check.guard_set, values)
         if problems:
             raise GuardViolation(
-                f"{self.program.name} was traced for other arguments:\n" + "\n".join(f"  {each}" for each in problems),
+                f"{self.program.name} was traced for other arguments:\n"
+                + "\n".join(f"  {each}" for each in problems),
                 tuple(problems),
             )
         flat = self.program.run(call.leaves, values)
@@ -197,10 +223,13 @@ class Traced:
         return result_of(unflatten(flat, tree)) if finish is None else finish(flat, call.leaves)
 
     def report(self) -> str:
-        """Return the trace in words, for terminals and logs: symbols, inputs, outputs, guards, costs, padding.
+        """Return the trace in words, for terminals and logs: symbols, inputs, outputs, guards,
+        costs, padding.
 
         >>> import torch, symshape
-        >>> print(symshape.trace(lambda x: x.view(-1, 4) * 2, torch.ones(8)).report().splitlines()[0])
+        >>> print(
+        ...     symshape.trace(lambda x: x.view(-1, 4) * 2, torch.ones(8)).report().splitlines()[0]
+        ... )
         <lambda>: 2 ops, 1 symbols, 1 guards
         """
         from symshape.frontends.reporting import traced_report
@@ -208,7 +237,8 @@ class Traced:
         return traced_report(self.program)
 
     def padding(self) -> PaddingReport:
-        """Return for each symbol the repairs that let one program serve a range of its values, or the op that refuses.
+        """Return for each symbol the repairs that let one program serve a range of its values, or
+        the op that refuses.
 
         >>> import torch, symshape
         >>> print(symshape.trace(lambda x: x.mean(), torch.ones(5)).padding().symbols["s0"].padded)
@@ -226,7 +256,9 @@ class Traced:
         return to_fx(self.program)
 
     def print_readable(self, print_output: bool = True) -> str:
-        """Return the program as text: one line an op, with shapes and the user's lines; print it by default."""
+        """Return the program as text: one line an op, with shapes and the user's lines; print it by
+        default.
+        """
         shown = text(self.program.graph)
         if print_output:
             print(shown)  # noqa: T201 - asked for
@@ -236,7 +268,9 @@ class Traced:
         """Return operations, bytes moved and kernels as formulas of the program's sizes.
 
         >>> import torch, symshape
-        >>> traced = symshape.trace(lambda a, b: a @ b, torch.ones(3, 4), torch.ones(4, 5), dynamic={"a": {0: "n"}})
+        >>> traced = symshape.trace(
+        ...     lambda a, b: a @ b, torch.ones(3, 4), torch.ones(4, 5), dynamic={"a": {0: "n"}}
+        ... )
         >>> cost = traced.cost()
         >>> print(cost.flops, "|", cost.bytes, "|", cost.at(n=1000).flops)
         40*n | 36*n + 80 | 40000
@@ -246,12 +280,15 @@ class Traced:
         return Cost.of(self.program)
 
     def peak_memory(self, *, schedule: str = "graph", alignment: int | None = None) -> PeakMemory:
-        """Return the peak memory when the program runs op by op, in bytes, as a formula of its sizes.
+        """Return the peak memory when the program runs op by op, in bytes, as a formula of its
+        sizes.
 
         Args:
-            schedule: ``graph``: tensors are freed after their last use, as symshape runs the program; ``eager``: they
-                live as long as the program's own variables hold them, as without symshape.
-            alignment: allocations are rounded up to a multiple of this, as an allocator does (CUDA's: 512).
+            schedule: ``graph``: tensors are freed after their last use, as symshape runs the
+                program; ``eager``: they live as long as the program's own variables hold them, as
+                without symshape.
+            alignment: allocations are rounded up to a multiple of this, as an allocator does
+                (CUDA's: 512).
 
         Raises:
             InputError: the alignment is not a positive integer, or there is no such schedule.
@@ -263,7 +300,9 @@ class Traced:
     def __repr__(self) -> str:
         symbols = ", ".join(f"{symbol}" for symbol in self.program.symbols)
         ops, number = len(self.program.graph.nodes), len(self.program.guards)
-        return f"<Traced {self.program.name}: {ops} ops, symbols {symbols or 'none'}, {number} guards>"
+        return (
+            f"<Traced {self.program.name}: {ops} ops, symbols {symbols or 'none'}, {number} guards>"
+        )
 
     def _repr_html_(self) -> str:
         from symshape.exploring.html import traced_html

@@ -1,4 +1,6 @@
-"""``symshape.trace_training``: forward, loss and backward as one program, and the memory of a training step."""
+"""``symshape.trace_training``: forward, loss and backward as one program, and the memory of a
+training step.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ Loss = Callable[[Any], torch.Tensor]
 
 
 class TracedTraining(Traced):
-    """A traced training step: the loss and the gradients of the parameters, with the optimizer's state.
+    """A traced training step: the loss and the gradients of the parameters, with the optimizer's
+    state.
 
     Attributes:
         optimizer: the optimizer whose state and step count in the memory; None for none.
@@ -36,19 +39,25 @@ class TracedTraining(Traced):
     def peak_memory(self, *, schedule: str = "eager", alignment: int | None = None) -> PeakMemory:
         """Return the peak memory of a training step, in bytes, as a formula of its sizes.
 
-        It counts parameters, inputs, tensors saved for backward, gradients, the optimizer's state and its step.
+        It counts parameters, inputs, tensors saved for backward, gradients, the optimizer's state
+        and its step.
 
         Args:
-            schedule: ``eager``: tensors live as long as the step's own variables and autograd hold them; ``graph``:
-                they are freed after their last use, as a compiled step does.
-            alignment: allocations are rounded up to a multiple of this, as an allocator does (CUDA's: 512).
+            schedule: ``eager``: tensors live as long as the step's own variables and autograd hold
+                them; ``graph``: they are freed after their last use, as a compiled step does.
+            alignment: allocations are rounded up to a multiple of this, as an allocator does
+                (CUDA's: 512).
 
         Raises:
-            InputError: the alignment is not a positive integer, there is no such schedule, or the optimizer's step
-                cannot be taken without data.
+            InputError: the alignment is not a positive integer, there is no such schedule, or the
+                optimizer's step cannot be taken without data.
         """
         return training_memory(
-            self.program, self.optimizer, accumulated=self.accumulated, schedule=schedule, alignment=alignment
+            self.program,
+            self.optimizer,
+            accumulated=self.accumulated,
+            schedule=schedule,
+            alignment=alignment,
         )
 
 
@@ -63,43 +72,61 @@ def trace_training(
     options: Options | None = None,
     **kwargs: Any,
 ) -> TracedTraining:
-    """Trace a training step: forward, loss and backward; nothing is computed, and no gradient is written.
+    """Trace a training step: forward, loss and backward; nothing is computed, and no gradient is
+    written.
 
     Args:
         fn: a module, or a function that runs one.
         *args: an example call.
-        loss: computes the loss from the result.  Without it the result is the loss, or has it as ``.loss``.
-        optimizer: an optimizer, or a function that makes one (such as ``torch.optim.AdamW``); its state
-            and its step count in the memory.
-        parameters: the tensors to differentiate.  Without them the optimizer's, or the module's that require gradients.
-        accumulated: whether gradients stay from one step to the next (gradient accumulation), instead of being set to
-            None.
+        loss: computes the loss from the result.  Without it the result is the loss, or has it as
+            ``.loss``.
+        optimizer: an optimizer, or a function that makes one (such as ``torch.optim.AdamW``); its
+            state and its step count in the memory.
+        parameters: the tensors to differentiate.  Without them the optimizer's, or the module's
+            that require gradients.
+        accumulated: whether gradients stay from one step to the next (gradient accumulation),
+            instead of being set to None.
         dynamic: as for :func:`symshape.trace`.
         options: as for :func:`symshape.trace`.
         **kwargs: the example call's keyword arguments.
 
-    The optimizer's step counts as code that follows in the same function, while that function's variables live.
+    The optimizer's step counts as code that follows in the same function, while that function's
+    variables live.
 
     Raises:
-        InputError: there is no loss or no parameter, or as :func:`symshape.trace` says; so do its other errors.
+        InputError: there is no loss or no parameter, or as :func:`symshape.trace` says; so do its
+            other errors.
 
     >>> import torch, symshape
     >>> model = torch.nn.Linear(8, 1)
     >>> step = symshape.trace_training(
-    ...     model, torch.ones(4, 8), loss=torch.mean, optimizer=torch.optim.AdamW, dynamic={"input": {0: "batch"}}
+    ...     model,
+    ...     torch.ones(4, 8),
+    ...     loss=torch.mean,
+    ...     optimizer=torch.optim.AdamW,
+    ...     dynamic={"input": {0: "batch"}},
     ... )
     >>> at = step.peak_memory().at(batch=1000)
-    >>> at.parameters, at.gradients, at.optimizer, at.total == step.peak_memory().total.at(batch=1000)
+    >>> (
+    ...     at.parameters,
+    ...     at.gradients,
+    ...     at.optimizer,
+    ...     at.total == step.peak_memory().total.at(batch=1000),
+    ... )
     (36, 36, 72, True)
     """
     if not callable(fn):
-        raise InputError(f"symshape.trace_training needs a function or a module, not a {type(fn).__name__}")
+        raise InputError(
+            f"symshape.trace_training needs a function or a module, not a {type(fn).__name__}"
+        )
     check_call(fn, args, kwargs)
     wanted = _parameters(fn, optimizer, parameters)
     found = None if optimizer is None else optimizer_of(optimizer, wanted)
     with torch.enable_grad():
         return TracedTraining(
-            trace(_step(fn, loss, wanted), *args, dynamic=dynamic, options=options, **kwargs), found, accumulated
+            trace(_step(fn, loss, wanted), *args, dynamic=dynamic, options=options, **kwargs),
+            found,
+            accumulated,
         )
 
 
@@ -120,13 +147,16 @@ def _parameters(
     found = list({id(each): each for each in given if each.requires_grad}.values())
     if not found:
         raise InputError(
-            "there is no parameter to train: pass parameters=model.parameters(), or an optimizer that has them "
+            "there is no parameter to train: pass parameters=model.parameters(), or an optimizer "
+            "that has them "
             "(those that do not require gradients do not count)"
         )
     return found
 
 
-def _step(fn: Callable[..., Any], loss: Loss | None, parameters: list[torch.Tensor]) -> Callable[..., Any]:
+def _step(
+    fn: Callable[..., Any], loss: Loss | None, parameters: list[torch.Tensor]
+) -> Callable[..., Any]:
     """Return the step as a function with the name and parameters of ``fn``."""
 
     def step(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
@@ -145,14 +175,19 @@ def _single(found: Any) -> torch.Tensor:
     if not isinstance(found, torch.Tensor) or any(size != 1 for size in found.shape):
         what = _described(found, found)
         raise InputError(
-            f"loss=… returns {what}, which is not one number; pass a function that returns a scalar, "
+            f"loss=… returns {what}, which is not one number; pass a function that returns a "
+            "scalar, "
             "such as loss=torch.mean"
         )
     return found
 
 
 def _described(found: Any, result: Any) -> str:
-    return f"a tensor of {found.dim()} dimensions" if isinstance(found, torch.Tensor) else type(result).__name__
+    return (
+        f"a tensor of {found.dim()} dimensions"
+        if isinstance(found, torch.Tensor)
+        else type(result).__name__
+    )
 
 
 def _loss_of(result: Any) -> torch.Tensor:

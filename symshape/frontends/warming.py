@@ -1,4 +1,6 @@
-"""Buckets made before calls need them, kernels compiled beside calls: ``Compiled.warm_up`` and ``.settle``."""
+"""Buckets made before calls need them, kernels compiled beside calls: ``Compiled.warm_up`` and
+``.settle``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from typing import Any
 import attrs
 
 from guards.terms import fold
-from symshape.cost.graph_memory import BucketGraph, GraphMemory, bucket_graph, check_budget, graph_memory
+from symshape.cost.graph_memory import (
+    BucketGraph,
+    GraphMemory,
+    bucket_graph,
+    check_budget,
+    graph_memory,
+)
 from symshape.cost.units import shown
 from symshape.errors import InputError
 from symshape.exploring.html import table_html
@@ -33,11 +41,12 @@ class WarmUp:
     """The result of a warm-up: the buckets that were made before calls needed them.
 
     Attributes:
-        made: the number of an entry and the outcome for one tuple of sizes, in the order in which they were tried.
-        bytes: memory that all buckets of the function hold afterwards.  Buckets share memory: this is less than the sum
-            of what each uses.
-        foretold: the memory that the buckets' graphs were expected to take, computed before the first capture; None on
-            a CPU, unless a budget was given.
+        made: the number of an entry and the outcome for one tuple of sizes, in the order in which
+            they were tried.
+        bytes: memory that all buckets of the function hold afterwards.  Buckets share memory: this
+            is less than the sum of what each uses.
+        foretold: the memory that the buckets' graphs were expected to take, computed before the
+            first capture; None on a CPU, unless a budget was given.
     """
 
     made: tuple[tuple[int, Warmed], ...]
@@ -64,12 +73,18 @@ class WarmUp:
         rows = []
         for number, each in self.made:
             caps = ", ".join(f"{name}={size}" for name, size in each.sizes.items())
-            figures = (f"{each.milliseconds:.1f}", f"{each.bytes / 2**20:.2f}") if each.ready else ("", "")
+            figures = (
+                (f"{each.milliseconds:.1f}", f"{each.bytes / 2**20:.2f}")
+                if each.ready
+                else ("", "")
+            )
             rows.append((str(number), caps, *figures, each.reason))
         ready = f"{self.graphs} of {len(rows)} buckets in {self.milliseconds:.0f} ms"
         title = f"{ready}; all buckets hold {shown(self.bytes, 'B')}"
         numbers = frozenset({"entry", "ms", "MiB"})
-        return Table(title, ("entry", "up to", "ms", "MiB", "why not"), tuple(rows), numbers=numbers)
+        return Table(
+            title, ("entry", "up to", "ms", "MiB", "why not"), tuple(rows), numbers=numbers
+        )
 
     def __str__(self) -> str:
         return table_text(self.table())
@@ -82,12 +97,18 @@ Work = list[tuple[Entry, dict[str, int]]]
 
 
 def warm_up(
-    entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, progress: bool, budget: int | None = None
+    entries: Sequence[Entry],
+    sizes: BucketPlan | Iterable[Any],
+    *,
+    progress: bool,
+    budget: int | None = None,
 ) -> WarmUp:
-    """Make and capture a bucket for each of the sizes, the largest first: the others then fit into its memory.
+    """Make and capture a bucket for each of the sizes, the largest first: the others then fit into
+    its memory.
 
     Raises:
-        InputError: there is nothing to warm up, sizes do not belong to the program, or the budget is too small.
+        InputError: there is nothing to warm up, sizes do not belong to the program, or the budget
+            is too small.
     """
     warmable, wanted, work = planned_work(entries, sizes)
     foretold = None
@@ -107,9 +128,15 @@ def warm_up(
             made.append((entry.number, _warmed(entry, caps)))
             step(", ".join(f"{name}={size}" for name, size in caps.items()))
     number = most_general(warmable).number
-    made += [(number, Warmed(caps, reason="outside of the guards")) for caps in wanted if caps not in served]
+    made += [
+        (number, Warmed(caps, reason="outside of the guards"))
+        for caps in wanted
+        if caps not in served
+    ]
     stores = {
-        id(runner.store): runner.store for each in warmable for _, runner in padded_parts(each.runner, each.program)
+        id(runner.store): runner.store
+        for each in warmable
+        for _, runner in padded_parts(each.runner, each.program)
     }
     return WarmUp(tuple(made), sum(each.bytes() for each in stores.values()), foretold)
 
@@ -117,21 +144,33 @@ def warm_up(
 def planned_work(
     entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any]
 ) -> tuple[list[Entry], list[dict[str, int]], Work]:
-    """Return the entries with buckets, the sizes by symbol, and the buckets to make, the largest first.
+    """Return the entries with buckets, the sizes by symbol, and the buckets to make, the largest
+    first.
 
     Raises:
         InputError: there is nothing to warm up, or sizes do not belong to the program.
     """
-    warmable = [each for each in entries if any(padded_parts(each.runner, each.program)) and each.program.positions]
+    warmable = [
+        each
+        for each in entries
+        if any(padded_parts(each.runner, each.program)) and each.program.positions
+    ]
     if not warmable:
-        what = sorted({each.runner_name for each in entries}) or ["no program yet: call it once, with any sizes"]
+        what = sorted({each.runner_name for each in entries}) or [
+            "no program yet: call it once, with any sizes"
+        ]
         raise InputError(
-            'warm_up makes buckets of runner="padded" for programs with symbols (dynamic=True has them from the '
+            'warm_up makes buckets of runner="padded" for programs with symbols (dynamic=True has '
+            "them from the "
             f"first call on); here there is {', '.join(what)}"
         )
     wanted = _wanted(sizes, most_general(warmable))
     wanted.sort(key=lambda caps: prod(caps.values()), reverse=True)
-    return warmable, wanted, [(entry, caps) for caps in wanted for entry in warmable if _belongs(entry, caps)]
+    return (
+        warmable,
+        wanted,
+        [(entry, caps) for caps in wanted for entry in warmable if _belongs(entry, caps)],
+    )
 
 
 def _on_cuda(entries: Sequence[Entry]) -> bool:
@@ -151,7 +190,9 @@ def foretold_buckets(work: Work) -> list[BucketGraph]:
 
 
 def settle(entries: Sequence[Entry], seconds: float | None) -> bool:
-    """Wait for background compilation of kernels, at most these seconds; return whether none is left."""
+    """Wait for background compilation of kernels, at most these seconds; return whether none is
+    left.
+    """
     until = None if seconds is None else time.monotonic() + seconds
     parts = [part for each in entries for part in padded_parts(each.runner, each.program)]
     return all(runner.settle(until) for _, runner in parts)
@@ -160,29 +201,43 @@ def settle(entries: Sequence[Entry], seconds: float | None) -> bool:
 def _known_parts(entry: Entry, caps: Mapping[str, int]) -> list[tuple[Program, PaddedRunner]]:
     """Return the padded parts of an entry that have only these sizes."""
     parts = padded_parts(entry.runner, entry.program)
-    return [(program, runner) for program, runner in parts if program.positions.keys() <= caps.keys()]
+    return [
+        (program, runner) for program, runner in parts if program.positions.keys() <= caps.keys()
+    ]
 
 
 def _of_data(entry: Entry) -> set[str]:
     """Return the sizes in pieces of an entry that are determined when it runs."""
     parts = padded_parts(entry.runner, entry.program)
-    return {name for program, _ in parts for name in program.positions} - entry.program.positions.keys()
+    return {
+        name for program, _ in parts for name in program.positions
+    } - entry.program.positions.keys()
 
 
 def _warmed(entry: Entry, caps: Mapping[str, int]) -> Warmed:
-    """Make the buckets of an entry for these sizes (one for each of its pieces); return the outcome."""
+    """Make the buckets of an entry for these sizes (one for each of its pieces); return the
+    outcome.
+    """
     found = [
         runner.warm_up({name: caps[name] for name in program.positions})
         for program, runner in _known_parts(entry, caps)
     ]
     if not found:
         names = ", ".join(sorted(_of_data(entry)))
-        return Warmed(caps, reason=(f"the sizes of its pieces are known only at run time: give sizes for {names}, too"))
+        return Warmed(
+            caps,
+            reason=(
+                f"the sizes of its pieces are known only at run time: give sizes for {names}, too"
+            ),
+        )
     sizes = dict(caps)
     for each in found:
         sizes.update(each.sizes)
     reasons = dict.fromkeys(each.reason for each in found if each.reason)
-    milliseconds, taken = sum(each.milliseconds for each in found), sum(each.bytes for each in found)
+    milliseconds, taken = (
+        sum(each.milliseconds for each in found),
+        sum(each.bytes for each in found),
+    )
     return Warmed(sizes, milliseconds, taken, "; ".join(reasons))
 
 
@@ -196,19 +251,24 @@ def _wanted(sizes: Any, entry: Entry) -> list[dict[str, int]]:
     if isinstance(sizes, BucketPlan):
         found = [dict(each) for each in sizes.sizes]
     elif isinstance(sizes, Traffic):
-        raise InputError("traffic is no list of capacities; plan first: warm_up(symshape.plan(compiled))")
+        raise InputError(
+            "traffic is no list of capacities; plan first: warm_up(symshape.plan(compiled))"
+        )
     elif isinstance(sizes, Iterable) and not isinstance(sizes, (str, Mapping)):
         listed = list(sizes)
         by_name = [tuple(each) for each in listed if isinstance(each, Mapping)]
         points = Traffic.of(listed, by_name[0] if by_name else names)
         found = [dict(zip(points.symbols, point, strict=True)) for point in points.counts]
     else:
-        raise InputError(f"warm_up needs a plan or a list of sizes of {', '.join(names)}, not {sizes!r}")
+        raise InputError(
+            f"warm_up needs a plan or a list of sizes of {', '.join(names)}, not {sizes!r}"
+        )
     for each in found:
         if not set(names) <= each.keys() <= {*names, *_of_data(entry)}:
             more = "".join(f" (and, if you like, {name})" for name in sorted(_of_data(entry)))
             raise InputError(
-                f"sizes of {', '.join(names)}{more} are needed, not of {', '.join(each) or 'nothing'}: those are the "
+                f"sizes of {', '.join(names)}{more} are needed, not of "
+                f"{', '.join(each) or 'nothing'}: those are the "
                 f"symbols of entry {entry.number}"
             )
     return list({tuple(each.items()): each for each in found}.values())
@@ -219,7 +279,11 @@ def _belongs(entry: Entry, caps: Mapping[str, int]) -> bool:
     names = set(entry.program.positions)
     if not names <= caps.keys() <= names | _of_data(entry):
         return False
-    known = [guard.term for guard in entry.program.guards if {s.name for s in guard.term.symbols} <= caps.keys()]
+    known = [
+        guard.term
+        for guard in entry.program.guards
+        if {s.name for s in guard.term.symbols} <= caps.keys()
+    ]
     try:
         return all(fold.evaluate(term, caps) for term in known)
     except ZeroDivisionError:

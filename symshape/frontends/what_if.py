@@ -1,8 +1,9 @@
 """Hypothetical calls: sizes in place of tensors, meta tensors, and which entry would serve.
 
-``sizes`` maps arguments, in the words that guards use (``x``, ``batch['ids']``), to their sizes, integer arguments to
-their value, and symbols, by name, to theirs. Sizes that are not named follow: a size that shares a symbol with a named
-one takes its value, and all others are those of the traced call.
+``sizes`` maps arguments, in the words that guards use (``x``, ``batch['ids']``), to their sizes,
+integer arguments to their value, and symbols, by name, to theirs. Sizes that are not named follow:
+a size that shares a symbol with a named one takes its value, and all others are those of the traced
+call.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Which:
     Attributes:
         entry: its number; None where the call would be traced.
         reasons: for a miss, one sentence for each entry, in their order: why it would not serve.
-        nearest: for a miss of sizes, the nearest sizes that an entry would serve, by where they are read.
+        nearest: for a miss of sizes, the nearest sizes that an entry would serve, by where they are
+            read.
     """
 
     entry: int | None
@@ -52,7 +54,8 @@ class Which:
 
 
 def wanted_sizes(args: Sequence[Any], kwargs: dict[str, Any]) -> Sizes | None:
-    """Remove and return the keyword argument ``sizes`` of a question; None where the question is about arguments.
+    """Remove and return the keyword argument ``sizes`` of a question; None where the question is
+    about arguments.
 
     With other arguments beside it, ``sizes`` is the function's own argument and stays.
     """
@@ -64,12 +67,15 @@ def wanted_sizes(args: Sequence[Any], kwargs: dict[str, Any]) -> Sizes | None:
 
 
 def integers_at(program: Program, sizes: Sizes) -> tuple[int, ...] | list[str]:
-    """Return the integers of a call of the program with these sizes; sentences if its number of dimensions differs.
+    """Return the integers of a call of the program with these sizes; sentences if its number of
+    dimensions differs.
 
     Raises:
         InputError: ``sizes`` names what the program does not have, or holds what is no size.
     """
-    symbols = {name: _integer(name, size) for name, size in sizes.items() if name in program.symbols}
+    symbols = {
+        name: _integer(name, size) for name, size in sizes.items() if name in program.symbols
+    }
     arguments = {name: size for name, size in sizes.items() if name not in symbols}
     given: dict[Source, int] = {}
     problems: list[str] = []
@@ -77,7 +83,9 @@ def integers_at(program: Program, sizes: Sizes) -> tuple[int, ...] | list[str]:
         problems += _given(program, path, size, given)
     if problems:
         return problems
-    hints: dict[str, int] = {each.name: each.hint for each in program.symbols.values() if each.hint is not None}
+    hints: dict[str, int] = {
+        each.name: each.hint for each in program.symbols.values() if each.hint is not None
+    }
     said: dict[str, int] = {}
     for slot in program.slots:
         if slot.term.op is Op.SYMBOL and slot.source in given:
@@ -87,19 +95,29 @@ def integers_at(program: Program, sizes: Sizes) -> tuple[int, ...] | list[str]:
     for slot in program.slots:
         missing = [each.name for each in slot.term.symbols if each.name not in values]
         if slot.source not in given and missing:
-            raise InputError(f"sizes: {slot.source.text()} has no value in the traced call: say what {missing[0]} is")
-        integers.append(given[slot.source] if slot.source in given else int(fold.evaluate(slot.term, values)))
+            raise InputError(
+                f"sizes: {slot.source.text()} has no value in the traced call: say what "
+                f"{missing[0]} is"
+            )
+        integers.append(
+            given[slot.source] if slot.source in given else int(fold.evaluate(slot.term, values))
+        )
     return tuple(integers)
 
 
 def _given(program: Program, path: str, size: Any, given: dict[Source, int]) -> list[str]:
-    """Record the sizes of one argument; return a sentence if it has another number of dimensions."""
+    """Record the sizes of one argument; return a sentence if it has another number of
+    dimensions.
+    """
     call = program.call
     if path not in call.paths:
         known = [*call.paths, *program.symbols]
         near = difflib.get_close_matches(path, known, 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise InputError(f"sizes: {program.name} has no argument and no symbol {path!r}{hint}: {', '.join(known)}")
+        raise InputError(
+            f"sizes: {program.name} has no argument and no symbol {path!r}{hint}: "
+            f"{', '.join(known)}"
+        )
     key = call.keys[call.paths.index(path)]
     if not isinstance(key, TensorKey):
         given[IntArg(path)] = _integer(path, size)
@@ -123,7 +141,9 @@ def _integer(what: str, value: Any) -> int:
 
 
 def on_any_device(call: Call, example: Call) -> Call:
-    """Return the call with its meta tensors moved to the devices of the example; only metadata is compared."""
+    """Return the call with its meta tensors moved to the devices of the example; only metadata is
+    compared.
+    """
     if len(call.keys) != len(example.keys):
         return call
     keys = tuple(
@@ -136,7 +156,9 @@ def on_any_device(call: Call, example: Call) -> Call:
 
 
 def which_of_sizes(cache: EntryCache, sizes: Sizes) -> Which:
-    """Return the entry that would serve a call with these sizes, otherwise like the call that each was traced for."""
+    """Return the entry that would serve a call with these sizes, otherwise like the call that each
+    was traced for.
+    """
     found = _Search()
     for family, changes in _families(cache):
         program = family.entries[0].program
@@ -165,8 +187,14 @@ def which_of_call(cache: EntryCache, call: Call) -> Which:
 def _families(cache: EntryCache) -> list[tuple[Family[Entry], list[str]]]:
     """Return the families of entries, each with the changes in the state that it was traced in."""
     if not cache.entries:
-        raise InputError("nothing has been traced yet: call the function once, then ask which entry would serve")
-    return [(family, branch.state.changes()) for branch in cache.branches for family in branch.families.values()]
+        raise InputError(
+            "nothing has been traced yet: call the function once, then ask which entry would serve"
+        )
+    return [
+        (family, branch.state.changes())
+        for branch in cache.branches
+        for family in branch.families.values()
+    ]
 
 
 class _Search:
@@ -183,7 +211,9 @@ class _Search:
             self.reasons[entry.number] = "; ".join(sentences)
 
     def ask(self, family: Family[Entry], values: tuple[int, ...], changes: Sequence[str]) -> bool:
-        """Return whether an entry of the family serves these integers; record which one, or why none does."""
+        """Return whether an entry of the family serves these integers; record which one, or why
+        none does.
+        """
         if changes:
             self.refuse(family, [f"{name} has changed since the trace" for name in changes])
             return False
@@ -199,11 +229,15 @@ class _Search:
         program = entry.program
         names = slot_names(len(values))
         sources = {name: slot.source for name, slot in zip(names, program.slots, strict=True)}
-        found = guards.explain(entry.guards, dict(zip(names, values, strict=True)), sources, entry="it")
+        found = guards.explain(
+            entry.guards, dict(zip(names, values, strict=True)), sources, entry="it"
+        )
         assert found is not None
         self.reasons[entry.number] = found.text
         if found.nearest is not None:
-            changed = {sources[name].text(): found.nearest.values[name] for name in found.nearest.changed}
+            changed = {
+                sources[name].text(): found.nearest.values[name] for name in found.nearest.changed
+            }
             if self.near is None or len(changed) < self.near[0]:
                 self.near = len(changed), changed
 
@@ -211,5 +245,7 @@ class _Search:
         """Return the result."""
         if self.entry is not None:
             return Which(self.entry)
-        reasons = tuple(f"entry {number}: {self.reasons[number]}" for number in sorted(self.reasons))
+        reasons = tuple(
+            f"entry {number}: {self.reasons[number]}" for number in sorted(self.reasons)
+        )
         return Which(None, reasons, {} if self.near is None else self.near[1])

@@ -19,7 +19,9 @@ _MARK = re.compile(f"{_BEGIN}([0-9]+){_END}")
 class Place:
     """A number in a text: its term, and its format."""
 
-    term: Term | FloatTerm = attrs.field(eq=lambda term: id(term) if isinstance(term, Term) else term)
+    term: Term | FloatTerm = attrs.field(
+        eq=lambda term: id(term) if isinstance(term, Term) else term
+    )
     spec: str = ""
 
     def text(self, values: Mapping[str, int]) -> str:
@@ -54,12 +56,16 @@ class Message:
     def names(self) -> set[str]:
         """The symbols whose values the text needs."""
         places = [part.term for part in self.parts if isinstance(part, Place)]
-        floats = {name for term in places if isinstance(term, FloatTerm) for name in term.unbacked()}
+        floats = {
+            name for term in places if isinstance(term, FloatTerm) for name in term.unbacked()
+        }
         return floats | {symbol.name for symbol in self.symbols()}
 
     def symbols(self) -> frozenset[Term]:
         """The integer symbols among them."""
-        places: Iterable[Term | FloatTerm] = [part.term for part in self.parts if isinstance(part, Place)]
+        places: Iterable[Term | FloatTerm] = [
+            part.term for part in self.parts if isinstance(part, Place)
+        ]
         each = [term.symbols() if isinstance(term, FloatTerm) else term.symbols for term in places]
         return frozenset().union(*each)
 
@@ -80,4 +86,6 @@ class Places:
         parts: Sequence[str] = _MARK.split(text)  # text, number, text, number, ..., text
         if any(_BEGIN in part or _END in part for part in parts[::2]):
             return Message()
-        return Message(tuple(self._places[int(part)] if i % 2 else part for i, part in enumerate(parts)))
+        return Message(
+            tuple(self._places[int(part)] if i % 2 else part for i, part in enumerate(parts))
+        )

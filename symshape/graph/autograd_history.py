@@ -1,7 +1,9 @@
-"""Autograd history of a program: the steps that record gradients, and programs whose recorded history nobody sees.
+"""Autograd history of a program: the steps that record gradients, and programs whose recorded
+history nobody sees.
 
-A training step runs its backward inside: the graph computes the gradients by ops of its own, and the history that
-autograd records beside them is dropped. A step that records nothing costs nothing, and can be captured and padded.
+A training step runs its backward inside: the graph computes the gradients by ops of its own, and
+the history that autograd records beside them is dropped. A step that records nothing costs nothing,
+and can be captured and padded.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class RecordedHistory:
     def __init__(self, steps: Iterable[Step], roots: Iterable[Value]) -> None:
         self._roots = frozenset(roots)
         self._tracked = set(self._roots)
-        self._views: dict[Value, object] = {}  # what autograd takes a value for a view of; by default its memory
+        self._views: dict[
+            Value, object
+        ] = {}  # what autograd takes a value for a view of; by default its memory
         self._written: set[object] = set()  # what has a history since it was written to
         self.nodes: set[int] = set()
         self.known = True
@@ -55,14 +59,21 @@ class RecordedHistory:
             source = viewed_by(node, output)
             if output is not None and source is not None:
                 self._views[output] = object() if cuts else self._viewed(source)
-                if not cuts and self._has_history(source):  # made without recording, too, it asks for gradients
+                # made without recording, too, it asks for gradients
+                if not cuts and self._has_history(source):
                     self._tracked.add(output)
-        records = node.grad is not False and not node.inference and any(map(self._has_history, node.reads))
+        records = (
+            node.grad is not False
+            and not node.inference
+            and any(map(self._has_history, node.reads))
+        )
         if not records or cuts:
             return
         self.nodes.add(id(node))
         for output in node.outputs:
-            if output is not None and (output.spec.dtype.is_floating_point or output.spec.dtype.is_complex):
+            if output is not None and (
+                output.spec.dtype.is_floating_point or output.spec.dtype.is_complex
+            ):
                 self._tracked.add(output)
         if op._schema.name not in BATCH_NORM:  # running statistics have none
             self._written.update(map(self._viewed, written_values(node)))
@@ -79,9 +90,13 @@ class RecordedHistory:
         return self.known and not self.nodes
 
     def seen(self, outputs: Iterable[Any], changed: Iterable[Value]) -> bool:
-        """Return whether a result, or the final value of an argument or a parameter, may have a history."""
+        """Return whether a result, or the final value of an argument or a parameter, may have a
+        history.
+        """
         results = (value for value in values_in(tuple(outputs)) if value not in self._roots)
-        return any(map(self._has_history, results)) or any(self._viewed(value) in self._written for value in changed)
+        return any(map(self._has_history, results)) or any(
+            self._viewed(value) in self._written for value in changed
+        )
 
 
 def without_unseen_history(
@@ -100,13 +115,23 @@ def without_unseen_history(
     found = RecordedHistory(steps, asking)
     if not found.nodes or not found.known or found.seen(outputs, roots):
         return steps
-    if any(isinstance(step, Node) and id(step) in found.nodes and _may_choose(step.op) for step in steps):
+    if any(
+        isinstance(step, Node) and id(step) in found.nodes and _may_choose(step.op)
+        for step in steps
+    ):
         return steps
-    return tuple([_silent(step) if isinstance(step, Node) and id(step) in found.nodes else step for step in steps])
+    return tuple(
+        [
+            _silent(step) if isinstance(step, Node) and id(step) in found.nodes else step
+            for step in steps
+        ]
+    )
 
 
 def _may_choose(op: OpOverload) -> bool:
-    """Return whether an op is decomposed by torch, perhaps into other ops where gradients are recorded."""
+    """Return whether an op is decomposed by torch, perhaps into other ops where gradients are
+    recorded.
+    """
     has = op.has_kernel_for_dispatch_key
     return has(_KEYS.CompositeImplicitAutograd) and not (has(_KEYS.CPU) or has(_KEYS.CUDA))
 

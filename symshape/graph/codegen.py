@@ -1,6 +1,7 @@
 """A graph as straight-line Python: the function that runs it op by op.
 
-Names in generated source are our own (``v3``, ``s0``, ``op7``, ``c2``); texts of the user never enter it.
+Names in generated source are our own (``v3``, ``s0``, ``op7``, ``c2``); texts of the user never
+enter it.
 """
 
 from __future__ import annotations
@@ -54,9 +55,11 @@ _STEP = "__symshape_step__"  # an attribute of errors
 
 
 def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = False) -> Run:
-    """Compile a graph to a function; ``positions`` gives the index of each input symbol in ``values``.
+    """Compile a graph to a function; ``positions`` gives the index of each input symbol in
+    ``values``.
 
-    A ``boxed`` one empties the list of leaves once it has read it, so that each leaf can go after its last use.
+    A ``boxed`` one empties the list of leaves once it has read it, so that each leaf can go after
+    its last use.
 
     Raises (when run):
         RuntimeAssertionError: an assertion on unbacked symbols failed.
@@ -70,9 +73,12 @@ def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = F
 
 
 def with_lifted(run: Run, tensors: Sequence[torch.Tensor]) -> Run:
-    """Return a copy of a compiled function with other lifted tensors, in the graph's order; nothing is compiled."""
+    """Return a copy of a compiled function with other lifted tensors, in the graph's order; nothing
+    is compiled.
+    """
     assert isinstance(run, FunctionType)
-    names = {**run.__globals__, "lifted": list(tensors), run.__name__: None}  # not the old one, with its tensors
+    # not the old one, with its tensors
+    names = {**run.__globals__, "lifted": list(tensors), run.__name__: None}
     made = FunctionType(run.__code__, names, run.__name__)
     made.__dict__.update(run.__dict__)
     return made
@@ -83,7 +89,8 @@ class StepLines:
     """The line of each step of a graph in the generated code.
 
     Attributes:
-        code: of the function that :func:`compile_graph` made, which has this as its ``__symshape_steps__``.
+        code: of the function that :func:`compile_graph` made, which has this as its
+            ``__symshape_steps__``.
         lines: on which each step begins, from 1; those of a loop are there once.
         laps: the loop.
     """
@@ -103,7 +110,11 @@ class StepLines:
         begun = 0 if trace is None else bisect_right(self.lines, trace.tb_lineno)
         if trace is None or not begun:
             return None
-        return begun - 1 if self.laps is None else self.laps.step(begun - 1, trace.tb_frame.f_locals.get("lap", 0))
+        return (
+            begun - 1
+            if self.laps is None
+            else self.laps.step(begun - 1, trace.tb_frame.f_locals.get("lap", 0))
+        )
 
     def tell(self, error: BaseException, number: int) -> None:
         """Record a step as the origin of an error that other code raised."""
@@ -112,11 +123,13 @@ class StepLines:
 
 def _failed(assertion: Assertion, values: Mapping[str, int]) -> None:
     shown = ", ".join(
-        f"{s.name} = {values[s.name]}" for s in sorted(assertion.guard.term.symbols, key=lambda s: s.order)
+        f"{s.name} = {values[s.name]}"
+        for s in sorted(assertion.guard.term.symbols, key=lambda s: s.order)
     )
     message = f"{assertion.message.text(values)}: " if assertion.message else ""
     raise assertion_error_of(assertion.error)(
-        f"{message}{assertion.guard.term} does not hold ({shown}); asserted at {assertion.guard.origin}"
+        f"{message}{assertion.guard.term} does not hold ({shown}); asserted at "
+        f"{assertion.guard.origin}"
     )
 
 
@@ -128,15 +141,23 @@ class _Writer:
         self._nodes = graph.nodes
         self.boxed = boxed
         self.positions = positions
-        self.namespace: dict[str, Any] = {"math": math, "numpy": NUMPY, "failed": _failed, "_once": once}
+        self.namespace: dict[str, Any] = {
+            "math": math,
+            "numpy": NUMPY,
+            "failed": _failed,
+            "_once": once,
+        }
         self.namespace["clone"] = _aten.clone.default
         self.namespace["lifted"] = [each.tensor for each in graph.lifted]
         self.lines: list[str] = []
-        self.starts = array("L")  # the line of each step, from 1; of a loop's steps, those of one lap
+        # the line of each step, from 1; of a loop's steps, those of one lap
+        self.starts = array("L")
         self._objects: dict[Any, str] = {}
         self._names: dict[str, str] = {}
         self._computed = StraightLine(self._names, self.lines)
-        self._other_names: dict[int, str] = {}  # of values that a loop has under another one's name, by index
+        self._other_names: dict[
+            int, str
+        ] = {}  # of values that a loop has under another one's name, by index
         last_use = self._last_uses()
         self._dying: dict[int, list[Value]] = {}
         for value, position in last_use.items():
@@ -193,15 +214,23 @@ class _Writer:
             position += 1
 
     def _spelled(self, spelling: FastCall, position: int) -> int:
-        """Write one call for several steps from ``position`` on; return the number of the step after them."""
+        """Write one call for several steps from ``position`` on; return the number of the step
+        after them.
+        """
         steps = range(position, position + spelling.length)
         self.starts.extend([len(self.lines)] * spelling.length)
         self._modes_of(self.graph.steps[position])
         name, output = self._name(spelling.output), spelling.output
         given = ", ".join(map(self._argument, spelling.given))
         self.lines.append(f"{name} = {self._object(spelling.function, 'op')}({given})")
-        dead = [each for step in steps for each in self._dying.get(step, ()) if each not in spelling.inner]
-        names = [self._name(each) for each in dead if each is output or self._name(each) != name]  # in a loop
+        dead = [
+            each
+            for step in steps
+            for each in self._dying.get(step, ())
+            if each not in spelling.inner
+        ]
+        # in a loop
+        names = [self._name(each) for each in dead if each is output or self._name(each) != name]
         if names:
             self.lines.append("del " + ", ".join(names))
         return steps.stop
@@ -209,7 +238,8 @@ class _Writer:
     def _loop(self, laps: RolledLoop) -> None:
         """Write one loop body for all iterations.
 
-        A value has the name of its counterpart in the iteration before the loop, which is written out.
+        A value has the name of its counterpart in the iteration before the loop, which is written
+        out.
         """
         own = [f"w{i}" for i in range(len(laps.lifted[0]))]
         rows = [_tuple([each.name for each in row]) for row in laps.lifted]
@@ -220,9 +250,12 @@ class _Writer:
         for position in range(laps.start, laps.start + laps.length):
             dead = self._dying.get(position)
             step = self.graph.steps[position]
-            if dead and isinstance(step, Node):  # what has the name of a new value is gone with that
+            # what has the name of a new value is gone with that
+            if dead and isinstance(step, Node):
                 named = {self._name(each) for each in step.outputs if each is not None}
-                self._dying[position] = [v for v in dead if v in step.outputs or self._name(v) not in named]
+                self._dying[position] = [
+                    v for v in dead if v in step.outputs or self._name(v) not in named
+                ]
         self._steps(laps.start, laps.start + laps.length)
         self.lines[begin:] = ["    " + line for line in self.lines[begin:]]
         self._other_names = {value.index: like.name for value, like in laps.behind.items()}
@@ -231,8 +264,13 @@ class _Writer:
         return self._other_names.get(value.index) or f"v{value.index}"
 
     def _last_uses(self) -> dict[Value, int]:
-        """Return the last step that reads each value, except for results and lifted tensors, which outlive it."""
-        kept = {*values_in(self.graph.outputs), *(each.value for each in self.graph.lifted if not each.constant)}
+        """Return the last step that reads each value, except for results and lifted tensors, which
+        outlive it.
+        """
+        kept = {
+            *values_in(self.graph.outputs),
+            *(each.value for each in self.graph.lifted if not each.constant),
+        }
         last: dict[Value, int] = {}
         for position, step in enumerate(self.graph.steps):
             if isinstance(step, Node):
@@ -252,7 +290,9 @@ class _Writer:
         written = {id(value.storage) for node in writing for value in written_values(node)}
         returned = {id(value.storage) for value in values_in(self.graph.outputs)}
         if self.graph.lifted:  # one statement: Python's compiler takes its time over each
-            self.lines.append(f"{', '.join(each.value.name for each in self.graph.lifted)}, = lifted")
+            self.lines.append(
+                f"{', '.join(each.value.name for each in self.graph.lifted)}, = lifted"
+            )
         for lifted in self.graph.lifted:
             storage = id(lifted.value.storage)
             if lifted.constant and (storage in written or storage in returned):
@@ -273,7 +313,8 @@ class _Writer:
             used.update(_symbols(number))
             floats |= number.unbacked() if type(number) is FloatTerm else frozenset()
         names = dict.fromkeys(symbol.name for symbol in sorted(used, key=lambda each: each.order))
-        for name in (*names, *sorted(floats - names.keys())):  # floats that are given: of a part of a program
+        # floats that are given: of a part of a program
+        for name in (*names, *sorted(floats - names.keys())):
             place = self.positions.get(name)
             if place is not None:
                 self.lines.append(f"{self._symbol(name)} = values[{place}]")
@@ -313,7 +354,8 @@ class _Writer:
             names = {symbol.name: self._symbol(symbol.name) for symbol in arg.symbols()}
             names |= {name: self._symbol(name) for name in arg.unbacked()}
             return arg.source(names)
-        if arg is None or type(arg) in (bool, int, str):  # others say something else of themselves: enumerations
+        # others say something else of themselves: enumerations
+        if arg is None or type(arg) in (bool, int, str):
             return repr(arg)
         if type(arg) is float and math.isfinite(arg):
             return repr(arg)
@@ -331,7 +373,13 @@ class _Writer:
         if node.kwargs:
             arguments += [f"{name}={self._argument(arg)}" for name, arg in node.kwargs.items()]
         call = f"{self._object(self._binding(node), 'op')}({', '.join(arguments)})"
-        if node.single and not node.bindings and not node.untracked and node.outputs and node.outputs[0] is not None:
+        if (
+            node.single
+            and not node.bindings
+            and not node.untracked
+            and node.outputs
+            and node.outputs[0] is not None
+        ):
             self.lines.append(f"{self._name(node.outputs[0])} = {call}")
             return
         if node.untracked:
@@ -342,17 +390,23 @@ class _Writer:
         elif node.single and node.outputs and node.outputs[0] is not None:
             self.lines.append(f"{self._name(node.outputs[0])} = {call}")
         elif any(output is not None for output in node.outputs):
-            targets = ", ".join("_" if output is None else self._name(output) for output in node.outputs)
+            targets = ", ".join(
+                "_" if output is None else self._name(output) for output in node.outputs
+            )
             self.lines.append(f"{targets}{',' if len(node.outputs) == 1 else ''} = {call}")
         else:
             self.lines.append(call)
         for binding in node.bindings:
             output = node.outputs[binding.output] if binding.kind == "size" else None
             if output is not None:
-                self.lines.append(f"{self._symbol(binding.symbol)} = {self._name(output)}.size({binding.dim})")
+                self.lines.append(
+                    f"{self._symbol(binding.symbol)} = {self._name(output)}.size({binding.dim})"
+                )
 
     def _binding(self, node: Node) -> Callable[..., Any]:
-        """Return a callable with the effect of the op; a number argument may be given as a float."""
+        """Return a callable with the effect of the op; a number argument may be given as a
+        float.
+        """
         if node.op is _aten._local_scalar_dense.default and node.args[0] in self._given:
             return number_in
         if warns_of_bytes(node):
@@ -360,7 +414,9 @@ class _Writer:
         return within_memory(node.op) if node.checked else fast_callable(node.op)
 
     def _modes_of(self, node: Step) -> None:
-        """Write the switches to the modes in which the node ran, where they differ from those of the node before."""
+        """Write the switches to the modes in which the node ran, where they differ from those of
+        the node before.
+        """
         grad, inference = self._modes_now
         if not isinstance(node, Node) or (node.grad, node.inference) == self._modes_now:
             return

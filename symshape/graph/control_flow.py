@@ -1,8 +1,9 @@
 """Control flow as a node of a graph, with subgraphs that run once, not at all, or repeatedly.
 
-``torch.cond`` on data, ``while_loop``, ``scan`` and ``associative_scan`` take functions. Each function is traced once,
-into a subgraph: straight-line code of its own. Tensors, parameters and sizes around it are further arguments of the
-node. The node runs its subgraphs as eager does, with the same operators in the same order.
+``torch.cond`` on data, ``while_loop``, ``scan`` and ``associative_scan`` take functions. Each
+function is traced once, into a subgraph: straight-line code of its own. Tensors, parameters and
+sizes around it are further arguments of the node. The node runs its subgraphs as eager does, with
+the same operators in the same order.
 """
 
 from __future__ import annotations
@@ -39,14 +40,16 @@ class Captures:
 
 
 class ControlFlow(LiveCall):
-    """A node whose arguments are its own operands, then the captured tensors, then the captured numbers.
+    """A node whose arguments are its own operands, then the captured tensors, then the captured
+    numbers.
 
     Args:
         name: what it is called in texts.
         around: how many of these there are.
-        whole: whether autograd sees one operation, as for eager's operators of this kind, whose backward runs the
-            parts once more: each floating result requires gradients where any argument does, and an argument that
-            does not matter has a gradient of zeros.  Else autograd records the operators of the parts as they run.
+        whole: whether autograd sees one operation, as for eager's operators of this kind, whose
+            backward runs the parts once more: each floating result requires gradients where any
+            argument does, and an argument that does not matter has a gradient of zeros.  Else
+            autograd records the operators of the parts as they run.
         draws: whether a part draws random numbers.
 
     Attributes:
@@ -74,7 +77,9 @@ class ControlFlow(LiveCall):
         own = end - around.tensors
         return self.flow(leaves[:own], leaves[own:end], leaves[end:])
 
-    def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
+    def flow(
+        self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]
+    ) -> list[Any]:
         """Run the subgraphs on the node's own operands and the captured values."""
         raise NotImplementedError
 
@@ -85,18 +90,24 @@ class Cond(ControlFlow):
     An integer that a part returns is answered as a tensor of one.
     """
 
-    def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
+    def flow(
+        self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]
+    ) -> list[Any]:
         """Return the results of the subgraph that the predicate selects."""
         return list(map(_as_tensor, self.parts[0 if own[0] else 1](tensors, numbers)))
 
 
 class WhileLoop(ControlFlow):
-    """``while_loop``: while the first subgraph returns true, the second computes the next carried values.
+    """``while_loop``: while the first subgraph returns true, the second computes the next carried
+    values.
 
-    The operands are what is carried, tensors and integers; an integer is answered as a tensor of one.
+    The operands are what is carried, tensors and integers; an integer is answered as a tensor of
+    one.
     """
 
-    def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
+    def flow(
+        self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]
+    ) -> list[Any]:
         """Return the carried values at the end: copies of the operands if the body never ran."""
         goes_on, body = self.parts
         carried, rounds = list(own), 0
@@ -106,7 +117,11 @@ class WhileLoop(ControlFlow):
             if not goes_on(given, counts)[0]:
                 break
             carried, rounds = body(given, counts), rounds + 1
-        kept = carried if rounds else [each.clone() if isinstance(each, torch.Tensor) else each for each in carried]
+        kept = (
+            carried
+            if rounds
+            else [each.clone() if isinstance(each, torch.Tensor) else each for each in carried]
+        )
         return list(map(_as_tensor, kept))
 
 
@@ -115,7 +130,8 @@ def _as_tensor(each: Any) -> torch.Tensor:
 
 
 class Scan(ControlFlow):
-    """``scan``: a subgraph maps a state and a row of each operand to a new state and a row of each result.
+    """``scan``: a subgraph maps a state and a row of each operand to a new state and a row of each
+    result.
 
     The first part does so in the first round, the last one in all others.
 
@@ -123,11 +139,15 @@ class Scan(ControlFlow):
         states: how many of the operands, the first ones, are the state at the beginning.
     """
 
-    def __init__(self, name: str, around: Captures, states: int, *, whole: bool, draws: bool) -> None:
+    def __init__(
+        self, name: str, around: Captures, states: int, *, whole: bool, draws: bool
+    ) -> None:
         super().__init__(name, around, whole=whole, draws=draws)
         self._states = states
 
-    def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
+    def flow(
+        self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]
+    ) -> list[Any]:
         """Return the final state, and the rows of each result, stacked."""
         state, operands = list(own[: self._states]), own[self._states :]
         found: list[list[torch.Tensor]] = []
@@ -152,21 +172,26 @@ def _stacked(rows: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 class AssociativeScan(ControlFlow):
-    """``associative_scan``: adjacent rows are combined, the results are scanned, and combined with the remaining rows.
+    """``associative_scan``: adjacent rows are combined, the results are scanned, and combined with
+    the remaining rows.
 
-    There are two groups of subgraphs, for the operands and for combined rows. Each group combines pairs of two, three
-    and more rows, and combines the rest of two, three, four and more rows. A subgraph is told the number of rows on its
-    level, and the number of rows that it gets.
+    There are two groups of subgraphs, for the operands and for combined rows. Each group combines
+    pairs of two, three and more rows, and combines the rest of two, three, four and more rows. A
+    subgraph is told the number of rows on its level, and the number of rows that it gets.
 
     Args:
         loop: the function that eager runs, with a function that combines.
     """
 
-    def __init__(self, name: str, around: Captures, loop: Callable[..., Any], *, draws: bool) -> None:
+    def __init__(
+        self, name: str, around: Captures, loop: Callable[..., Any], *, draws: bool
+    ) -> None:
         super().__init__(name, around, whole=False, draws=draws)
         self._loop = loop
 
-    def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
+    def flow(
+        self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]
+    ) -> list[Any]:
         """Return the scanned operands."""
         calls = iter(self._calls(own[0].size(0)))
 
@@ -178,7 +203,9 @@ class AssociativeScan(ControlFlow):
         return list(self._loop(combine, list(own)))
 
     def _calls(self, length: int) -> list[tuple[Subgraph, int, bool]]:
-        """Return the subgraphs in the order in which the loop calls them, with the number of rows on their levels."""
+        """Return the subgraphs in the order in which the loop calls them, with the number of rows
+        on their levels.
+        """
         lengths: list[int] = []
         while length > 1:
             lengths.append(length)
@@ -193,7 +220,12 @@ class Rerun(torch.autograd.Function):
     """A node as one autograd operation, whose backward runs the node once more with gradients."""
 
     @staticmethod
-    def forward(ctx: Any, run: Callable[[Sequence[Any]], list[Any]], given: list[Any], *tensors: torch.Tensor) -> Any:
+    def forward(
+        ctx: Any,
+        run: Callable[[Sequence[Any]], list[Any]],
+        given: list[Any],
+        *tensors: torch.Tensor,
+    ) -> Any:
         """Return the node's results."""
         ctx.run, ctx.given = run, given
         ctx.save_for_backward(*tensors)
@@ -204,11 +236,13 @@ class Rerun(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         """Return the gradients of the arguments: zeros for arguments without influence."""
         again = torch.is_grad_enabled()  # gradients of gradients are asked for
-        needed, saved = ctx.needs_input_grad[2:], ctx.saved_tensors  # which hooks may give once alone
+        # which hooks may give once alone
+        needed, saved = (ctx.needs_input_grad[2:], ctx.saved_tensors)
         tensors: list[torch.Tensor] = []
         with torch.enable_grad(), ExitStack() as stack:
             for kind in {each.device.type for each in saved}:
-                stack.enter_context(torch.autocast(kind, enabled=False))  # its casts are operators of the parts
+                # its casts are operators of the parts
+                stack.enter_context(torch.autocast(kind, enabled=False))
             for each, wanted in zip(saved, needed, strict=True):
                 mine = each.view_as(each) if again and wanted else each.detach()
                 tensors.append(mine.requires_grad_() if wanted else mine)
@@ -222,8 +256,15 @@ class Rerun(torch.autograd.Function):
             found: Sequence[torch.Tensor | None] = [None] * len(asked)
             if pairs:
                 outputs, given = zip(*pairs, strict=True)
-                found = torch.autograd.grad(outputs, asked, given, allow_unused=True, create_graph=again)
-        kept = iter([torch.zeros_like(of) if each is None else each for of, each in zip(asked, found, strict=True)])
+                found = torch.autograd.grad(
+                    outputs, asked, given, allow_unused=True, create_graph=again
+                )
+        kept = iter(
+            [
+                torch.zeros_like(of) if each is None else each
+                for of, each in zip(asked, found, strict=True)
+            ]
+        )
         return None, None, *(next(kept) if wanted else None for wanted in needed)
 
 

@@ -1,8 +1,9 @@
 """Fast calls: the quickest Python calls with the effect of a graph's operators, for generated code.
 
-A trace holds the decomposition of torch's functions: ``linear`` of three dimensions is a transposition, a view, a
-product and another view. Each call from Python takes a microsecond. So such steps become one call again, if nothing
-else reads the values between them, and if torch certainly does the same in that call.
+A trace holds the decomposition of torch's functions: ``linear`` of three dimensions is a
+transposition, a view, a product and another view. Each call from Python takes a microsecond. So
+such steps become one call again, if nothing else reads the values between them, and if torch
+certainly does the same in that call.
 """
 
 from __future__ import annotations
@@ -60,19 +61,23 @@ BINDINGS: dict[Any, Callable[..., Any]] = {
     _aten.where.self: torch.where,
     _aten.copy_.default: torch.Tensor.copy_,
 }
-"""Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 3 µs a call).
+"""Overloads whose Python binding does the same with less overhead than the overload object (0.3 to
+3 µs a call).
 
-A warning of an op reaches Python's ``warnings`` through a binding, and only the standard error stream without one: so
-the bindings of ops that may warn stand here too.
+A warning of an op reaches Python's ``warnings`` through a binding, and only the standard error
+stream without one: so the bindings of ops that may warn stand here too.
 """
-_BOUND = {id(op): (op, binding) for op, binding in BINDINGS.items()}  # hashing an overload runs Python code
+# hashing an overload runs Python code
+_BOUND = {id(op): (op, binding) for op, binding in BINDINGS.items()}
 _FORMS = (
     (_T, _VIEW, _MM, _aten._unsafe_view.default),
     (_VIEW, _T, _ADDMM, _VIEW),
     (_T, _ADDMM),
     (_T, _MM),
 )
-"""The decompositions of ``linear``, with and without folded sizes of its argument, without and with a bias."""
+"""The decompositions of ``linear``, with and without folded sizes of its argument, without and with
+a bias.
+"""
 _DEVICES = ("cpu", "cuda")  # others have a kernel of their own for it
 _INDEX = _aten.index.Tensor
 _UNPACKED = (_VIEW, _aten.expand.default)
@@ -99,8 +104,11 @@ class FastCall:
     inner: Sequence[Value] = ()
 
 
-def fast_calls(steps: Sequence[Step], last_use: Mapping[Value, int], laps: RolledLoop | None) -> dict[int, FastCall]:
-    """Return fast calls for steps of a graph, by the first step; in a loop those that are right in every iteration.
+def fast_calls(
+    steps: Sequence[Step], last_use: Mapping[Value, int], laps: RolledLoop | None
+) -> dict[int, FastCall]:
+    """Return fast calls for steps of a graph, by the first step; in a loop those that are right in
+    every iteration.
 
     Args:
         steps: of a graph.
@@ -115,7 +123,10 @@ def fast_calls(steps: Sequence[Step], last_use: Mapping[Value, int], laps: Rolle
     starts = range(laps.start, laps.end, laps.length)
     each_lap = [dict(_spelled(steps, start, start + laps.length, last_use)) for start in starts]
     for position, spelling in each_lap[0].items():
-        others = (lap.get(position + start - laps.start) for lap, start in zip(each_lap, starts, strict=True))
+        others = (
+            lap.get(position + start - laps.start)
+            for lap, start in zip(each_lap, starts, strict=True)
+        )
         if all(other is not None and _alike(spelling, other) for other in others):
             found[position] = spelling
     return found
@@ -127,7 +138,11 @@ def _spelled(
     position = begin
     while position < end:
         step = steps[position]
-        found = _linear_at(steps, position, end, last_use) or _respelled(step) if isinstance(step, Node) else None
+        found = (
+            _linear_at(steps, position, end, last_use) or _respelled(step)
+            if isinstance(step, Node)
+            else None
+        )
         if found is not None:
             yield position, found
         position += 1 if found is None else found.length
@@ -135,30 +150,48 @@ def _spelled(
 
 def _alike(one: FastCall, other: FastCall) -> bool:
     """Return whether two calls are the same except for their tensors."""
-    same = one.function is other.function and one.length == other.length and len(one.given) == len(other.given)
+    same = (
+        one.function is other.function
+        and one.length == other.length
+        and len(one.given) == len(other.given)
+    )
     pairs = zip(one.given, other.given, strict=False)
     return same and all(
-        a is b or (type(a) is type(b) and (type(a) is Value or (type(a) is int and a == b))) for a, b in pairs
+        a is b or (type(a) is type(b) and (type(a) is Value or (type(a) is int and a == b)))
+        for a, b in pairs
     )
 
 
-def _linear_at(steps: Sequence[Step], begin: int, end: int, last_use: Mapping[Value, int]) -> FastCall | None:
-    """Return the call of ``linear`` that the steps from ``begin`` on amount to, if they do and end before ``end``."""
+def _linear_at(
+    steps: Sequence[Step], begin: int, end: int, last_use: Mapping[Value, int]
+) -> FastCall | None:
+    """Return the call of ``linear`` that the steps from ``begin`` on amount to, if they do and end
+    before ``end``.
+    """
     first = steps[begin]
     if not isinstance(first, Node) or (first.op is not _T and first.op is not _VIEW):
         return None
     for form in _FORMS:
-        nodes = [each for each in steps[begin : min(begin + len(form), end)] if isinstance(each, Node)]
-        if len(nodes) == len(form) and all(node.op is op for node, op in zip(nodes, form, strict=True)):
+        nodes = [
+            each for each in steps[begin : min(begin + len(form), end)] if isinstance(each, Node)
+        ]
+        if len(nodes) == len(form) and all(
+            node.op is op for node, op in zip(nodes, form, strict=True)
+        ):
             found = _linear(nodes)
-            if found is not None and all(last_use.get(each, end) < begin + len(form) for each in found.inner):
+            if found is not None and all(
+                last_use.get(each, end) < begin + len(form) for each in found.inner
+            ):
                 return found
     return None
 
 
 def _linear(nodes: Sequence[Node]) -> FastCall | None:
     modes = nodes[0].grad, nodes[0].inference
-    if any(each.kwargs or each.outputs[0] is None or (each.grad, each.inference) != modes for each in nodes):
+    if any(
+        each.kwargs or each.outputs[0] is None or (each.grad, each.inference) != modes
+        for each in nodes
+    ):
         return None
     turned = next(each for each in nodes if each.op is _T)
     folded = next((each for each in nodes[:2] if each.op is _VIEW), None)
@@ -167,11 +200,16 @@ def _linear(nodes: Sequence[Node]) -> FastCall | None:
     weight, x = turned.args[0], left if folded is None else folded.args[0]
     inner = [each for node in nodes[:-1] for each in node.outputs if each is not None]
     given, output = [x, weight, *bias], nodes[-1].outputs[0]
-    if right is not turned.outputs[0] or any(type(each) is not Value or each in inner for each in given):
+    if right is not turned.outputs[0] or any(
+        type(each) is not Value or each in inner for each in given
+    ):
         return None
     if output is None or weight.spec.dim != 2 or any(each.spec.dim != 1 for each in bias):
         return None
-    if any(each.spec.device.type not in _DEVICES or each.spec.layout is not torch.strided for each in given):
+    if any(
+        each.spec.device.type not in _DEVICES or each.spec.layout is not torch.strided
+        for each in given
+    ):
         return None
     if folded is None:
         fits = x.spec.dim == 2
@@ -182,7 +220,9 @@ def _linear(nodes: Sequence[Node]) -> FastCall | None:
 
 
 def _folds(x: Value, weight: Value, left: Value, output: Value, has_bias: bool) -> bool:
-    """Return whether ``linear`` is certain to fold ``x`` to ``left``, by the layout and the sizes of ``x``."""
+    """Return whether ``linear`` is certain to fold ``x`` to ``left``, by the layout and the sizes
+    of ``x``.
+    """
     last = x.spec.sizes[-1] if x.spec.dim else 0
     if x.spec.dim < 3 or (has_bias and x.spec.dim > 3) or not x.spec.canonical():
         return False
@@ -196,7 +236,9 @@ def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
     terms = [[getattr(each, "term", each) for each in some] for some in (sizes, others)]
     if len(sizes) != len(others):
         return False
-    return all(a is b or (type(a) is type(b) is int and a == b) for a, b in zip(*terms, strict=True))
+    return all(
+        a is b or (type(a) is type(b) is int and a == b) for a, b in zip(*terms, strict=True)
+    )
 
 
 def fast_callable(op: Any) -> Callable[..., Any]:
@@ -207,7 +249,8 @@ def fast_callable(op: Any) -> Callable[..., Any]:
 
 
 def within_memory(op: Any) -> Callable[..., Any]:
-    """Return a function that does the same as an op, and raises where a call would leave the memory of its arguments.
+    """Return a function that does the same as an op, and raises where a call would leave the memory
+    of its arguments.
 
     Raises (when called):
         ShapeError: see ``meta_fns.check_memory``.
@@ -234,7 +277,9 @@ def _sizes_of(arg: Any) -> Hashable:
 
 
 def indexed(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
-    """Return ``aten.index`` of a tensor by Python's own way of indexing, which tells warnings of masks of bytes."""
+    """Return ``aten.index`` of a tensor by Python's own way of indexing, which tells warnings of
+    masks of bytes.
+    """
     return tensor[tuple([slice(None) if each is None else each for each in indices])]
 
 
@@ -254,7 +299,13 @@ def unpacked(node: Node) -> Sequence[Any]:
 def _respelled(node: Node) -> FastCall | None:
     """Return a quicker call for a step; None if there is none."""
     given = node.args[0] if node.args else None
-    if type(given) is not Value or not node.outputs or node.outputs[0] is None or node.bindings or node.untracked:
+    if (
+        type(given) is not Value
+        or not node.outputs
+        or node.outputs[0] is None
+        or node.bindings
+        or node.untracked
+    ):
         return None
     if given.spec.layout is not torch.strided:
         return None
@@ -267,7 +318,11 @@ def _converted(node: Node, given: Value, output: Value) -> FastCall | None:
     """Return a call of ``to`` that copies to another dtype."""
     dtype = node.kwargs.get("dtype")
     plain = len(node.args) == 1 and len(node.kwargs) == 1 and isinstance(dtype, torch.dtype)
-    return FastCall(torch.Tensor.to, (given, dtype), output) if plain and dtype is not given.spec.dtype else None
+    return (
+        FastCall(torch.Tensor.to, (given, dtype), output)
+        if plain and dtype is not given.spec.dtype
+        else None
+    )
 
 
 def _narrowed(node: Node, given: Value, output: Value) -> FastCall | None:
@@ -275,7 +330,14 @@ def _narrowed(node: Node, given: Value, output: Value) -> FastCall | None:
     left_out: Sequence[Any] = (0, None, None, 1)[len(node.args) - 1 :]
     dim, start, _, step = (*node.args[1:], *left_out)
     start = 0 if start is None else start
-    if node.kwargs or type(dim) is not int or type(start) is not int or start < 0 or type(step) is not int or step != 1:
+    if (
+        node.kwargs
+        or type(dim) is not int
+        or type(start) is not int
+        or start < 0
+        or type(step) is not int
+        or step != 1
+    ):
         return None
     length = output.spec.sizes[dim]
     told = type(length) is int and length > 0

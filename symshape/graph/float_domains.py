@@ -1,4 +1,5 @@
-"""Domains of the functions of ``math`` on floats: ``math.log10(0)``, ``math.exp(1000)`` and ``1 / 0.0`` raise.
+"""Domains of the functions of ``math`` on floats: ``math.log10(0)``, ``math.exp(1000)`` and
+``1 / 0.0`` raise.
 
 A program that computes such a number raises there, whether or not it uses the number.
 """
@@ -14,7 +15,8 @@ from symshape.graph.float_terms import OF_ONE, OF_TWO, FloatTerm, Operand
 
 _LARGEST = sys.float_info.max
 _MOST = 709.0
-"""The largest exponent that is known not to overflow: a little below the logarithm of the largest float.
+"""The largest exponent that is known not to overflow: a little below the logarithm of the largest
+float.
 
 The margin makes the bound independent of how the platform rounds.
 """
@@ -22,7 +24,9 @@ The margin makes the bound independent of how the platform rounds.
 
 @attrs.frozen
 class Need:
-    """A requirement on an operand: ``operand relation constant``, with ``lt``, ``le``, ``gt``, ``ge`` or ``ne``."""
+    """A requirement on an operand: ``operand relation constant``, with ``lt``, ``le``, ``gt``,
+    ``ge`` or ``ne``.
+    """
 
     operand: Operand
     relation: str
@@ -62,7 +66,8 @@ _NEEDS: dict[str, tuple[tuple[str, float], ...]] = {
 
 def _of_power(base: Operand, exponent: Operand) -> tuple[Need, ...] | None:
     if isinstance(exponent, (int, float)) and math.isfinite(exponent):
-        if exponent < 0:  # of a base below all normal floats it may be too large, whatever the exponent
+        # of a base below all normal floats it may be too large, whatever the exponent
+        if exponent < 0:
             return (Need(base, "ge", math.exp(max(_MOST / exponent, 1 - _MOST))),)
         whole, most = float(exponent).is_integer(), _MOST / exponent if exponent else math.inf
         bound = math.exp(most) if most < _MOST else None  # None: no base is too large

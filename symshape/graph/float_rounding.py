@@ -1,15 +1,19 @@
-"""Exact integer facts about the floats of a program: the value of ``int(n * 0.3)``, and when ``n * 0.3 > 2`` holds.
+"""Exact integer facts about the floats of a program: the value of ``int(n * 0.3)``, and when
+``n * 0.3 > 2`` holds.
 
-A float constant is rarely the number that was written down, and every operation rounds; still much can be told.
+A float constant is rarely the number that was written down, and every operation rounds; still much
+can be told.
 
-- *Rounded ratios.*  ``n * c`` and ``n / c``, where ``c`` is the float nearest to ``a / b``.  Between integers the
-  rounded product lies where ``n * a / b`` does, as long as the errors of both roundings are below ``1 / (2 * b)``.
-  Where ``n * a / b`` is an integer or lies half way between two, the product is that very float if ``c`` is off by at
-  most ``2**-54`` of itself: then the exact one is the float nearest to the product of ``n`` and ``c``.  Where ``c`` is
-  farther off (0.7, 0.29) it may be the next one: ``90 * 0.7`` is 62.99999999999999.
-- *Thresholds.*  Addition, multiplication, division and the square root are correctly rounded (IEEE 754), so what is
-  made of one integer and constants by them never falls where the exact value rises.  A comparison with a constant then
-  changes its answer once, at an integer that a search finds.
+- *Rounded ratios.*  ``n * c`` and ``n / c``, where ``c`` is the float nearest to ``a / b``.
+  Between integers the rounded product lies where ``n * a / b`` does, as long as the errors of both
+  roundings are below ``1 / (2 * b)``. Where ``n * a / b`` is an integer or lies half way between
+  two, the product is that very float if ``c`` is off by at most ``2**-54`` of itself: then the
+  exact one is the float nearest to the product of ``n`` and ``c``.  Where ``c`` is farther off
+  (0.7, 0.29) it may be the next one: ``90 * 0.7`` is 62.99999999999999.
+- *Thresholds.*  Addition, multiplication, division and the square root are correctly rounded (IEEE
+  754), so what is made of one integer and constants by them never falls where the exact value
+  rises.  A comparison with a constant then changes its answer once, at an integer that a search
+  finds.
 """
 
 from __future__ import annotations
@@ -39,15 +43,15 @@ UNKNOWN = 2
 class RoundedRatio:
     """A float that equals ``numerator / denominator`` except for rounding.
 
-    Floor, ceiling and rounding of the float are those of the quotient, unless the quotient is an integer or half way
-    between two. Four times the numerator must be below 2**52.
+    Floor, ceiling and rounding of the float are those of the quotient, unless the quotient is an
+    integer or half way between two. Four times the numerator must be below 2**52.
 
     Attributes:
         numerator: an integer of sizes.
         denominator: is above 0.
-        off: 0 where the float is the quotient wherever that is an integer or half way between two; 1 where it may be
-            above it there, if the numerator is above 0, and -1 where it may be below; ``UNKNOWN`` where it may be
-            either, since it was rounded twice.
+        off: 0 where the float is the quotient wherever that is an integer or half way between two;
+            1 where it may be above it there, if the numerator is above 0, and -1 where it may be
+            below; ``UNKNOWN`` where it may be either, since it was rounded twice.
     """
 
     numerator: Term
@@ -89,7 +93,9 @@ def rounded_ratio(term: FloatTerm | float) -> RoundedRatio | None:
     if inner is not None:
         by_two = math.frexp(right)[0] == 0.5
         numerator = arithmetic.scale(inner.numerator, written.numerator)
-        return RoundedRatio(numerator, inner.denominator * written.denominator, inner.off if by_two else UNKNOWN)
+        return RoundedRatio(
+            numerator, inner.denominator * written.denominator, inner.off if by_two else UNKNOWN
+        )
     if whole is None:
         return None
     error = factor / written - 1
@@ -98,7 +104,9 @@ def rounded_ratio(term: FloatTerm | float) -> RoundedRatio | None:
 
 
 def _integer(arg: Operand) -> Term | None:
-    """Return the integer of sizes that an operand is, as an integer or as a float; None for other operands."""
+    """Return the integer of sizes that an operand is, as an integer or as a float; None for other
+    operands.
+    """
     if isinstance(arg, FloatTerm):
         found = arg.ratio()
         return None if found is None or found[1] != 1 else found[0]
@@ -124,7 +132,8 @@ class Monotone:
     most: int = LARGEST
 
     def where(self, relation: str, constant: float, least: int) -> tuple[int, int]:
-        """Return the integers for which the float stands in a relation to a constant: first, and one past the last.
+        """Return the integers for which the float stands in a relation to a constant: first, and
+        one past the last.
 
         Args:
             relation: ``lt``, ``le``, ``gt``, ``ge`` or ``eq``.
@@ -132,7 +141,8 @@ class Monotone:
             least: the smallest integer that is looked at; the largest is ``most``.
 
         Raises:
-            ArithmeticError, ValueError: the float cannot be computed for all of them; if so, then for one of these two.
+            ArithmeticError, ValueError: the float cannot be computed for all of them; if so, then
+                for one of these two.
         """
         self.value(least), self.value(self.most)
         strict, weak = (operator.gt, operator.ge) if self.rises else (operator.lt, operator.le)
@@ -144,13 +154,16 @@ class Monotone:
         return (turn, self.most + 1) if from_there else (least, turn)
 
     def rounded(self, whole: Callable[[float], int]) -> Monotone:
-        """Return the monotone integer that results from rounding in one direction, or to the nearest."""
+        """Return the monotone integer that results from rounding in one direction, or to the
+        nearest.
+        """
         value = self.value
         return attrs.evolve(self, value=lambda n: whole(value(n)))
 
     def _first(self, holds: Callable[[float, float], bool], constant: float, least: int) -> int:
         """Return the smallest integer from ``least`` on at which a monotone condition holds."""
-        low, high = least, self.most + 1  # it does not hold below ``low``, and holds from ``high`` on
+        # it does not hold below ``low``, and holds from ``high`` on
+        low, high = (least, self.most + 1)
         while low < high:
             middle = (low + high) // 2
             if holds(self.value(middle), constant):
@@ -161,7 +174,9 @@ class Monotone:
 
 
 def monotone(term: Operand) -> Monotone | None:
-    """Return a float as a monotone function of its only integer; None if it is not known to be one."""
+    """Return a float as a monotone function of its only integer; None if it is not known to be
+    one.
+    """
     if isinstance(term, Term):
         return None if term.op is Op.CONST else Monotone(term, float, True)
     if not isinstance(term, FloatTerm):
@@ -180,19 +195,28 @@ def monotone(term: Operand) -> Monotone | None:
     if _is_number(right):
         inner = monotone(left)
         rises = right > 0 or term.op in ("add", "sub")
-        return None if inner is None or _annuls(term.op, right) else _after(inner, lambda x: compute(x, right), rises)
+        return (
+            None
+            if inner is None or _annuls(term.op, right)
+            else _after(inner, lambda x: compute(x, right), rises)
+        )
     if _is_number(left) and term.op != "truediv":
         inner = monotone(right)
         rises = left > 0 if term.op == "mul" else term.op == "add"
-        return None if inner is None or _annuls(term.op, left) else _after(inner, lambda x: compute(left, x), rises)
+        return (
+            None
+            if inner is None or _annuls(term.op, left)
+            else _after(inner, lambda x: compute(left, x), rises)
+        )
     return None
 
 
 def _logarithm(term: FloatTerm) -> Monotone | None:
     """Return the logarithm of an integer, or of a quotient, as a monotone function.
 
-    It is rounded nearly right: off by a unit or two of its last place (16 are allowed for). Up to 2**40 the logarithms
-    of two integers are farther apart than that. So are those of n / m and (n + 1) / m, for an m of a few digits.
+    It is rounded nearly right: off by a unit or two of its last place (16 are allowed for). Up to
+    2**40 the logarithms of two integers are farther apart than that. So are those of n / m and (n +
+    1) / m, for an m of a few digits.
     """
     inner = term.args[0]
     ratio = inner.ratio() if isinstance(inner, FloatTerm) else None

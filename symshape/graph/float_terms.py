@@ -1,8 +1,9 @@
 """Floating-point scalars that depend on sizes: kept as written, computed again at run time.
 
-A condition on such a value can be decided only where the value is an exact ratio of integers (``s0 / 2``): then it is
-a condition on integers.  Sizes are below 2**53, where the floor, the ceiling and the order of a correctly rounded
-quotient agree with those of the exact one.  Everything else specialises (see ``tracing/symbolic/nodes/float_node.py``).
+A condition on such a value can be decided only where the value is an exact ratio of integers
+(``s0 / 2``): then it is a condition on integers.  Sizes are below 2**53, where the floor, the
+ceiling and the order of a correctly rounded quotient agree with those of the exact one.  Everything
+else specialises (see ``tracing/symbolic/nodes/float_node.py``).
 """
 
 from __future__ import annotations
@@ -28,11 +29,25 @@ def _pow(a: float, b: float) -> float:
 
 
 OF_ONE = (
-    *("asin", "acos", "tan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc", "gamma", "lgamma"),
+    *(
+        "asin",
+        "acos",
+        "tan",
+        "sinh",
+        "cosh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "erfc",
+        "gamma",
+        "lgamma",
+    ),
     *("cbrt", "exp2", "degrees", "radians"),
 )
 OF_TWO = ("atan2", "hypot", "copysign", "fmod", "remainder")
-"""Functions of ``math`` that are computed at run time and never decided: of one number, and of two."""
+"""Functions of ``math`` that are computed at run time and never decided: of one number, and of two.
+"""
 
 FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     "from_int": (float, "float({0})"),
@@ -73,18 +88,23 @@ def _known_by(args: tuple[Operand, ...]) -> tuple[object, ...]:
 
 @attrs.frozen
 class FloatTerm:
-    """A float expression: ``op`` applied to integer terms, floats and float terms; ``symbol`` names an unbacked one.
+    """A float expression: ``op`` applied to integer terms, floats and float terms; ``symbol`` names
+    an unbacked one.
 
-    ``from_int`` is an integer operand among floats; Python compares it as an integer. ``as_float`` is the result of
-    ``float()`` on it.
+    ``from_int`` is an integer operand among floats; Python compares it as an integer. ``as_float``
+    is the result of ``float()`` on it.
     """
 
     op: str
     args: tuple[Operand, ...] = attrs.field(default=(), eq=_known_by)
     symbol: str = ""
 
-    def evaluate(self, values: Mapping[str, int], floats: Mapping[str, float] | None = None) -> float:
-        """Return the value for these sizes. Raises KeyError for an unbacked float that ``floats`` does not hold."""
+    def evaluate(
+        self, values: Mapping[str, int], floats: Mapping[str, float] | None = None
+    ) -> float:
+        """Return the value for these sizes. Raises KeyError for an unbacked float that ``floats``
+        does not hold.
+        """
         if self.op == "symbol":
             return (floats or {})[self.symbol]
         function = FUNCTIONS[self.op][0]
@@ -97,7 +117,9 @@ class FloatTerm:
         return FUNCTIONS[self.op][1].format(*(_source(arg, names) for arg in self.args))
 
     def ratio(self) -> tuple[Term, int] | None:
-        """Return ``(numerator, denominator > 0)`` if the value is that quotient, correctly rounded; else None."""
+        """Return ``(numerator, denominator > 0)`` if the value is that quotient, correctly rounded;
+        else None.
+        """
         if self.op in ("from_int", "as_float", "np_float"):
             (arg,) = self.args
             return (arg, 1) if isinstance(arg, Term) else _ratio(arg)
@@ -108,7 +130,11 @@ class FloatTerm:
             top, bottom = map(_plain, self.args)
             inner, number = _ratio(top), _positive_integer(bottom)
             exact = inner is not None and _are_binary(inner[1])  # so that it is rounded but once
-            return (inner[0], inner[1] * number) if exact and inner is not None and number is not None else None
+            return (
+                (inner[0], inner[1] * number)
+                if exact and inner is not None and number is not None
+                else None
+            )
         if self.op == "mul":
             one, other = map(_plain, self.args)
             for left, right in ((one, other), (other, one)):
@@ -116,27 +142,37 @@ class FloatTerm:
                     inner = _ratio(left)
                     factor = Fraction(right)
                     power_of_two = math.frexp(right)[0] == 0.5
-                    # Exact: times a power of two, or a number of halves times a factor of few digits (such as 2.5).
+                    # Exact: times a power of two, or a number of halves times a factor of few
+                    # digits (such as 2.5).
                     few = factor.numerator < _FEW_DIGITS
                     if inner is not None and (power_of_two or (_are_binary(inner[1]) and few)):
-                        return arithmetic.scale(inner[0], factor.numerator), inner[1] * factor.denominator
+                        return arithmetic.scale(inner[0], factor.numerator), inner[
+                            1
+                        ] * factor.denominator
         return None
 
     def shifted_ratio(self) -> tuple[tuple[Term, ...], int] | None:
-        """Return the intermediate numerators and the denominator of a sum of ratios, rounded after each addition.
+        """Return the intermediate numerators and the denominator of a sum of ratios, rounded after
+        each addition.
 
-        The last numerator is that of the value. Where the quotient is an integer every step is exact; elsewhere it is
-        at least ``1 / denominator`` away from an integer. So, if all numerators are small, the quotient has the floor
-        and the ceiling of the value. Sums of quotients by powers of two are exact. None if the value is no such sum.
+        The last numerator is that of the value. Where the quotient is an integer every step is
+        exact; elsewhere it is at least ``1 / denominator`` away from an integer. So, if all
+        numerators are small, the quotient has the floor and the ceiling of the value. Sums of
+        quotients by powers of two are exact. None if the value is no such sum.
         """
         found = self.ratio()
         if found is not None or self.op not in ("add", "sub"):
             return None if found is None else ((found[0],), found[1])
         one, other = map(_shifted_ratio, self.args)
-        if one is None or other is None or not (1 in (one[1], other[1]) or _are_binary(one[1], other[1])):
+        if (
+            one is None
+            or other is None
+            or not (1 in (one[1], other[1]) or _are_binary(one[1], other[1]))
+        ):
             return None
         left, right = (
-            [arithmetic.scale(each, by) for each in tops] for tops, by in ((one[0], other[1]), (other[0], one[1]))
+            [arithmetic.scale(each, by) for each in tops]
+            for tops, by in ((one[0], other[1]), (other[0], one[1]))
         )
         last = arithmetic.add(left[-1], arithmetic.scale(right[-1], 1 if self.op == "add" else -1))
         return (*left, *right, last), one[1] * other[1]
@@ -155,7 +191,9 @@ class FloatTerm:
         """The names of the unbacked floats that the value depends on."""
         if self.op == "symbol":
             return frozenset((self.symbol,))
-        return frozenset().union(*(arg.unbacked() for arg in self.args if isinstance(arg, FloatTerm)))
+        return frozenset().union(
+            *(arg.unbacked() for arg in self.args if isinstance(arg, FloatTerm))
+        )
 
     def of_numpy(self) -> bool:
         """Return whether the value is a NumPy float, computed as NumPy computes."""
@@ -166,7 +204,9 @@ class FloatTerm:
     def __str__(self) -> str:
         if self.op == "symbol":
             return self.symbol
-        return FUNCTIONS[self.op][1].format(*(f"({arg})" if _is_sum(arg) else str(arg) for arg in self.args))
+        return FUNCTIONS[self.op][1].format(
+            *(f"({arg})" if _is_sum(arg) else str(arg) for arg in self.args)
+        )
 
 
 def _is_sum(arg: Operand) -> bool:
@@ -192,7 +232,9 @@ def _source(arg: Operand, names: Mapping[str, str]) -> str:
 
 def _plain(arg: Operand) -> Operand:
     """Return a NumPy constant as a Python float; anything else unchanged."""
-    constant = isinstance(arg, FloatTerm) and arg.op == "np_float" and isinstance(arg.args[0], float)
+    constant = (
+        isinstance(arg, FloatTerm) and arg.op == "np_float" and isinstance(arg.args[0], float)
+    )
     return arg.args[0] if constant else arg  # type: ignore[union-attr]
 
 
@@ -208,13 +250,18 @@ def _shifted_ratio(arg: Operand) -> tuple[tuple[Term, ...], int] | None:
         return arg.shifted_ratio()
     if isinstance(arg, float):
         top, bottom = arg.as_integer_ratio() if math.isfinite(arg) else (0, 0)
-        return ((arithmetic.const(top),), bottom) if 0 < bottom < _FEW_DIGITS and abs(top) < 2**53 else None
+        return (
+            ((arithmetic.const(top),), bottom)
+            if 0 < bottom < _FEW_DIGITS and abs(top) < 2**53
+            else None
+        )
     found = _ratio(arg)
     return None if found is None else ((found[0],), found[1])
 
 
 def _are_binary(*denominators: int) -> bool:
-    """Return whether quotients by these denominators are exact floats, and their sums while they are small.
+    """Return whether quotients by these denominators are exact floats, and their sums while they
+    are small.
 
     The denominators are powers of two of few digits.
     """
@@ -240,9 +287,13 @@ def _positive_integer(arg: Operand) -> int | None:
 
 
 def float_term(op: str, *args: Operand | int) -> FloatTerm | float:
-    """Apply ``op`` to floats, integers, terms and float terms; plain numbers are computed at once."""
+    """Apply ``op`` to floats, integers, terms and float terms; plain numbers are computed at
+    once.
+    """
     plain = [arg.value if isinstance(arg, Term) and arg.op is Op.CONST else arg for arg in args]
-    term = FloatTerm(op, tuple(float(a) if isinstance(a, int) and op != "truediv" else a for a in plain))
+    term = FloatTerm(
+        op, tuple(float(a) if isinstance(a, int) and op != "truediv" else a for a in plain)
+    )
     if all(isinstance(arg, (int, float)) for arg in plain):
         return term.evaluate({})
     return FloatTerm(op, tuple(arithmetic.const(a) if isinstance(a, int) else a for a in plain))

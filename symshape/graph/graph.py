@@ -6,7 +6,15 @@ from typing import Any
 
 import attrs
 
-from symshape.graph.steps import Input, Lifted, Node, Step, Value, draws_random_numbers, written_values
+from symshape.graph.steps import (
+    Input,
+    Lifted,
+    Node,
+    Step,
+    Value,
+    draws_random_numbers,
+    written_values,
+)
 from symshape.graph.text import text
 from symshape.torch_internals.pytree import TreeSpec
 

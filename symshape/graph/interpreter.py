@@ -1,6 +1,7 @@
 """An interpreter of graphs of plain ops, for the two or three runs before a CUDA graph is captured.
 
-Compiling a function (:mod:`symshape.graph.codegen`) takes 8 ms for a Llama of six layers, for those runs alone.
+Compiling a function (:mod:`symshape.graph.codegen`) takes 8 ms for a Llama of six layers, for those
+runs alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ def interpreter(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
         ValueError: it has symbolic sizes, assertions or modes inside.
     """
     steps = [step for step in graph.steps if isinstance(step, Node)]
-    plain = len(steps) == len(graph.steps) and not any(each.numbers or each.bindings for each in steps)
+    plain = len(steps) == len(graph.steps) and not any(
+        each.numbers or each.bindings for each in steps
+    )
     if not plain or any(each.grad is not None or each.inference is not None for each in steps):
         raise ValueError("only ops on tensors and constants are run node by node")
     dying = _dying(steps, set(values_in(graph.outputs)))
@@ -53,7 +56,11 @@ def _dying(steps: Sequence[Node], kept: set[Value]) -> list[list[Value]]:
     """Return for each step the values that are dead after it."""
     last: dict[Value, int] = {}
     for number, step in enumerate(steps):
-        last.update(dict.fromkeys([*step.reads, *(each for each in step.outputs if each is not None)], number))
+        last.update(
+            dict.fromkeys(
+                [*step.reads, *(each for each in step.outputs if each is not None)], number
+            )
+        )
     dying: list[list[Value]] = [[] for _ in steps]
     for value, number in last.items():
         if value not in kept:

@@ -1,8 +1,8 @@
 """Loop rolling: repeated layers among a graph's steps, which one loop can run.
 
-Python's compiler takes longer over the lines of a first trace than all other code generation does. A loop over a dozen
-layers has the lines of one layer. The iterations run the same ops on the same values in the same order, and free each
-value at the same step.
+Python's compiler takes longer over the lines of a first trace than all other code generation does.
+A loop over a dozen layers has the lines of one layer. The iterations run the same ops on the same
+values in the same order, and free each value at the same step.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ class RolledLoop:
     """A sequence of steps that is repeated.
 
     Attributes:
-        start: the first step of the loop; the iteration before it is written out, and so is the one after its end.
+        start: the first step of the loop; the iteration before it is written out, and so is the one
+            after its end.
         length: the steps of one iteration.
         count: the number of iterations of the loop.
         lifted: for each iteration the lifted values that it reads, in order: nothing else differs.
-        before: for each value of the first iteration of the loop, its counterpart in the iteration before.
+        before: for each value of the first iteration of the loop, its counterpart in the iteration
+            before.
         behind: the same for the last iteration of the loop.
     """
 
@@ -50,7 +52,9 @@ class RolledLoop:
         return self.start + self.length * self.count
 
     def step(self, written: int, lap: int) -> int:
-        """Return the number of the step that is written out as number ``written``, in one iteration of the loop."""
+        """Return the number of the step that is written out as number ``written``, in one iteration
+        of the loop.
+        """
         if written < self.start:
             return written
         if written < self.start + self.length:
@@ -88,18 +92,23 @@ def rolled_loop(
             end += 1
         end += length
         most = (end - first) // length
-        for laps in range(most, max(most - 2, _FEWEST - 1), -1):  # what comes before may begin like a lap
+        # what comes before may begin like a lap
+        for laps in range(most, max(most - 2, _FEWEST - 1), -1):
             with suppress(_DifferentError):
                 return search.found(end - laps * length, length, laps)
     return None
 
 
 def _periods(ops: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield first positions and distances of ops that recur at equal distances; rare ops come first."""
+    """Yield first positions and distances of ops that recur at equal distances; rare ops come
+    first.
+    """
     places: dict[int, list[int]] = {}
     for position, op in enumerate(ops):
         places.setdefault(op, []).append(position)
-    for found in sorted((each for each in places.values() if len(each) >= _FEWEST), key=len)[:_TRIED]:
+    for found in sorted((each for each in places.values() if len(each) >= _FEWEST), key=len)[
+        :_TRIED
+    ]:
         at = 0
         for gap, group in groupby(b - a for a, b in pairwise(found)):
             number = len(list(group))
@@ -118,7 +127,12 @@ class _Search:
         last_use: Mapping[Value, int],
         lifted: Collection[Value],
     ) -> None:
-        self._steps, self._dying, self._last_use, self._known_lifted = steps, dying, last_use, lifted
+        self._steps, self._dying, self._last_use, self._known_lifted = (
+            steps,
+            dying,
+            last_use,
+            lifted,
+        )
         self._made: dict[Value, int] = {}
         self._lifted: dict[Value, Value] = {}
 
@@ -132,7 +146,10 @@ class _Search:
         self._made = self._places(first, last)
         for value, place in self._made.items():  # gone when the next lap makes one in its place
             position = place // _OUTPUTS
-            if position < last - length and self._last_use.get(value, last + length) - position > length:
+            if (
+                position < last - length
+                and self._last_use.get(value, last + length) - position > length
+            ):
                 raise _DifferentError
         rows: list[Sequence[Value]] = []
         for lap in range(laps - 2):
@@ -140,7 +157,10 @@ class _Search:
             for position in range(first + length, first + 2 * length):
                 self._compare(position, lap * length)
             rows.append(list(self._lifted.values()))
-        before, behind = self._names(first, first + length, length), self._names(first, last - length, length)
+        before, behind = (
+            self._names(first, first + length, length),
+            self._names(first, last - length, length),
+        )
         return RolledLoop(first + length, length, laps - 2, rows, before, behind)
 
     def _places(self, begin: int, end: int) -> dict[Value, int]:
@@ -148,12 +168,19 @@ class _Search:
         found: dict[Value, int] = {}
         for position in range(begin, end):
             node = self._steps[position]
-            if not isinstance(node, Node) or node.bindings or node.grad is not None or node.inference is not None:
+            if (
+                not isinstance(node, Node)
+                or node.bindings
+                or node.grad is not None
+                or node.inference is not None
+            ):
                 raise _DifferentError
             if len(node.outputs) > _OUTPUTS:
                 raise _DifferentError
             found.update(
-                (each, place) for place, each in enumerate(node.outputs, position * _OUTPUTS) if each is not None
+                (each, place)
+                for place, each in enumerate(node.outputs, position * _OUTPUTS)
+                if each is not None
             )
         return found
 
@@ -167,23 +194,36 @@ class _Search:
             if [each is None for each in own.outputs] != [each is None for each in like.outputs]:
                 raise _DifferentError
             pairs = zip(own.outputs, like.outputs, strict=True)
-            found.update((value, first) for value, first in pairs if value is not None and first is not None)
+            found.update(
+                (value, first) for value, first in pairs if value is not None and first is not None
+            )
         return found
 
     def _compare(self, position: int, further: int) -> None:
-        """Check that a step of the second iteration does the same as the step ``further`` steps after it."""
+        """Check that a step of the second iteration does the same as the step ``further`` steps
+        after it.
+        """
         node, other = self._steps[position], self._steps[position + further]
         assert isinstance(node, Node)
         assert isinstance(other, Node)
         same = node.single is other.single and node.untracked is other.untracked
-        if not same or len(node.outputs) != len(other.outputs) or node.kwargs.keys() != other.kwargs.keys():
+        if (
+            not same
+            or len(node.outputs) != len(other.outputs)
+            or node.kwargs.keys() != other.kwargs.keys()
+        ):
             raise _DifferentError
         self._arguments(node.args, other.args, further * _OUTPUTS)
         if node.kwargs:
-            self._arguments([*node.kwargs.values()], [other.kwargs[name] for name in node.kwargs], further * _OUTPUTS)
+            self._arguments(
+                [*node.kwargs.values()],
+                [other.kwargs[name] for name in node.kwargs],
+                further * _OUTPUTS,
+            )
         dying, others = self._dying.get(position, ()), self._dying.get(position + further, ())
         if dying or others:
-            places = [self._made.get(each, -1) + further * _OUTPUTS for each in dying]  # what is older dies in one lap
+            # what is older dies in one lap
+            places = [self._made.get(each, -1) + further * _OUTPUTS for each in dying]
             if sorted(places) != sorted([self._made.get(each, -1) for each in others]):
                 raise _DifferentError
 
@@ -199,7 +239,9 @@ class _Search:
                 if place is not None:
                     same = self._made.get(other) == place + further
                 elif arg in self._known_lifted:
-                    same = other in self._known_lifted and self._lifted.setdefault(arg, other) is other
+                    same = (
+                        other in self._known_lifted and self._lifted.setdefault(arg, other) is other
+                    )
                 else:
                     same = other is arg
             elif kind is tuple or kind is list:
@@ -208,6 +250,10 @@ class _Search:
             elif arg is other:
                 continue
             else:
-                same = arg.hex() == other.hex() if kind is float else kind in _COMPARED and bool(arg == other)
+                same = (
+                    arg.hex() == other.hex()
+                    if kind is float
+                    else kind in _COMPARED and bool(arg == other)
+                )
             if not same:
                 raise _DifferentError

@@ -1,8 +1,8 @@
 """Answers of a ``functools.lru_cache`` that a program computes itself, from the sizes of each call.
 
-The program runs the wrapped function symbolically, so that one program serves all sizes. Each call first compares the
-answer that the memo may hold with the answer that the program computes. At its end the call fills the memo, as eager
-would have filled it.
+The program runs the wrapped function symbolically, so that one program serves all sizes. Each call
+first compares the answer that the memo may hold with the answer that the program computes. At its
+end the call fills the memo, as eager would have filled it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,17 @@ _MOST_SIZES = 1024  # combinations of sizes that are remembered for one answer
 
 
 def answers_of(memo: Any) -> dict[Any, Any] | None:
-    """Return the dictionary in which a cached function keeps its answers, by its own keys; None if it is not found."""
-    found = gc.get_referents(memo)  # in CPython, the dictionary comes before the function; answers may be dictionaries
+    """Return the dictionary in which a cached function keeps its answers, by its own keys; None if
+    it is not found.
+    """
+    # in CPython, the dictionary comes before the function; answers may be dictionaries
+    found = gc.get_referents(memo)
     inner = getattr(memo, "__wrapped__", None)
-    kept = [one for one, other in pairwise(found) if type(one) is dict and other is inner and one is not memo.__dict__]
+    kept = [
+        one
+        for one, other in pairwise(found)
+        if type(one) is dict and other is inner and one is not memo.__dict__
+    ]
     return kept[0] if len(kept) == 1 else None
 
 
@@ -53,7 +60,9 @@ class SizeAnswer(tuple[Any, ...]):
 
 @attrs.frozen
 class SizeLeaf:
-    """The leaf of a call, and its dimension, that a symbol is read from; ``dim`` is None for an integer leaf."""
+    """The leaf of a call, and its dimension, that a symbol is read from; ``dim`` is None for an
+    integer leaf.
+    """
 
     position: int
     dim: int | None
@@ -70,7 +79,9 @@ class SizeLeaf:
 
 @attrs.frozen
 class _Concrete:
-    """One call of a memo with plain numbers: its key, its arguments, and the answer that the program computes."""
+    """One call of a memo with plain numbers: its key, its arguments, and the answer that the
+    program computes.
+    """
 
     key: Any
     args: tuple[Any, ...]
@@ -79,7 +90,8 @@ class _Concrete:
 
 
 class MemoAnswer:
-    """One answer of a memo, as a formula of the sizes of a call: a question about its leaves, and a place to fill.
+    """One answer of a memo, as a formula of the sizes of a call: a question about its leaves, and a
+    place to fill.
 
     Args:
         memo: the function with the memo.
@@ -112,7 +124,9 @@ class MemoAnswer:
 
     # -- the question of each call
     def __call__(self, leaves: Sequence[Any]) -> Hashable:
-        """Return whether eager would get the answer of the program; None for leaves without these sizes."""
+        """Return whether eager would get the answer of the program; None for leaves without these
+        sizes.
+        """
         values = tuple([each.read(leaves) for each in self._leaves])
         found = self._known.get(values) or (None if None in values else self._concrete(values))
         if found is None or self._answers is None:
@@ -124,12 +138,17 @@ class MemoAnswer:
         return agrees(_answered(self.memo, found), found.answer)
 
     def _is_own(self, found: _Concrete) -> bool:
-        """Return whether a call of this program made the tensors that the memo keeps, and nobody got them since.
+        """Return whether a call of this program made the tensors that the memo keeps, and nobody
+        got them since.
 
         Comparing their data would take too long, and whoever gets them may write to them.
         """
         own = self._own.get(found.key)
-        if own is None or own[1:] != _given_to_others(self.memo) or any(each in _given for each in tensors_in(own[0])):
+        if (
+            own is None
+            or own[1:] != _given_to_others(self.memo)
+            or any(each in _given for each in tensors_in(own[0]))
+        ):
             return False
         return _answered(self.memo, found) is own[0]
 
@@ -142,7 +161,10 @@ class MemoAnswer:
             args = _concrete(self._args, numbers)
             kwargs = {name: _concrete(each, numbers) for name, each in self._kwargs.items()}
             found = _Concrete(key_of(args, kwargs), args, kwargs, _concrete(self._answer, numbers))
-        except (ArithmeticError, ValueError):  # sizes of another program: this one's guards exclude them
+        except (
+            ArithmeticError,
+            ValueError,
+        ):  # sizes of another program: this one's guards exclude them
             found = None
         if len(self._known) >= _MOST_SIZES:
             self._known = {}
@@ -153,7 +175,9 @@ class MemoAnswer:
         return self._args, tuple(self._kwargs.items()), self._answer, tuple(self.symbols.items())
 
     def __eq__(self, other: object) -> bool:
-        """Return whether two programs ask the same; of tensors nobody knows whether two programs compute the same."""
+        """Return whether two programs ask the same; of tensors nobody knows whether two programs
+        compute the same.
+        """
         if not isinstance(other, MemoAnswer) or self.has_tensor or other.has_tensor:
             return self is other
         return self.memo is other.memo and _same_parts(self._parts(), other._parts())
@@ -183,12 +207,15 @@ class MemoAnswer:
             return
         hits = [(each, each.cache_info().hits) for each in list(_hits)]
         made = self.memo(*found.args, **found.kwargs)
-        for each, before in hits:  # the function may call other memos, whose answers nobody else gets thereby
+        # the function may call other memos, whose answers nobody else gets thereby
+        for each, before in hits:
             _hits[each] = _hits.get(each, 0) + each.cache_info().hits - before
         if not agrees(made, found.answer):
             raise InternalError(
-                f"{self.memo.__name__}{found.args} answers {made!r}, where the traced program computed "
-                f"{found.answer!r}; this is a defect of symshape, please report it with the function; "
+                f"{self.memo.__name__}{found.args} answers {made!r}, where the traced program "
+                "computed "
+                f"{found.answer!r}; this is a defect of symshape, please report it with the "
+                "function; "
                 "call the function once before, or compile without it"
             )
         if self.has_tensor:
@@ -205,7 +232,9 @@ def key_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def _mark() -> Any:
-    """Return the object between positional and keyword arguments in the keys of all ``lru_cache`` functions."""
+    """Return the object between positional and keyword arguments in the keys of all ``lru_cache``
+    functions.
+    """
     probe = functools.lru_cache(None)(lambda **names: None)
     probe(a=1)
     (key,) = answers_of(probe) or {}
@@ -230,16 +259,26 @@ def _concrete(value: Any, numbers: Mapping[str, int]) -> Any:
 
 
 def agrees(found: Any, expected: Any) -> bool:
-    """Return whether an answer is the expected one: of the same classes, equal numbers and texts, the same objects."""
+    """Return whether an answer is the expected one: of the same classes, equal numbers and texts,
+    the same objects.
+    """
     kind = type(expected)
     if kind is TensorAnswer:
         return isinstance(found, torch.Tensor)
     if kind in NUMBERS:
-        return type(found) is kind and (found == expected if kind is int else repr(found) == repr(expected))
+        return type(found) is kind and (
+            found == expected if kind is int else repr(found) == repr(expected)
+        )
     if kind in CONTAINERS:
-        return type(found) is kind and len(found) == len(expected) and all(map(agrees, found, expected))
+        return (
+            type(found) is kind
+            and len(found) == len(expected)
+            and all(map(agrees, found, expected))
+        )
     if kind is dict:
-        return type(found) is dict and agrees([*found, *found.values()], [*expected, *expected.values()])
+        return type(found) is dict and agrees(
+            [*found, *found.values()], [*expected, *expected.values()]
+        )
     return found is expected
 
 
@@ -250,7 +289,11 @@ def _same_parts(one: Any, other: Any) -> bool:
     if type(one) is SizeLeaf:
         return type(other) is SizeLeaf and one == other
     if type(one) in (tuple, list, SizeAnswer):
-        return type(one) is type(other) and len(one) == len(other) and all(map(_same_parts, one, other))
+        return (
+            type(one) is type(other)
+            and len(one) == len(other)
+            and all(map(_same_parts, one, other))
+        )
     if type(one) is dict:
         return type(other) is dict and _same_parts([*one.items()], [*other.items()])
     return agrees(one, other)
@@ -265,7 +308,9 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def note_given_answer(memo: Any, answer: Any) -> None:
-    """Note that a traced program got a real answer from a memo: its tensors may be written to, others not."""
+    """Note that a traced program got a real answer from a memo: its tensors may be written to,
+    others not.
+    """
     _hits[memo] = _hits.get(memo, 0) + 1
     for each in tensors_in(answer):
         _given[each] = True
@@ -278,7 +323,9 @@ _hits: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def _answered(memo: Any, found: _Concrete) -> Any:
-    """Return the stored answer to a question: it counts as a hit of ours, and as the most recently used."""
+    """Return the stored answer to a question: it counts as a hit of ours, and as the most recently
+    used.
+    """
     before = memo.cache_info().hits
     answer = memo(*found.args, **found.kwargs)
     _hits[memo] = _hits.get(memo, 0) + memo.cache_info().hits - before
@@ -286,7 +333,8 @@ def _answered(memo: Any, found: _Concrete) -> Any:
 
 
 def _given_to_others(memo: Any) -> tuple[int, int]:
-    """Return the number of cached answers that others got since the cache was cleared, and the number of clearings.
+    """Return the number of cached answers that others got since the cache was cleared, and the
+    number of clearings.
 
     The second number tells one start from another.
     """

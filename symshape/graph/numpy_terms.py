@@ -1,7 +1,8 @@
 """NumPy floats in float formulas: ``numpy.sqrt(n)`` is no ``float``, and rounds as NumPy does.
 
-A formula with such a number is computed with NumPy's own numbers. So its result is a NumPy float exactly where it is
-one in eager: ``numpy.float64(a) * b`` is one, ``float(numpy.float64(a))`` is not.
+A formula with such a number is computed with NumPy's own numbers. So its result is a NumPy float
+exactly where it is one in eager: ``numpy.float64(a) * b`` is one, ``float(numpy.float64(a))`` is
+not.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any
 
 
 class _Numpy:
-    """A proxy of the module ``numpy``, which a program that uses NumPy has imported; nothing here imports it."""
+    """A proxy of the module ``numpy``, which a program that uses NumPy has imported; nothing here
+    imports it.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.modules["numpy"], name)

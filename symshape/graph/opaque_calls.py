@@ -1,8 +1,10 @@
-"""Calls of callables that are no ATen operators: run unchanged, with results that are known from elsewhere.
+"""Calls of callables that are no ATen operators: run unchanged, with results that are known from
+elsewhere.
 
-Higher-order operators (``cond``, ``while_loop``, ``flex_attention`` …) take whole graphs as arguments. In a graph from
-Dynamo the metadata of their results is known, so such a call stands in our graph like an operator. Runners and rules
-that look at operators know nothing of it, and do not change it.
+Higher-order operators (``cond``, ``while_loop``, ``flex_attention`` …) take whole graphs as
+arguments. In a graph from Dynamo the metadata of their results is known, so such a call stands in
+our graph like an operator. Runners and rules that look at operators know nothing of it, and do not
+change it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from symshape.torch_internals import pytree
 
 @attrs.frozen
 class OpaqueSchema:
-    """The known part of such a call's schema: its name; that it writes to no argument, and returns no view."""
+    """The known part of such a call's schema: its name; that it writes to no argument, and returns
+    no view.
+    """
 
     name: str
     is_mutable: bool = False
@@ -47,7 +51,9 @@ class OpaqueCall:
     namespace = "opaque"
     tags = (torch.Tag.nondeterministic_seeded,)
 
-    def __init__(self, target: Callable[..., Any], tree: pytree.TreeSpec, picked: Sequence[Path]) -> None:
+    def __init__(
+        self, target: Callable[..., Any], tree: pytree.TreeSpec, picked: Sequence[Path]
+    ) -> None:
         self._target = target
         self._tree = tree
         self._picked = tuple(picked)
@@ -98,5 +104,7 @@ class LiveCall(OpaqueCall):
     def __call__(self, *leaves: Any) -> list[Any]:
         """Call the target; return parts of its result."""
         if self._sizes:
-            leaves = tuple(torch.Size(each) if i in self._sizes else each for i, each in enumerate(leaves))
+            leaves = tuple(
+                torch.Size(each) if i in self._sizes else each for i, each in enumerate(leaves)
+            )
         return super().__call__(*leaves)

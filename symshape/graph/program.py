@@ -1,4 +1,6 @@
-"""A traced function, ready to be checked, explained and run: its graph, its guards, and the sources of its integers."""
+"""A traced function, ready to be checked, explained and run: its graph, its guards, and the sources
+of its integers.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from symshape.graph.graph import Graph
 
 
 class State(Protocol):
-    """The values that a program read besides its arguments, as :mod:`symshape.tracing.state` records them."""
+    """The values that a program read besides its arguments, as :mod:`symshape.tracing.state`
+    records them.
+    """
 
     @property
     def empty(self) -> bool:
@@ -86,7 +90,8 @@ _NUMBERED = re.compile(r"[su]\d+")  # symbols that nobody named
 
 
 def given_name(term: Term) -> str:
-    """Return the name that the user gave a size, as by ``Dim("batch")``; empty for other terms and for symbols of ours.
+    """Return the name that the user gave a size, as by ``Dim("batch")``; empty for other terms and
+    for symbols of ours.
 
     >>> batch, s0 = arithmetic.symbol("batch"), arithmetic.symbol("s0")
     >>> given_name(batch), given_name(s0), given_name(batch * 2)
@@ -97,7 +102,9 @@ def given_name(term: Term) -> str:
 
 @attrs.frozen(eq=False)
 class Slot:
-    """One integer of the call: its source, and its term in the program (a constant, a symbol, a formula)."""
+    """One integer of the call: its source, and its term in the program (a constant, a symbol, a
+    formula).
+    """
 
     source: Source
     term: Term
@@ -108,16 +115,18 @@ class Program:
     """A traced function, ready to be checked, explained and run.
 
     Attributes:
-        name: the function's name. call: the example call: tree, paths and keys of its arguments. slots: the integers of
-            a call, in order, in terms of the program's symbols. symbols: by name. guards: minimal, over the symbols.
-            graph: the ops. output_specs: the result with specs for tensors and terms for sizes, in the program's own
-            structure. state: modules and other state that the function read. modes: torch's modes while tracing. run:
-            the eager runner (see ``codegen.Run``). milliseconds: how long tracing took. questions: what else the
-            program asked of its arguments, with the answers. writes: what each call writes outside at its end, with
-            outputs that follow those of the result. variables: places that it read, and that it or another program
-            writes: to be read at each call. given: what each call writes to containers among its arguments, and which
-            of them it gives back. apart: the ids of lists and dictionaries outside, none of which may be an argument
-            (see ``calls/container_aliasing.py``).
+        name: the function's name. call: the example call: tree, paths and keys of its arguments.
+            slots: the integers of a call, in order, in terms of the program's symbols. symbols: by
+            name. guards: minimal, over the symbols. graph: the ops. output_specs: the result with
+            specs for tensors and terms for sizes, in the program's own structure. state: modules
+            and other state that the function read. modes: torch's modes while tracing. run: the
+            eager runner (see ``codegen.Run``). milliseconds: how long tracing took. questions: what
+            else the program asked of its arguments, with the answers. writes: what each call writes
+            outside at its end, with outputs that follow those of the result. variables: places that
+            it read, and that it or another program writes: to be read at each call. given: what
+            each call writes to containers among its arguments, and which of them it gives back.
+            apart: the ids of lists and dictionaries outside, none of which may be an argument (see
+            ``calls/container_aliasing.py``).
     """
 
     name: str
@@ -150,20 +159,28 @@ class Program:
     @property
     def sources(self) -> dict[str, Source]:
         """The source of each symbol that is read from an argument."""
-        return {symbol.name: symbol.sources[0] for symbol in self.symbols.values() if symbol.sources}
+        return {
+            symbol.name: symbol.sources[0] for symbol in self.symbols.values() if symbol.sources
+        }
 
     @property
     def writes_at_its_end(self) -> bool:
-        """True if a run is followed by writes, to places outside or to objects and containers among the arguments."""
+        """True if a run is followed by writes, to places outside or to objects and containers among
+        the arguments.
+        """
         return bool(self.writes) or self.given is not None or writes_records(self.graph.output_tree)
 
     def slot_guards(self) -> GuardSet:
-        """The guards over slots named ``v0, v1, …``, on which the dispatch tree and the check function work."""
+        """The guards over slots named ``v0, v1, …``, on which the dispatch tree and the check
+        function work.
+        """
         return slot_guards(self.slots, self.guards)
 
 
 def slot_guards(slots: Sequence[Slot], guards: GuardSet) -> GuardSet:
-    """Return guards over symbols as guards over slots named ``v0, v1, …``, with the terms of the slots."""
+    """Return guards over symbols as guards over slots named ``v0, v1, …``, with the terms of the
+    slots.
+    """
     names = slot_names(len(slots))
     first: dict[Term, Term] = {}
     found: list[Guard] = []
@@ -175,7 +192,9 @@ def slot_guards(slots: Sequence[Slot], guards: GuardSet) -> GuardSet:
         if condition is not boolean.TRUE:
             static = slot.term.op is Op.CONST
             text = f"{slot.source.text()} is {'static' if static else slot.term}"
-            found.append(Guard(condition, Origin("", 0, text=text, rule="static" if static else "layout")))
+            found.append(
+                Guard(condition, Origin("", 0, text=text, rule="static" if static else "layout"))
+            )
     found += [Guard(fold.substitute(guard.term, first), guard.origin) for guard in guards]
     ranges = {name: limits_of(slot.source) for name, slot in zip(names, slots, strict=True)}
     return GuardSet(found, ranges=ranges)
@@ -201,5 +220,7 @@ def slot_names(number: int) -> tuple[str, ...]:
 
 
 def limits_of(source: Source) -> tuple[int | None, int | None]:
-    """Return the range of a source: any integer for an integer argument or a stride, else a size."""
+    """Return the range of a source: any integer for an integer argument or a stride, else a
+    size.
+    """
     return (None, None) if isinstance(source, IntArg) else (0, None)

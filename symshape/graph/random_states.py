@@ -1,4 +1,6 @@
-"""The generator states that attention returns, from which its backward draws the same numbers again."""
+"""The generator states that attention returns, from which its backward draws the same numbers
+again.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from typing import Any
 import attrs
 
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Node, Value, arguments_by_name, draws_random_numbers, drops, values_in
+from symshape.graph.steps import (
+    Node,
+    Value,
+    arguments_by_name,
+    draws_random_numbers,
+    drops,
+    values_in,
+)
 
 __all__ = ["RandomStates", "keeps_random_state_on_host"]
 
@@ -20,13 +29,15 @@ _NAMES = frozenset({"philox_seed", "philox_offset", "rng_state", "unused"})
 class RandomStates:
     """The random states of the attention in a graph.
 
-    Forward and backward drop the same elements if both are in one recorded graph, padded or not.  If one of them is
-    elsewhere, the state has to be that of eager's kernel at eager's sizes; and the memory-efficient kernel reads as a
-    pointer what it stored as a number, unless both are captured or neither is.
+    Forward and backward drop the same elements if both are in one recorded graph, padded or not.
+    If one of them is elsewhere, the state has to be that of eager's kernel at eager's sizes; and
+    the memory-efficient kernel reads as a pointer what it stored as a number, unless both are
+    captured or neither is.
 
     Attributes:
-        inside: the states that no other graph reads: only backward passes in this graph do, or nothing.  Eager keeps
-            some of them on the CPU, and a captured graph keeps them on the device.
+        inside: the states that no other graph reads: only backward passes in this graph do, or
+            nothing.  Eager keeps some of them on the CPU, and a captured graph keeps them on the
+            device.
         shared: the attention with dropout whose state is given to the graph, or read outside of it.
         pairs: attention with dropout, and a backward that reads its state.
     """
@@ -48,13 +59,19 @@ _known: weakref.WeakKeyDictionary[Graph, RandomStates] = weakref.WeakKeyDictiona
 
 
 def keeps_random_state_on_host(node: Node) -> bool:
-    """Return whether a node's random state is on the CPU, unless the node is captured: then it is on the device."""
+    """Return whether a node's random state is on the CPU, unless the node is captured: then it is
+    on the device.
+    """
     return "efficient_attention" in getattr(getattr(node.op, "_schema", None), "name", "")
 
 
 def _found(graph: Graph) -> RandomStates:
     """Return the random states of a graph, by walking over its nodes once."""
-    attention = [node for node in graph.nodes if "attention" in getattr(getattr(node.op, "_schema", None), "name", "")]
+    attention = [
+        node
+        for node in graph.nodes
+        if "attention" in getattr(getattr(node.op, "_schema", None), "name", "")
+    ]
     if not attention:
         return RandomStates()
     made = {value: node for node in attention for value in _results(node)}
@@ -81,4 +98,6 @@ def _results(node: Node) -> Iterator[Value]:
 def _arguments(node: Node) -> Iterator[Value]:
     """Yield the random states among a node's arguments."""
     given: dict[str, Any] = arguments_by_name(node)
-    yield from (value for name, value in given.items() if name in _NAMES and isinstance(value, Value))
+    yield from (
+        value for name, value in given.items() if name in _NAMES and isinstance(value, Value)
+    )

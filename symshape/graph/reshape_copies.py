@@ -1,10 +1,12 @@
-"""Copies by ``reshape``: whether it copied or made a view is asked only where the difference can be seen.
+"""Copies by ``reshape``: whether it copied or made a view is asked only where the difference can be
+seen.
 
-Eager's ``reshape`` of a tensor that is not dense in memory copies, unless sizes of 0 or 1 (or sizes that happen to be
-equal) allow a view. The values are the same. So the question is asked at the end of the trace, and only in these cases:
-the result is returned, one of the two is written to later, or the program reads its strides. If only a result with the
-same layout is returned (as ``x + 1`` has the layout of ``x``), no answer is needed: the graph calls ``reshape`` itself,
-unless it makes views that depend on the strides.
+Eager's ``reshape`` of a tensor that is not dense in memory copies, unless sizes of 0 or 1 (or sizes
+that happen to be equal) allow a view. The values are the same. So the question is asked at the end
+of the trace, and only in these cases: the result is returned, one of the two is written to later,
+or the program reads its strides. If only a result with the same layout is returned (as ``x + 1``
+has the layout of ``x``), no answer is needed: the graph calls ``reshape`` itself, unless it makes
+views that depend on the strides.
 """
 
 from __future__ import annotations
@@ -37,14 +39,30 @@ class ReshapeCopy:
 CONTIGUOUS_RESULTS = frozenset(
     f"aten::{name}"
     for name in (
-        *("mm", "addmm", "bmm", "baddbmm", "_addmm_activation", "embedding", "index_select", "gather", "one_hot"),
+        *(
+            "mm",
+            "addmm",
+            "bmm",
+            "baddbmm",
+            "_addmm_activation",
+            "embedding",
+            "index_select",
+            "gather",
+            "one_hot",
+        ),
         "embedding_dense_backward",
-        *("native_layer_norm", "_scaled_dot_product_flash_attention_for_cpu", "tril_indices", "triu_indices"),
+        *(
+            "native_layer_norm",
+            "_scaled_dot_product_flash_attention_for_cpu",
+            "tril_indices",
+            "triu_indices",
+        ),
     )
 )
 """Ops whose results are contiguous for any layout of their arguments."""
 _STRIDE_DEPENDENT = frozenset(
-    f"aten::{name}" for name in ("view", "_unsafe_view", "_reshape_alias", "as_strided", "view_as_complex")
+    f"aten::{name}"
+    for name in ("view", "_unsafe_view", "_reshape_alias", "as_strided", "view_as_complex")
 )
 """Ops whose effect, or success, depends on the strides of their argument."""
 
@@ -56,15 +74,16 @@ def settle(
     looked_at: Collection[Value] = (),
     given: Collection[Value] = (),
 ) -> None:
-    """Ask where the answer can be seen; the answers become guards. Where only strides can be seen, change ``steps``.
+    """Ask where the answer can be seen; the answers become guards. Where only strides can be seen,
+    change ``steps``.
 
     Args:
         copies: reshapes that copied in this call.
         steps: of the trace.
         outputs: what leaves the program.
         looked_at: the values of which the program read how they lie in memory.
-        given: the values of arguments, parameters and buffers.  Any two of them may share memory in a later call, so
-            a write to one counts as a write to all.
+        given: the values of arguments, parameters and buffers.  Any two of them may share memory in
+            a later call, so a write to one counts as a write to all.
     """
     if not copies:
         return
@@ -84,18 +103,25 @@ def settle(
             or each.copy in seen
             or any(written.get(which, -1) >= each.step for which in either)
         ):
-            # A question about sizes that are known only at run time stays open: the copy stays a copy.
+            # A question about sizes that are known only at run time stays open: the copy stays a
+            # copy.
             through = _written_through(each, steps, shown, outside)
             with at(each.location), suppress(*(() if through else (DataDependentError,))):
                 if each.ask() is not None and through:
                     raise UnsupportedError(
-                        "reshape returns a view or a copy here, depending on sizes that are known only at run "
-                        "time, and the result, or the tensor it comes from, is written to in place; call "
+                        "reshape returns a view or a copy here, depending on sizes that are known "
+                        "only at run "
+                        "time, and the result, or the tensor it comes from, is written to in "
+                        "place; call "
                         "contiguous() or clone() before reshape",
                         reason=Reason.MEMORY,
                     )
         elif each.copy in returned:
-            viewed = _laying_out(_viewed(steps), steps, also=_copies_densely) if viewed is None else viewed
+            viewed = (
+                _laying_out(_viewed(steps), steps, also=_copies_densely)
+                if viewed is None
+                else viewed
+            )
             if each.copy in viewed:
                 with at(each.location), suppress(DataDependentError):
                     each.ask()
@@ -104,7 +130,9 @@ def settle(
 
 
 def _memory(value: Value, outside: Collection[int]) -> int:
-    """Return a name for the memory of a value, the same for all memory that was there before the call (0)."""
+    """Return a name for the memory of a value, the same for all memory that was there before the
+    call (0).
+    """
     storage = id(value.storage)
     return 0 if storage in outside else storage
 
@@ -112,17 +140,32 @@ def _memory(value: Value, outside: Collection[int]) -> int:
 def _written_through(
     copied: ReshapeCopy, steps: Sequence[Step], shown: Collection[int], outside: Collection[int]
 ) -> bool:
-    """Return whether the source or the copy is written to, and the other one is read later or is visible outside."""
-    made = {id(value.storage) for step in steps if isinstance(step, Node) for value in step.outputs if value}
+    """Return whether the source or the copy is written to, and the other one is read later or is
+    visible outside.
+    """
+    made = {
+        id(value.storage)
+        for step in steps
+        if isinstance(step, Node)
+        for value in step.outputs
+        if value
+    }
     behind = [step for step in steps[copied.step :] if isinstance(step, Node)]
     for one, other in ((copied.source, copied.copy), (copied.copy, copied.source)):
         mine, others = _memory(one, outside), _memory(other, outside)
-        writes = (i for i, step in enumerate(behind) for v in written_values(step) if _memory(v, outside) == mine)
+        writes = (
+            i
+            for i, step in enumerate(behind)
+            for v in written_values(step)
+            if _memory(v, outside) == mine
+        )
         first = next(writes, None)
         if first is not None:
             if id(other.storage) in shown or id(other.storage) not in made:
                 return True
-            if any(_memory(value, outside) == others for step in behind[first:] for value in step.reads):
+            if any(
+                _memory(value, outside) == others for step in behind[first:] for value in step.reads
+            ):
                 return True
     return False
 
@@ -132,7 +175,9 @@ def _reshape(copied: ReshapeCopy, steps: list[Step]) -> None:
     for position in range(copied.step - 1, -1, -1):
         step = steps[position]
         if isinstance(step, Node) and copied.copy in step.outputs:
-            steps[position] = attrs.evolve(step, op=_aten.reshape.default, args=(copied.source, *step.args[1:]))
+            steps[position] = attrs.evolve(
+                step, op=_aten.reshape.default, args=(copied.source, *step.args[1:])
+            )
             return
 
 
@@ -147,20 +192,32 @@ def _viewed(steps: Sequence[Step]) -> set[Value]:
 
 
 def _copies_densely(node: Node) -> bool:
-    """Return whether a node is a contiguous clone: its result allows views, as a copy and as a ``reshape``."""
-    return node.op is _aten.clone.default and node.kwargs.get("memory_format") is torch.contiguous_format
+    """Return whether a node is a contiguous clone: its result allows views, as a copy and as a
+    ``reshape``.
+    """
+    return (
+        node.op is _aten.clone.default
+        and node.kwargs.get("memory_format") is torch.contiguous_format
+    )
 
 
 def _laying_out(
-    values: Collection[Value], steps: Sequence[Step], also: Callable[[Node], bool] = lambda node: False
+    values: Collection[Value],
+    steps: Sequence[Step],
+    also: Callable[[Node], bool] = lambda node: False,
 ) -> set[Value]:
-    """Return the values, and all values whose strides theirs may follow from: one walk from the end.
+    """Return the values, and all values whose strides theirs may follow from: one walk from the
+    end.
 
     ``also`` names further steps whose results do not depend on their arguments' strides.
     """
     found = set(values)
     for step in reversed(steps) if found else ():
-        if isinstance(step, Node) and step.op._schema.name not in CONTIGUOUS_RESULTS and not also(step):
+        if (
+            isinstance(step, Node)
+            and step.op._schema.name not in CONTIGUOUS_RESULTS
+            and not also(step)
+        ):
             for value in step.outputs:
                 if value in found and len(value.spec.sizes) > 1:
                     found.update(step.reads)

@@ -10,7 +10,8 @@ from symshape.graph.steps import Node, Step
 class StepCursor:
     """The nodes that were added to a trace since the last look.
 
-    An op's node is put before the assertions that its rule made, so that those at the end are not looked at yet.
+    An op's node is put before the assertions that its rule made, so that those at the end are not
+    looked at yet.
 
     Args:
         steps: the steps, which grow.
@@ -28,7 +29,9 @@ class StepCursor:
             AssertionError: a step was put before one that was looked at.
         """
         steps, done = self._steps, self._done
-        assert not done or steps[done - 1] is self._last, "a step of the trace came before one that is known"
+        assert not done or steps[done - 1] is self._last, (
+            "a step of the trace came before one that is known"
+        )
         end = len(steps)
         while end > done and type(steps[end - 1]) is not Node:
             end -= 1

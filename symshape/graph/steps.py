@@ -1,4 +1,6 @@
-"""The parts of a graph: values, nodes, bindings of unbacked symbols, run-time assertions; and walks over them."""
+"""The parts of a graph: values, nodes, bindings of unbacked symbols, run-time assertions; and walks
+over them.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,16 @@ from symshape.user_code import Location, origin_of
 
 
 class Value:
-    """A tensor in a graph: an input, a lifted parameter, or an output of a node.  Compared by identity.
+    """A tensor in a graph: an input, a lifted parameter, or an output of a node.  Compared by
+    identity.
 
     Attributes:
         index: its number; ``v{index}`` in text and in generated code.
-        spec: sizes (int or symbolic), strides and storage offset in elements, dtype, device, layout.
+        spec: sizes (int or symbolic), strides and storage offset in elements, dtype, device,
+            layout.
         storage: the same object for values that share memory.
-        held_until: the index of the last value that was made while the program held this one; None if not known.
+        held_until: the index of the last value that was made while the program held this one; None
+            if not known.
     """
 
     __slots__ = ("held_until", "index", "spec", "storage")
@@ -48,7 +53,9 @@ class Value:
 
 @attrs.frozen(eq=False)
 class Input:
-    """A tensor argument: its position among the call's leaves, and its path in the caller's words."""
+    """A tensor argument: its position among the call's leaves, and its path in the caller's
+    words.
+    """
 
     position: int
     path: str
@@ -57,9 +64,11 @@ class Input:
 
 @attrs.frozen(eq=False)
 class Lifted:
-    """A tensor that the program reads but does not take as an argument: a parameter, a buffer, or a constant.
+    """A tensor that the program reads but does not take as an argument: a parameter, a buffer, or a
+    constant.
 
-    ``constant`` marks one made inside the program (``torch.tensor([1, 2])``): each run starts from a fresh copy.
+    ``constant`` marks one made inside the program (``torch.tensor([1, 2])``): each run starts from
+    a fresh copy.
     """
 
     name: str
@@ -72,7 +81,8 @@ class Lifted:
 class Binding:
     """The source of an unbacked symbol's value.
 
-    ``kind`` is ``size`` (of output ``output``, dimension ``dim``), ``item`` (an integer result), ``bool`` or ``float``.
+    ``kind`` is ``size`` (of output ``output``, dimension ``dim``), ``item`` (an integer result),
+    ``bool`` or ``float``.
     """
 
     symbol: str
@@ -87,17 +97,21 @@ class Node:
 
     Attributes:
         op: the overload.
-        args, kwargs: as the op takes them, with ``Value`` for tensors, ``Term`` for sizes, ``FloatTerm`` for floats.
+        args, kwargs: as the op takes them, with ``Value`` for tensors, ``Term`` for sizes,
+            ``FloatTerm`` for floats.
         outputs: the tensors it returns, in order; None where it returns none there.
         single: whether it returns one thing and not a tuple or list.
         bindings: unbacked symbols that its result fixes.
-        grad: whether gradients are recorded, where that differs from the mode the program was called in.
-        inference: whether it runs in inference mode, where that differs from the mode the program was called in.
+        grad: whether gradients are recorded, where that differs from the mode the program was
+            called in.
+        inference: whether it runs in inference mode, where that differs from the mode the program
+            was called in.
         untracked: for a ``detach``: it is ``Tensor.data``, whose writes autograd does not see.
         location: the user's file, line and function.
-        leaves: for an op that changes the sizes or strides of a value in place: the value, and its spec from then on.
-        checked: whether each call is checked to stay within the memory of its arguments: for ops whose kernels trust
-            their arguments, in a program that comes from a file.
+        leaves: for an op that changes the sizes or strides of a value in place: the value, and its
+            spec from then on.
+        checked: whether each call is checked to stay within the memory of its arguments: for ops
+            whose kernels trust their arguments, in a program that comes from a file.
         reads: the values among the arguments, in order; found once, for every walk over the graph.
         numbers: the terms and float terms among the arguments, in order.
     """
@@ -125,11 +139,26 @@ class Node:
             _sort_out(self.kwargs.values(), reads, numbers)
         self.reads, self.numbers = tuple(reads), tuple(numbers) if numbers else ()
 
-    def again(self, args: tuple[Any, ...], reads: tuple[Value, ...], location: Location | None) -> Node:
-        """Return the same call on other values, as yet without outputs: ``reads`` are those in ``args``, in order."""
+    def again(
+        self, args: tuple[Any, ...], reads: tuple[Value, ...], location: Location | None
+    ) -> Node:
+        """Return the same call on other values, as yet without outputs: ``reads`` are those in
+        ``args``, in order.
+        """
         made: Node = object.__new__(Node)
-        made.op, made.args, made.kwargs, made.outputs, made.single = self.op, args, self.kwargs, (), self.single
-        made.bindings, made.grad, made.inference, made.untracked = self.bindings, self.grad, self.inference, False
+        made.op, made.args, made.kwargs, made.outputs, made.single = (
+            self.op,
+            args,
+            self.kwargs,
+            (),
+            self.single,
+        )
+        made.bindings, made.grad, made.inference, made.untracked = (
+            self.bindings,
+            self.grad,
+            self.inference,
+            False,
+        )
         made.location, made.leaves, made.reads, made.numbers = location, None, reads, self.numbers
         made.checked = self.checked
         return made
@@ -142,7 +171,8 @@ class Node:
 
 @attrs.frozen(eq=False)
 class Assertion:
-    """A condition on unbacked symbols that is checked when the program runs, at this point; the text if it fails.
+    """A condition on unbacked symbols that is checked when the program runs, at this point; the
+    text if it fails.
 
     ``error`` is what the program raises where it does not hold.
     """
@@ -184,13 +214,17 @@ def draws_random_numbers(node: Node) -> bool:
 
 COLLECTIVES = "_c10d_functional"
 """The namespace of the operators that exchange tensors with other processes."""
-BATCH_NORM = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"})
+BATCH_NORM = frozenset(
+    {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
+)
 """Ops that write to running statistics, which their schemas hide."""
 
 
 @attrs.frozen(eq=False)
 class _Writes:
-    """The arguments that an op writes to, by position and name; and whether it writes running statistics."""
+    """The arguments that an op writes to, by position and name; and whether it writes running
+    statistics.
+    """
 
     op: Any  # kept alive: it is known by its id (hashing an overload runs Python code)
     arguments: tuple[tuple[int, str], ...]
@@ -203,7 +237,9 @@ _writes: dict[int, _Writes] = {}
 def _writes_of(op: Any) -> _Writes:
     schema = op._schema
     arguments = enumerate(schema.arguments) if schema.is_mutable else ()
-    written = tuple((i, each.name) for i, each in arguments if each.alias_info and each.alias_info.is_write)
+    written = tuple(
+        (i, each.name) for i, each in arguments if each.alias_info and each.alias_info.is_write
+    )
     found = _Writes(op, written, schema.name in BATCH_NORM)
     if type(op) is OpOverload:  # others die with their programs
         _writes[id(op)] = found
@@ -217,12 +253,16 @@ def writes_nothing(node: Node) -> bool:
 
 
 def written_values(node: Node) -> Iterator[Value]:
-    """Return the values that a node writes to, by its schema (and batch norm's running statistics)."""
+    """Return the values that a node writes to, by its schema (and batch norm's running
+    statistics).
+    """
     writes = _writes.get(id(node.op)) or _writes_of(node.op)
     if writes.of_batch_norm and node.args[5] is not False:  # not False: training
         yield from (value for value in node.args[3:5] if isinstance(value, Value))
     for position, name in writes.arguments:
-        yield from values_in(node.args[position] if position < len(node.args) else node.kwargs.get(name))
+        yield from values_in(
+            node.args[position] if position < len(node.args) else node.kwargs.get(name)
+        )
 
 
 def _sort_out(args: Iterable[Any], values: list[Value], numbers: list[Term | FloatTerm]) -> None:
@@ -261,14 +301,17 @@ def map_argument(arg: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def moves_nothing(node: Node) -> bool:
-    """Return whether a node that changes metadata in place changes strides of dimensions of size 1 at most.
+    """Return whether a node that changes metadata in place changes strides of dimensions of size 1
+    at most.
 
     Poolings of images in ``channels_last`` to one element end with such a node.
     """
     if node.leaves is None:
         return False
     before, after = node.leaves[0].spec, node.leaves[1]
-    if not (same_shape(before.sizes, after.sizes) and same(before.storage_offset, after.storage_offset)):
+    if not (
+        same_shape(before.sizes, after.sizes) and same(before.storage_offset, after.storage_offset)
+    ):
         return False
     strides = zip(before.sizes, before.strides, after.strides, strict=True)
     return all(same(size, 1) or same(old, new) for size, old, new in strides)
@@ -277,8 +320,11 @@ def moves_nothing(node: Node) -> bool:
 def drawn_from(node: Step) -> torch.Generator | None:
     """Return the CPU generator that a node draws from; None for generators of other devices."""
     assert isinstance(node, Node)
-    given = [each for each in (*node.args, *node.kwargs.values()) if isinstance(each, torch.Generator)]
-    tensors = [each for each in (*node.outputs, *node.reads) if each is not None]  # what is written has no output
+    given = [
+        each for each in (*node.args, *node.kwargs.values()) if isinstance(each, torch.Generator)
+    ]
+    # what is written has no output
+    tensors = [each for each in (*node.outputs, *node.reads) if each is not None]
     found = given[0] if given else torch.default_generator
     on_cpu = bool(tensors) and all(each.spec.device.type == "cpu" for each in tensors)
     return found if on_cpu and found.device.type == "cpu" else None

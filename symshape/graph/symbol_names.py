@@ -34,7 +34,9 @@ def names_of_spec(spec: TensorSpec) -> set[str]:
 
 
 def names_of_step(step: Step) -> set[str]:
-    """Return the symbols that a step needs to run: in its numbers and, for an assertion, in its text."""
+    """Return the symbols that a step needs to run: in its numbers and, for an assertion, in its
+    text.
+    """
     if isinstance(step, Assertion):
         return {symbol.name for symbol in step.guard.term.symbols} | step.message.names()
     return names_in(step.numbers)

@@ -12,8 +12,20 @@ from meta_fns import TensorSpec
 from symshape.calls.naming import brief
 from symshape.graph.steps import Assertion, Input, Lifted, Step, Value
 
-_SHORT = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
-_SHORT |= {torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8"}
+_SHORT = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.bool: "bool",
+}
+_SHORT |= {
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+}
 
 
 class Shown(Protocol):
@@ -57,7 +69,9 @@ def shown_argument(arg: Any) -> str:
 
 
 def text(graph: Shown) -> str:
-    """Return a graph as text: one line a step, with shapes, and the user's lines as comments where they change."""
+    """Return a graph as text: one line a step, with shapes, and the user's lines as comments where
+    they change.
+    """
     lines = ["inputs:"]
     lines += [f"  {each.value}: {describe(each.value)} = {each.path}" for each in graph.inputs]
     if graph.lifted:
@@ -72,11 +86,15 @@ def text(graph: Shown) -> str:
         if step.location is not None and step.location != where:
             where = step.location
             lines.append(f"  # {step.origin}")
-        targets = ", ".join("_" if output is None else f"{output}: {describe(output)}" for output in step.outputs)
+        targets = ", ".join(
+            "_" if output is None else f"{output}: {describe(output)}" for output in step.outputs
+        )
         arguments = [shown_argument(arg) for arg in step.args] + [
             f"{name}={shown_argument(arg)}" for name, arg in step.kwargs.items()
         ]
         bound = "".join(f"  -> {binding.symbol}" for binding in step.bindings)
-        lines.append(f"  {f'{targets} = ' if targets else ''}{step.op}({', '.join(arguments)}){bound}")
+        lines.append(
+            f"  {f'{targets} = ' if targets else ''}{step.op}({', '.join(arguments)}){bound}"
+        )
     lines.append(f"return {shown_argument(graph.outputs)}")
     return "\n".join(lines)

@@ -1,4 +1,6 @@
-"""A traced program as ``torch.fx``: ATen calls, with sizes read from the inputs and computed by Python operators."""
+"""A traced program as ``torch.fx``: ATen calls, with sizes read from the inputs and computed by
+Python operators.
+"""
 
 from __future__ import annotations
 
@@ -45,25 +47,32 @@ _FLOATS: Mapping[str, Callable[..., Any]] = {
 def to_fx(program: Program, *, lifted_as_inputs: bool = False) -> torch.fx.GraphModule:
     """Return the program as a GraphModule.
 
-    Its placeholders are the call's tensor and integer arguments, in order; lifted tensors are attributes, or further
-    placeholders if asked.  Its output is the flat list of the program's outputs.
+    Its placeholders are the call's tensor and integer arguments, in order; lifted tensors are
+    attributes, or further placeholders if asked.  Its output is the flat list of the program's
+    outputs.
 
     Raises:
-        UnsupportedError: the program turns gradients on or off inside, or tells autograd something, which FX has no
-            node for.
+        UnsupportedError: the program turns gradients on or off inside, or tells autograd something,
+            which FX has no node for.
     """
-    return graph_to_fx(program.graph, program.call.paths, program.slots, lifted_as_inputs=lifted_as_inputs)
+    return graph_to_fx(
+        program.graph, program.call.paths, program.slots, lifted_as_inputs=lifted_as_inputs
+    )
 
 
 def graph_to_fx(
     graph: Graph, paths: Sequence[str], slots: Sequence[Slot], *, lifted_as_inputs: bool = False
 ) -> torch.fx.GraphModule:
-    """Return a graph as a GraphModule, for calls with leaves of these paths and with these integers (see ``to_fx``)."""
+    """Return a graph as a GraphModule, for calls with leaves of these paths and with these integers
+    (see ``to_fx``).
+    """
     return _Writer(graph, paths, slots, lifted_as_inputs).module()
 
 
 class _Writer:
-    def __init__(self, source: Graph, paths: Sequence[str], slots: Sequence[Slot], lifted_as_inputs: bool) -> None:
+    def __init__(
+        self, source: Graph, paths: Sequence[str], slots: Sequence[Slot], lifted_as_inputs: bool
+    ) -> None:
         self.source = source
         self.paths = paths
         self.slots = slots
@@ -80,8 +89,12 @@ class _Writer:
             if isinstance(step, Node):
                 self._node(step)
             else:
-                message = str(step.message) or f"{step.guard.term} (asserted at {step.guard.origin})"
-                self.graph.call_function(_aten._assert_scalar.default, (self._term(step.guard.term), message))
+                message = (
+                    str(step.message) or f"{step.guard.term} (asserted at {step.guard.origin})"
+                )
+                self.graph.call_function(
+                    _aten._assert_scalar.default, (self._term(step.guard.term), message)
+                )
         self.graph.output([self._argument(output) for output in self.source.outputs])
         self.graph.lint()
         return torch.fx.GraphModule(self.root, self.graph)
@@ -95,9 +108,14 @@ class _Writer:
                 node = self.graph.placeholder(name)
                 self.values[tensors[position].value] = node
                 readers[path] = node
-            elif any(isinstance(slot.source, IntArg) and slot.source.arg == path for slot in self.slots):
+            elif any(
+                isinstance(slot.source, IntArg) and slot.source.arg == path for slot in self.slots
+            ):
                 readers[path] = self.graph.placeholder(name)
-        given = [self._lifted(f"lifted_{position}", each.tensor) for position, each in enumerate(self.source.lifted)]
+        given = [
+            self._lifted(f"lifted_{position}", each.tensor)
+            for position, each in enumerate(self.source.lifted)
+        ]
         for lifted, node in zip(self.source.lifted, given, strict=True):
             self.values[lifted.value] = (
                 self.graph.call_function(_aten.clone.default, (node,)) if lifted.constant else node
@@ -116,7 +134,11 @@ class _Writer:
 
     def _symbols(self, readers: Mapping[str, torch.fx.Node]) -> None:
         for slot in self.slots:
-            if slot.term.op is not Op.SYMBOL or slot.term in self.terms or slot.source.arg not in readers:
+            if (
+                slot.term.op is not Op.SYMBOL
+                or slot.term in self.terms
+                or slot.source.arg not in readers
+            ):
                 continue
             node, source = readers[slot.source.arg], slot.source
             if isinstance(source, Size):
@@ -130,18 +152,21 @@ class _Writer:
     def _node(self, step: Node) -> None:
         if step.grad is not None or step.inference is not None:
             raise UnsupportedError(
-                "the program switches gradients or inference mode on or off inside, which an FX graph cannot express",
+                "the program switches gradients or inference mode on or off inside, which an FX "
+                "graph cannot express",
                 reason=Reason.FX_GRAPH,
             )
         op: Any = step.op
         if isinstance(op, ControlFlow):
             raise UnsupportedError(
-                f"the program calls {op}, which takes functions; an FX graph made by symshape holds none",
+                f"the program calls {op}, which takes functions; an FX graph made by symshape "
+                "holds none",
                 reason=Reason.FX_GRAPH,
             )
         if isinstance(op, LiveCall):
             raise UnsupportedError(
-                f"the program calls {op}, which changes what autograd records; an FX graph cannot express that",
+                f"the program calls {op}, which changes what autograd records; an FX graph cannot "
+                "express that",
                 reason=Reason.FX_GRAPH,
             )
         args = tuple(self._argument(arg) for arg in step.args)
@@ -152,17 +177,27 @@ class _Writer:
             if binding.kind == "float":
                 self.floats[binding.symbol] = made
             elif binding.kind != "size":
-                node = made if binding.kind == "item" else self.graph.call_function(torch.sym_ite, (made, 1, 0))
+                node = (
+                    made
+                    if binding.kind == "item"
+                    else self.graph.call_function(torch.sym_ite, (made, 1, 0))
+                )
                 self.terms[arithmetic.symbol(binding.symbol)] = node
         for position, output in enumerate(step.outputs):
             if output is not None:
-                node = made if step.single else self.graph.call_function(operator.getitem, (made, position))
+                node = (
+                    made
+                    if step.single
+                    else self.graph.call_function(operator.getitem, (made, position))
+                )
                 self.values[output] = node
         for binding in step.bindings:
             if binding.kind == "size":
                 output = step.outputs[binding.output]
                 assert output is not None
-                size = self.graph.call_function(_aten.sym_size.int, (self.values[output], binding.dim))
+                size = self.graph.call_function(
+                    _aten.sym_size.int, (self.values[output], binding.dim)
+                )
                 self.terms[arithmetic.symbol(binding.symbol)] = size
 
     def _argument(self, arg: Any) -> Any:
@@ -179,7 +214,9 @@ class _Writer:
         if term.op == "symbol":
             return self.floats[term.symbol]
         if term.op not in _FLOATS:
-            raise UnsupportedError(f"an FX graph cannot express the float {term}", reason=Reason.FX_GRAPH)
+            raise UnsupportedError(
+                f"an FX graph cannot express the float {term}", reason=Reason.FX_GRAPH
+            )
         operands = [self._leaf(a) if isinstance(a, (Term, FloatTerm)) else a for a in term.args]
         return self.graph.call_function(_FLOATS[term.op], tuple(operands))
 
@@ -201,7 +238,8 @@ class _Writer:
             return op is Op.TRUE
         if op is Op.SYMBOL:
             raise UnsupportedError(
-                f"the symbol {term} is not read from an argument of this graph", reason=Reason.FX_GRAPH
+                f"the symbol {term} is not read from an argument of this graph",
+                reason=Reason.FX_GRAPH,
             )
         if op is Op.ADD:
             constant, items = term.args

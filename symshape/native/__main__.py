@@ -1,4 +1,6 @@
-"""``python -m symshape.native``: compile the C++ extensions for the installed torch, now, and wait."""
+"""``python -m symshape.native``: compile the C++ extensions for the installed torch, now, and
+wait.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from symshape.native.extensions import EXTENSIONS
 
 
 def main() -> int:
-    """Compile all extensions into the cache, even those that are there; return 0 where all of them are now."""
+    """Compile all extensions into the cache, even those that are there; return 0 where all of them
+    are now.
+    """
     begun = time.monotonic()
     try:
         compile_all(plan(), again=True, wait=True, say=_say)
@@ -25,7 +29,10 @@ def main() -> int:
         return 1
     for name, said in report["errors"].items():
         _say(f"{name} did not compile:\n{said}")
-    _say(failure(report) or f"{len(EXTENSIONS)} extensions in {time.monotonic() - begun:.0f} s, in {cache.folder()}")
+    _say(
+        failure(report)
+        or f"{len(EXTENSIONS)} extensions in {time.monotonic() - begun:.0f} s, in {cache.folder()}"
+    )
     return 1 if report["errors"] else 0
 
 

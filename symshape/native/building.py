@@ -1,7 +1,8 @@
 """Compiling the extensions that a wheel lacks: in the background, once for each version of torch.
 
-A wheel cannot bring them: each fits one version of torch alone.  The first program that is compiled starts a compiler
-at the lowest priority and waits for nothing: Python serves in this process, the extensions in later ones.
+A wheel cannot bring them: each fits one version of torch alone.  The first program that is compiled
+starts a compiler at the lowest priority and waits for nothing: Python serves in this process, the
+extensions in later ones.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ class CannotBuild(Exception):
 
 
 def build_missing() -> None:
-    """Start compiling the extensions that this process lacks, in the background; the first call alone does anything.
+    """Start compiling the extensions that this process lacks, in the background; the first call
+    alone does anything.
 
-    Says once, as a log record of ``symshape.native``, that a compiler runs or why Python goes on serving.
+    Says once, as a log record of ``symshape.native``, that a compiler runs or why Python goes on
+    serving.
     """
     global _begun
     if _begun:
@@ -57,15 +60,24 @@ def build_missing() -> None:
     try:
         asked = plan()
         before = cache.report()
-        if before is not None and before.get("compiler") == asked["compiler"] and missing & before["errors"].keys():
+        if (
+            before is not None
+            and before.get("compiler") == asked["compiler"]
+            and missing & before["errors"].keys()
+        ):
             _LOG.warning("%s", failure(before))
             return
         _start(asked, again=cache.folder().exists())
     except (CannotBuild, OSError) as error:
-        _LOG.warning("symshape runs without its C++ part, which makes calls slower: %s (%s)", error, _LEAVE_OUT)
+        _LOG.warning(
+            "symshape runs without its C++ part, which makes calls slower: %s (%s)",
+            error,
+            _LEAVE_OUT,
+        )
         return
     _LOG.warning(
-        "symshape compiles its C++ part for torch %s in the background, once, in about a minute: later processes use"
+        "symshape compiles its C++ part for torch %s in the background, once, in about a minute: "
+        "later processes use"
         " it, this one runs without (%s=0 leaves it out, `%s` compiles and waits)",
         *(torch.__version__, loader.VARIABLE, NOW),
     )
@@ -82,23 +94,30 @@ def why_missing() -> str:
         _compiler()
     except CannotBuild as error:
         return str(error)
-    return f"not compiled yet: the first compiled program starts that in the background, `{NOW}` does it now"
+    return (
+        f"not compiled yet: the first compiled program starts that in the background, `{NOW}` "
+        "does it now"
+    )
 
 
 def failure(report: dict[str, Any]) -> str:
-    """Return what to tell a user about extensions that did not compile, or an empty text where all did."""
+    """Return what to tell a user about extensions that did not compile, or an empty text where all
+    did.
+    """
     errors: dict[str, str] = report["errors"]
     if not errors:
         return ""
     first = next(iter(errors.values())).splitlines()[0]
     return (
-        f"symshape runs without {len(errors)} of its {len(EXTENSIONS)} C++ extensions, which did not compile: {first}"
+        f"symshape runs without {len(errors)} of its {len(EXTENSIONS)} C++ extensions, which did "
+        f"not compile: {first}"
         f" (all of it: {cache.folder() / cache.REPORT}; `{NOW}` tries again; {_LEAVE_OUT})"
     )
 
 
 def plan() -> dict[str, Any]:
-    """Return what :mod:`compiling` needs to know: the commands, how to try what they made, and where it belongs.
+    """Return what :mod:`compiling` needs to know: the commands, how to try what they made, and
+    where it belongs.
 
     Raises:
         CannotBuild: something that a compiler needs is missing.
@@ -111,7 +130,12 @@ def plan() -> dict[str, Any]:
         "report": cache.REPORT,
         "compiler": _identity(compiler),
         "commands": {each.name: _command(compiler, each) for each in EXTENSIONS},
-        "check": [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_CHECK}", cache.SUFFIX],
+        "check": [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path[:] = {sys.path!r}\n{_CHECK}",
+            cache.SUFFIX,
+        ],
     }
 
 
@@ -147,13 +171,20 @@ def _torch_folder() -> Path:
 def _command(compiler: list[str], extension: Extension) -> list[str]:
     """Return the command that compiles and links an extension in the folder where it runs."""
     folder = _torch_folder()
-    linking = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
+    linking = (
+        ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
+    )
     words = [*compiler, *FLAGS, "-fPIC", *linking, f"-I{sysconfig.get_path('include')}"]
     if extension.libraries:
         words += [
             f'-DSYMSHAPE_TORCH="{torch.__version__}"',
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
-            *("-isystem", str(folder / "include"), "-isystem", str(folder / "include/torch/csrc/api/include")),
+            *(
+                "-isystem",
+                str(folder / "include"),
+                "-isystem",
+                str(folder / "include/torch/csrc/api/include"),
+            ),
         ]
     words += [str(cache.PACKAGES / extension.source), "-o", f"{extension.name}{cache.SUFFIX}"]
     if extension.libraries:
@@ -171,10 +202,14 @@ def _start(asked: dict[str, Any], *, again: bool) -> None:
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise CannotBuild(f"{root} cannot be made: {error.strerror}; {cache.VARIABLE} names another folder") from None
+        raise CannotBuild(
+            f"{root} cannot be made: {error.strerror}; {cache.VARIABLE} names another folder"
+        ) from None
     problem = cache.distrust(root / cache.key() / cache.REPORT) if cache.folder().exists() else None
     if problem is not None or not os.access(root, os.W_OK):
-        raise CannotBuild(f"{problem or f'{root} cannot be written'}; {cache.VARIABLE} names another folder")
+        raise CannotBuild(
+            f"{problem or f'{root} cannot be written'}; {cache.VARIABLE} names another folder"
+        )
     command = [sys.executable, "-I", "-S", str(Path(compiling.__file__))]
     request = json.dumps({"plan": asked, "again": again}).encode()
     try:

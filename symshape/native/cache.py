@@ -1,6 +1,7 @@
 """The folder of compiled extensions: one for each version of the sources, of torch and of Python.
 
-A folder appears under its name when all in it is compiled and was imported once; it is never written again.
+A folder appears under its name when all in it is compiled and was imported once; it is never
+written again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from symshape.native.extensions import EXTENSIONS, FLAGS
 
 VARIABLE = "SYMSHAPE_NATIVE_CACHE"
 REPORT = "report.json"
-"""The name of the file that says what the compiler answered; without it a folder counts as not there."""
+"""The name of the file that says what the compiler answered; without it a folder counts as not
+there.
+"""
 PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that holds the package ``symshape``."""
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX") or ".so")
@@ -43,7 +46,10 @@ def root() -> Path:
 def key() -> str:
     """Return the name of the folder for these sources, this torch and this Python."""
     version = torch.__version__
-    torch_build = (version, *(getattr(torch.version, name, None) for name in ("git_version", "cuda", "hip")))
+    torch_build = (
+        version,
+        *(getattr(torch.version, name, None) for name in ("git_version", "cuda", "hip")),
+    )
     python_build = (SUFFIX, platform.machine(), sys.platform)
     parts = (torch_build, torch.compiled_with_cxx11_abi(), python_build, FLAGS, EXTENSIONS)
     digest = hashlib.sha256(repr(parts).encode())
@@ -68,7 +74,9 @@ def is_cached(place: str) -> bool:
 
 
 def report() -> dict[str, Any] | None:
-    """Return what the compiler answered: ``errors`` by the name of the extension, ``compiler``; None before it ran."""
+    """Return what the compiler answered: ``errors`` by the name of the extension, ``compiler``;
+    None before it ran.
+    """
     path = folder() / REPORT
     if distrust(path) is not None:
         return None
@@ -80,10 +88,11 @@ def report() -> dict[str, Any] | None:
 
 
 def distrust(path: Path) -> str | None:
-    """Return why a file of the cache is not to be used: another user can write it; None where all is well.
+    """Return why a file of the cache is not to be used: another user can write it; None where all
+    is well.
 
-    Code is loaded from these files, so the file, its folder and the root must be this user's (or the administrator's)
-    and written by nobody else.
+    Code is loaded from these files, so the file, its folder and the root must be this user's (or
+    the administrator's) and written by nobody else.
     """
     for each in (path, path.parent, path.parent.parent):
         try:

@@ -1,7 +1,7 @@
 """The program that compiles the extensions: one at a time on a machine, in a process of its own.
 
-It imports the standard library alone, so that a background process costs no second import of torch.  The plan comes as
-JSON on standard input; :func:`symshape.native.building.plan` says what is in it.
+It imports the standard library alone, so that a background process costs no second import of torch.
+The plan comes as JSON on standard input; :func:`symshape.native.building.plan` says what is in it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,14 @@ _LINES = 12
 
 
 def compile_all(
-    plan: Mapping[str, Any], *, again: bool, wait: bool, say: Callable[[str], object] = lambda text: None
+    plan: Mapping[str, Any],
+    *,
+    again: bool,
+    wait: bool,
+    say: Callable[[str], object] = lambda text: None,
 ) -> bool:
-    """Compile what the plan asks for into its folder, unless it exists; return whether this process did it.
+    """Compile what the plan asks for into its folder, unless it exists; return whether this process
+    did it.
 
     Args:
         plan: what to compile, and where to.
@@ -43,7 +48,9 @@ def compile_all(
 
     folder = Path(plan["folder"])
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(
+        folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+    )
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -108,7 +115,9 @@ def _run(command: list[str], folder: Path) -> str | None:
     if done.returncode == 0:
         return None
     said = done.stdout.decode(errors="replace").strip().splitlines()
-    at = next((i for i, line in enumerate(said) if "error" in line.lower()), max(0, len(said) - _LINES))
+    at = next(
+        (i for i, line in enumerate(said) if "error" in line.lower()), max(0, len(said) - _LINES)
+    )
     return "\n".join(said[at : at + _LINES]) or f"{command[0]} ended with status {done.returncode}"
 
 
@@ -118,7 +127,8 @@ def main() -> None:
     if os.fork():
         os._exit(0)  # the program that asked goes on at once, and has no child to wait for
     os.nice(19)
-    with contextlib.suppress(OSError):  # the folder cannot be written any more: a later process says so
+    # the folder cannot be written any more: a later process says so
+    with contextlib.suppress(OSError):
         compile_all(request["plan"], again=request["again"], wait=False)
 
 

@@ -16,7 +16,8 @@ class Extension:
 
     Attributes:
         name: its full module name; its source has the same path, with the ending ``.cpp``.
-        libraries: torch's libraries that it is linked with; without any it does not depend on the version of torch.
+        libraries: torch's libraries that it is linked with; without any it does not depend on the
+            version of torch.
         headers: files beside the source that it includes.
     """
 

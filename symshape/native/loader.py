@@ -1,6 +1,7 @@
 """The one importer of the C++ extensions: each from beside its source, or from this user's cache.
 
-``SYMSHAPE_NATIVE=0`` leaves all of them out, ``SYMSHAPE_NATIVE=built`` uses what is there and never starts a compiler.
+``SYMSHAPE_NATIVE=0`` leaves all of them out, ``SYMSHAPE_NATIVE=built`` uses what is there and never
+starts a compiler.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ _found: dict[str, Found] = {}
 
 
 def load(name: str) -> Any:
-    """Return the compiled module of this name; None where Python is to serve, as :func:`found` explains."""
+    """Return the compiled module of this name; None where Python is to serve, as :func:`found`
+    explains.
+    """
     return found(name).module
 
 
@@ -62,7 +65,9 @@ def found_so_far() -> tuple[Found, ...]:
 
 
 def mode() -> str:
-    """Return the value of ``SYMSHAPE_NATIVE``: ``"0"``, ``"built"``, or ``"1"`` for anything else."""
+    """Return the value of ``SYMSHAPE_NATIVE``: ``"0"``, ``"built"``, or ``"1"`` for anything
+    else.
+    """
     named = os.environ.get(VARIABLE, "").strip().lower()
     return {"0": "0", "off": "0", "false": "0", "no": "0", "built": "built"}.get(named, "1")
 

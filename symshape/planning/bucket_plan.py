@@ -68,13 +68,16 @@ class BucketPlan:
         caps: the sizes, each in the order of ``symbols``.
         prices: what a call costs at sizes.
         expected: what the traffic that was planned for costs under the plan.
-        curve: for each number of graphs what the best plan with at most that many costs (the first is for one graph).
+        curve: for each number of graphs what the best plan with at most that many costs (the first
+            is for one graph).
         compared: what other lists with at most as many graphs cost, by name.
         objective: what was minimised.
         seconds_a_graph: how long one capture is taken to last.
-        least: what no plan with as many graphs comes under, from the same candidates; None where that is not known.
-        graph_memory: a function that returns the memory of all graphs on a CUDA device, before one is captured. It
-            returns None where no program is known, or where the plan was read from a file.
+        least: what no plan with as many graphs comes under, from the same candidates; None where
+            that is not known.
+        graph_memory: a function that returns the memory of all graphs on a CUDA device, before one
+            is captured. It returns None where no program is known, or where the plan was read from
+            a file.
 
     Args:
         foretell: returns the memory of graphs for sizes by name.
@@ -129,8 +132,16 @@ class BucketPlan:
 
     @property
     def gap(self) -> float | None:
-        """An upper bound on the extra cost over the best plan with as many graphs, as a share (0: it is the best)."""
-        return None if self.least is None else max(0.0, self.expected.padded / self.least - 1) if self.least else 0.0
+        """An upper bound on the extra cost over the best plan with as many graphs, as a share (0:
+        it is the best).
+        """
+        return (
+            None
+            if self.least is None
+            else max(0.0, self.expected.padded / self.least - 1)
+            if self.least
+            else 0.0
+        )
 
     @property
     def capture_seconds(self) -> float:
@@ -154,7 +165,10 @@ class BucketPlan:
             InputError: a size is missing or unknown.
         """
         if sizes.keys() != set(self.symbols):
-            raise InputError(f"sizes of {', '.join(self.symbols)} are needed, not of {', '.join(sizes) or 'nothing'}")
+            raise InputError(
+                f"sizes of {', '.join(self.symbols)} are needed, not of "
+                f"{', '.join(sizes) or 'nothing'}"
+            )
         found = _cheapest(self._by_price, tuple(sizes[name] for name in self.symbols))
         return None if found is None else dict(zip(self.symbols, found[1], strict=True))
 
@@ -167,7 +181,8 @@ class BucketPlan:
         return outcome(self.caps, self.prices, traffic)
 
     def regret(self, traffic: Traffic) -> float:
-        """Return the extra cost of traffic over the best known plan with as many graphs, as a share.
+        """Return the extra cost of traffic over the best known plan with as many graphs, as a
+        share.
 
         Raises:
             InputError: the traffic does not have the plan's sizes.
@@ -180,7 +195,8 @@ class BucketPlan:
         return max(0.0, mine / found - 1) if found else 0.0
 
     def plot(self, traffic: Traffic, axes: Any = None) -> Any:
-        """Plot the histogram of the traffic with the caps, and the cost by the number of graphs (needs matplotlib).
+        """Plot the histogram of the traffic with the caps, and the cost by the number of graphs
+        (needs matplotlib).
 
         Args:
             traffic: what is drawn; one or two of its sizes vary.
@@ -190,10 +206,14 @@ class BucketPlan:
             InputError: the traffic does not have the plan's sizes, or matplotlib is not installed.
         """
         check_symbols(traffic, self.symbols)
-        varying = [name for name in self.symbols if name in traffic.varying][:2] or [self.symbols[0]]
+        varying = [name for name in self.symbols if name in traffic.varying][:2] or [
+            self.symbols[0]
+        ]
         places = [self.symbols.index(name) for name in varying]
         caps = sorted({tuple(cap[place] for place in places) for cap in self.caps})
-        return plot_plan(varying, traffic.along(varying), caps, self.curve, self.expected.exact, axes)
+        return plot_plan(
+            varying, traffic.along(varying), caps, self.curve, self.expected.exact, axes
+        )
 
     # -- kept
     def to_json(self) -> str:
@@ -222,7 +242,9 @@ class BucketPlan:
         try:
             data = json.loads(content)
             if data["format"] != FORMAT:
-                raise InputError(f"this is no plan of this version: {data['format']!r} instead of {FORMAT!r}")
+                raise InputError(
+                    f"this is no plan of this version: {data['format']!r} instead of {FORMAT!r}"
+                )
             return cls(
                 [tuple(cap) for cap in data["caps"]],
                 Prices.from_json(data["prices"]),
@@ -242,18 +264,33 @@ class BucketPlan:
         rows = [("this plan", self.expected, self.graphs)]
         rows += [(name, outcome, self.graphs) for name, outcome in self.compared.items()]
         cells = tuple(
-            (name, f"{outcome.waste:.1%}", f"{outcome.hit_rate:.1%}", shown(outcome.padded, self.prices.unit))
+            (
+                name,
+                f"{outcome.waste:.1%}",
+                f"{outcome.hit_rate:.1%}",
+                shown(outcome.padded, self.prices.unit),
+            )
             for name, outcome, _ in rows
         )
         title = f"{self.graphs} graphs for {self.expected.calls} calls"
         return Table(
-            title, ("caps", "waste", "hits", "padded cost"), cells, numbers=frozenset({"waste", "hits", "padded cost"})
+            title,
+            ("caps", "waste", "hits", "padded cost"),
+            cells,
+            numbers=frozenset({"waste", "hits", "padded cost"}),
         )
 
     def __str__(self) -> str:
-        lines = [table_text(self.table()), "caps: " + "; ".join(named(self.symbols, cap) for cap in self.caps)]
+        lines = [
+            table_text(self.table()),
+            "caps: " + "; ".join(named(self.symbols, cap) for cap in self.caps),
+        ]
         if self.gap is not None:
-            gap = f"at most {self.gap:.1%} dearer than the best" if self.gap > 1e-9 else "the best there is"
+            gap = (
+                f"at most {self.gap:.1%} dearer than the best"
+                if self.gap > 1e-9
+                else "the best there is"
+            )
             lines.append(f"of all plans with as many graphs: {gap}")
         if self.memory is not None:
             lines.append(f"peak memory of the largest: {shown(self.memory, 'B')}")
@@ -262,11 +299,17 @@ class BucketPlan:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<BucketPlan: {self.graphs} graphs, waste {self.waste:.1%}, hit rate {self.hit_rate:.1%}>"
+        return (
+            f"<BucketPlan: {self.graphs} graphs, waste {self.waste:.1%}, hit rate "
+            f"{self.hit_rate:.1%}>"
+        )
 
     def _repr_html_(self) -> str:
         caps = Table(
-            "caps", self.symbols, tuple(tuple(map(str, cap)) for cap in self.caps), numbers=frozenset(self.symbols)
+            "caps",
+            self.symbols,
+            tuple(tuple(map(str, cap)) for cap in self.caps),
+            numbers=frozenset(self.symbols),
         )
         return f"<div>{table_html(self.table())}{table_html(caps)}</div>"
 

@@ -12,7 +12,8 @@ from symshape.errors import InputError
 from symshape.planning.prices import Prices, Sizes
 
 MOST_GRAPHS = 32
-"""The largest number of graphs of a plan without a limit, whose waste decides how many are taken."""
+"""The largest number of graphs of a plan without a limit, whose waste decides how many are taken.
+"""
 
 _MANY = 256
 """The largest number of graphs if only the time to capture is limited."""
@@ -20,7 +21,9 @@ _MANY = 256
 
 @attrs.frozen
 class Limits:
-    """The largest number of graphs (``given``: the caller asked for it), and their peak memory in bytes."""
+    """The largest number of graphs (``given``: the caller asked for it), and their peak memory in
+    bytes.
+    """
 
     graphs: int
     given: bool
@@ -48,7 +51,8 @@ class Limits:
             in_time = int(capture_seconds / seconds_a_graph)
             if in_time < 1:
                 raise InputError(
-                    f"capture_seconds={capture_seconds!r} leaves no graph: one takes {seconds_a_graph} s to capture"
+                    f"capture_seconds={capture_seconds!r} leaves no graph: one takes "
+                    f"{seconds_a_graph} s to capture"
                 )
             graphs = min(graphs, in_time) if max_graphs is not None else min(in_time, _MANY)
         given = max_graphs is not None or capture_seconds is not None
@@ -75,18 +79,25 @@ def allowed(prices: Prices, whole: Callable[[int], Sizes], size: int) -> int | N
 def candidates(
     prices: Prices, counts: Mapping[int, int], whole: Callable[[int], Sizes], memory: int | None
 ) -> list[int]:
-    """Return the sizes to pad to: those that came, or the next that the guards allow; or the measured ones.
+    """Return the sizes to pad to: those that came, or the next that the guards allow; or the
+    measured ones.
 
     Raises:
         InputError: there are none.
     """
     if prices.measured is not None:
-        place = next(index for index, (a, b) in enumerate(zip(whole(0), whole(1), strict=True)) if a != b)
-        found = {cap[place] for cap in prices.measured if cap == whole(cap[place]) and prices.allows(cap)}
+        place = next(
+            index for index, (a, b) in enumerate(zip(whole(0), whole(1), strict=True)) if a != b
+        )
+        found = {
+            cap[place] for cap in prices.measured if cap == whole(cap[place]) and prices.allows(cap)
+        }
     else:
         found = {size for each in counts if (size := allowed(prices, whole, each)) is not None}
     if not found:
-        raise InputError("no size that the traffic could be padded to: the guards (or measured times) allow none")
+        raise InputError(
+            "no size that the traffic could be padded to: the guards (or measured times) allow none"
+        )
     fitting = sorted(size for size in found if usable(prices, whole(size), memory))
     if not fitting:
         least = prices.memory(whole(min(found)))

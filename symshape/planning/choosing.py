@@ -15,7 +15,9 @@ from symshape.planning.traffic import Traffic
 from symshape.planning.two_sizes import along_two, improved, least
 
 
-def along_one(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Limits, objective: str) -> Best:
+def along_one(
+    prices: Prices, seen: Traffic, varying: Sequence[str], limits: Limits, objective: str
+) -> Best:
     """Return the best plans for the sizes that came along one symbol (or for the only size).
 
     Raises:
@@ -46,20 +48,29 @@ def along_one(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Lim
         choices = choose_caps(upto, costs, limits.graphs)
         found = [(choices.costs[k], choices.caps(k)) for k in range(1, len(choices.costs))]
     return at_most(
-        [(None if cost is None else cost + left, tuple(whole(sizes[i]) for i in caps)) for cost, caps in found]
+        [
+            (None if cost is None else cost + left, tuple(whole(sizes[i]) for i in caps))
+            for cost, caps in found
+        ]
     )
 
 
-def _with_a_cap_at(counts: Sequence[int], costs: Sequence[float], most: int) -> list[tuple[Any, tuple[int, ...]]]:
-    """Return the cheapest caps among those that keep 99 of 100 calls within the least possible price.
+def _with_a_cap_at(
+    counts: Sequence[int], costs: Sequence[float], most: int
+) -> list[tuple[Any, tuple[int, ...]]]:
+    """Return the cheapest caps among those that keep 99 of 100 calls within the least possible
+    price.
 
-    This is the price of the 99th percentile of the sizes: a cap at that size reaches it, and no plan does better.
+    This is the price of the 99th percentile of the sizes: a cap at that size reaches it, and no
+    plan does better.
 
     Raises:
         InputError: the prices do not rise with the size.
     """
     if any(a > b for a, b in itertools.pairwise(costs)):
-        raise InputError("latency_p99 needs prices that rise with the size; plan for the objective cost")
+        raise InputError(
+            "latency_p99 needs prices that rise with the size; plan for the objective cost"
+        )
     total, place = sum(counts), 0
     reached = counts[0]
     while reached < 0.99 * total:
@@ -79,12 +90,15 @@ def _with_a_cap_at(counts: Sequence[int], costs: Sequence[float], most: int) -> 
         ]
         if splits:
             cost, i = min(splits)
-            found.append((cost, (*below.caps(i), *(place + 1 + each for each in above.caps(k - i)))))
+            found.append(
+                (cost, (*below.caps(i), *(place + 1 + each for each in above.caps(k - i))))
+            )
     return found
 
 
 def best_caps(prices: Prices, seen: Traffic, limits: Limits, objective: str) -> Best:
-    """Return for each number of graphs the cost and the caps of the best plan with at most so many graphs.
+    """Return for each number of graphs the cost and the caps of the best plan with at most so many
+    graphs.
 
     Raises:
         InputError: more than two sizes vary, nothing fits, or the objective does not.
@@ -93,7 +107,9 @@ def best_caps(prices: Prices, seen: Traffic, limits: Limits, objective: str) -> 
     if len(varying) > 2:
         named = ", ".join(varying)
         advice = _advice(seen, varying)
-        raise InputError(f"{len(varying)} sizes vary ({named}), and a plan is made along one or two. {advice}")
+        raise InputError(
+            f"{len(varying)} sizes vary ({named}), and a plan is made along one or two. {advice}"
+        )
     if objective == "latency_p99" and len(varying) > 1:
         raise InputError("the objective latency_p99 is for one varying size")
     if len(varying) == 2:
@@ -110,24 +126,34 @@ def _advice(seen: Traffic, varying: Sequence[str]) -> str:
     equal = [" = ".join(group) for group in columns.values() if len(group) > 1]
     if not equal:
         return (
-            "Declare the others as static (dynamic={argument: {dimension: size}}), or plan for traffic where they stay."
+            "Declare the others as static (dynamic={argument: {dimension: size}}), or plan for "
+            "traffic where they stay."
         )
     return (
-        f"{' and '.join(equal)} in every call: give dimensions that are always equal one name, such as "
+        f"{' and '.join(equal)} in every call: give dimensions that are always equal one name, "
+        "such as "
         "dynamic={'x': {0: 'batch'}, 'mask': {0: 'batch'}}, then only "
         f"{len(columns)} {'size varies' if len(columns) == 1 else 'sizes vary'}."
     )
 
 
-def best_of_so_many(best: Best, count: int, prices: Prices, seen: Traffic, limits: Limits) -> tuple[Sizes, ...]:
-    """Return the caps of the best plan with at most ``count`` graphs; along two sizes, improved by local search."""
+def best_of_so_many(
+    best: Best, count: int, prices: Prices, seen: Traffic, limits: Limits
+) -> tuple[Sizes, ...]:
+    """Return the caps of the best plan with at most ``count`` graphs; along two sizes, improved by
+    local search.
+    """
     caps = best[1][min(count, len(best[1])) - 1]
     varying = [name for name in prices.symbols if name in seen.varying]
     return improved(prices, seen, varying, limits, caps) if len(varying) == 2 else caps
 
 
-def least_of_so_many(best: Best, count: int, prices: Prices, seen: Traffic, limits: Limits) -> float:
-    """Return a lower bound on the cost of all plans with at most ``count`` graphs; along one size it is reached."""
+def least_of_so_many(
+    best: Best, count: int, prices: Prices, seen: Traffic, limits: Limits
+) -> float:
+    """Return a lower bound on the cost of all plans with at most ``count`` graphs; along one size
+    it is reached.
+    """
     varying = [name for name in prices.symbols if name in seen.varying]
     if len(varying) < 2:
         return best[0][min(count, len(best[0])) - 1]

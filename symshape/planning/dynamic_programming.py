@@ -1,13 +1,15 @@
-"""Caps chosen by dynamic programming: along one symbol exactly the cheapest, along two the cheapest in bands.
+"""Caps chosen by dynamic programming: along one symbol exactly the cheapest, along two the cheapest
+in bands.
 
-*One symbol.* A call is padded to the least cap that holds it. Let ``c`` be the prices at the candidates, and ``F`` the
-calls up to each. The best way to serve the calls up to candidate ``j`` with ``k`` caps is the minimum over ``i`` of
-``best[k-1][i] + (F[j] - F[i]) * c[j]``. For each ``j`` this is the minimum of lines at ``c[j]``. Their lower envelope
-finds it, in ``O(k n log n)`` in all, for every number of caps at once.
+*One symbol.* A call is padded to the least cap that holds it. Let ``c`` be the prices at the
+candidates, and ``F`` the calls up to each. The best way to serve the calls up to candidate ``j``
+with ``k`` caps is the minimum over ``i`` of ``best[k-1][i] + (F[j] - F[i]) * c[j]``. For each ``j``
+this is the minimum of lines at ``c[j]``. Their lower envelope finds it, in ``O(k n log n)`` in all,
+for every number of caps at once.
 
-*Two symbols.* The grid of candidates is cut into bands of the first symbol, each with caps of its own along the second.
-For each band the best caps along the second symbol are known for every number of caps. Another dynamic program
-distributes the caps over the bands.
+*Two symbols.* The grid of candidates is cut into bands of the first symbol, each with caps of its
+own along the second. For each band the best caps along the second symbol are known for every number
+of caps. Another dynamic program distributes the caps over the bands.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class Choices:
 
     Attributes:
         costs: ``costs[k]``: what all calls cost with ``k`` caps; None for no caps.
-        parents: for each number of caps, and each candidate as the last cap, the candidate before (-1 for none).
+        parents: for each number of caps, and each candidate as the last cap, the candidate before
+            (-1 for none).
     """
 
     costs: tuple[Number | None, ...]
@@ -43,7 +46,8 @@ class Choices:
 
 
 def choose_caps(counts: Sequence[int], prices: Sequence[Number], most: int) -> Choices:
-    """Return the best caps among candidates in ascending order, for each number of caps from 1 to ``most``.
+    """Return the best caps among candidates in ascending order, for each number of caps from 1 to
+    ``most``.
 
     Args:
         counts: how many calls have the candidate as the least one that holds them.
@@ -74,7 +78,8 @@ def _one_more(
 ) -> tuple[list[Number | None], tuple[int, ...]]:
     """Return the best costs with one more cap, and for each the candidate before the last cap.
 
-    The lines of the envelope have falling slopes. Where prices rise, the place of the minimum rises too.
+    The lines of the envelope have falling slopes. Where prices rise, the place of the minimum rises
+    too.
     """
     found: list[Number | None] = []
     before: list[int] = []
@@ -88,7 +93,10 @@ def _one_more(
             if rising:
                 at = min(at, len(hull) - 1)
                 value = hull[at][0] * price + hull[at][1]
-                while at + 1 < len(hull) and (after := hull[at + 1][0] * price + hull[at + 1][1]) <= value:
+                while (
+                    at + 1 < len(hull)
+                    and (after := hull[at + 1][0] * price + hull[at + 1][1]) <= value
+                ):
                     at, value = at + 1, after
             else:
                 at = _least(hull, price)
@@ -102,7 +110,9 @@ def _one_more(
 
 
 def _add(hull: list[tuple[int, Number, int]], slope: int, offset: Number, candidate: int) -> None:
-    """Add a line whose slope is at most that of the last one; remove lines that are nowhere the minimum."""
+    """Add a line whose slope is at most that of the last one; remove lines that are nowhere the
+    minimum.
+    """
     if hull and hull[-1][0] == slope:
         if hull[-1][1] <= offset:
             return
@@ -133,7 +143,8 @@ class Banded:
     """The best banded plans.
 
     Attributes:
-        costs: ``costs[k]``: what all calls cost with ``k`` caps; None where that many bring nothing.
+        costs: ``costs[k]``: what all calls cost with ``k`` caps; None where that many bring
+            nothing.
         plans: ``plans[k]``: the caps as pairs of candidates' indices.
     """
 
@@ -151,9 +162,14 @@ class _State:
 
 
 def choose_bands(
-    counts: Mapping[tuple[int, int], int], rows: int, columns: int, price: Callable[[int, int], Number], most: int
+    counts: Mapping[tuple[int, int], int],
+    rows: int,
+    columns: int,
+    price: Callable[[int, int], Number],
+    most: int,
 ) -> Banded:
-    """Return the best caps on a grid of ``rows`` by ``columns`` candidates, for each number of caps up to ``most``.
+    """Return the best caps on a grid of ``rows`` by ``columns`` candidates, for each number of caps
+    up to ``most``.
 
     Args:
         counts: how many calls have the pair of candidates as the least that holds them.
@@ -167,7 +183,10 @@ def choose_bands(
     >>> found.costs, found.plans[2]
     ((None, 440, 80, 150, 60), ((1, 0), (1, 1)))
     """
-    table: list[dict[int, _State]] = [{0: _State(0, (-1, 0), None, 0, ())}, *({} for _ in range(rows))]
+    table: list[dict[int, _State]] = [
+        {0: _State(0, (-1, 0), None, 0, ())},
+        *({} for _ in range(rows)),
+    ]
     for last in range(rows):
         band = [0] * columns
         prices = [price(last, column) for column in range(columns)]
@@ -178,7 +197,9 @@ def choose_bands(
             if not used:  # no caps are needed
                 _improve(table, first, last, None, (0,), (), most)
                 continue
-            choices = choose_caps([band[column] for column in used], [prices[column] for column in used], most)
+            choices = choose_caps(
+                [band[column] for column in used], [prices[column] for column in used], most
+            )
             _improve(table, first, last, choices, range(1, len(choices.costs)), tuple(used), most)
     return _read(table, rows, most)
 
@@ -192,7 +213,9 @@ def _improve(
     columns: tuple[int, ...],
     most: int,
 ) -> None:
-    """Record this band, served by ``numbers`` of caps, above the best plans below it, where the sum is the least."""
+    """Record this band, served by ``numbers`` of caps, above the best plans below it, where the sum
+    is the least.
+    """
     for below, state in table[first].items():
         for number in numbers:
             added = 0 if choices is None else choices.costs[number]
@@ -201,7 +224,9 @@ def _improve(
                 continue
             known = table[last + 1].get(total)
             if known is None or state.cost + added < known.cost:
-                table[last + 1][total] = _State(state.cost + added, (first, below), choices, number, columns)
+                table[last + 1][total] = _State(
+                    state.cost + added, (first, below), choices, number, columns
+                )
 
 
 def _read(table: list[dict[int, _State]], rows: int, most: int) -> Banded:
@@ -214,7 +239,9 @@ def _read(table: list[dict[int, _State]], rows: int, most: int) -> Banded:
         row, left = rows, total
         while state is not None and row > 0:
             if state.choices is not None:
-                pairs += [(row - 1, state.columns[index]) for index in state.choices.caps(state.count)]
+                pairs += [
+                    (row - 1, state.columns[index]) for index in state.choices.caps(state.count)
+                ]
             row, left = state.before
             state = table[row][left]
         plans.append(tuple(sorted(pairs)))

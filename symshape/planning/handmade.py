@@ -1,4 +1,5 @@
-"""Handmade lists of caps, geometric ones and the sizes that vLLM captures: the comparison for a plan.
+"""Handmade lists of caps, geometric ones and the sizes that vLLM captures: the comparison for a
+plan.
 
 They are made for the same traffic, with at most as many graphs as the plan.
 """
@@ -23,12 +24,15 @@ def geometric(least: int, greatest: int, count: int) -> tuple[int, ...]:
         return (greatest,)
     least = max(least, 1)
     ratio = (greatest / least) ** (1 / (count - 1))
-    found = {min(greatest, -int(-least * ratio**step // 1)) for step in range(count - 1)} | {greatest}
+    found = {min(greatest, -int(-least * ratio**step // 1)) for step in range(count - 1)} | {
+        greatest
+    }
     return tuple(sorted(found))
 
 
 def like_vllm(greatest: int) -> tuple[int, ...]:
-    """Return the sizes that vLLM captures by default, up to ``greatest``: 1, 2, 4, every 8 up to 256, then every 16.
+    """Return the sizes that vLLM captures by default, up to ``greatest``: 1, 2, 4, every 8 up to
+    256, then every 16.
 
     >>> like_vllm(40)
     (1, 2, 4, 8, 16, 24, 32, 40)
@@ -71,11 +75,15 @@ def compared_with(prices: Prices, seen: Traffic, graphs: int) -> dict[str, tuple
     varying = [name for name in prices.symbols if name in seen.varying]
     if prices.measured is not None or not varying:
         return {}
-    found = {name: _best_product(prices, seen, varying, graphs, make) for name, make in LISTS.items()}
+    found = {
+        name: _best_product(prices, seen, varying, graphs, make) for name, make in LISTS.items()
+    }
     return {name: caps for name, caps in found.items() if caps}
 
 
-def _best_product(prices: Prices, seen: Traffic, varying: Sequence[str], graphs: int, make: Make) -> tuple[Sizes, ...]:
+def _best_product(
+    prices: Prices, seen: Traffic, varying: Sequence[str], graphs: int, make: Make
+) -> tuple[Sizes, ...]:
     points = seen.along(varying)
     sizes = [sorted({point[index] for point in points}) for index in range(len(varying))]
     best: tuple[float, tuple[Sizes, ...]] | None = None
@@ -85,9 +93,14 @@ def _best_product(prices: Prices, seen: Traffic, varying: Sequence[str], graphs:
         caps = [cap for cap in caps if prices.allows(cap)]
         cells: dict[tuple[int, ...], int] = {}
         for point, count in points.items():
-            cell = tuple(caps_[bisect.bisect_left(caps_, size)] for caps_, size in zip(lists, point, strict=True))
+            cell = tuple(
+                caps_[bisect.bisect_left(caps_, size)]
+                for caps_, size in zip(lists, point, strict=True)
+            )
             cells[cell] = cells.get(cell, 0) + count
-        cost = sum(prices.at(_whole(prices, seen, varying, cell)) * count for cell, count in cells.items())
+        cost = sum(
+            prices.at(_whole(prices, seen, varying, cell)) * count for cell, count in cells.items()
+        )
         if caps and (best is None or cost < best[0]):
             best = cost, tuple(caps)
     return () if best is None else best[1]

@@ -45,28 +45,32 @@ def plan(
     """Return the sizes to compile and capture so that padding this traffic to them costs least.
 
     Args:
-        fn: a :class:`symshape.Traced`, a :class:`symshape.Compiled` that has entries, or None for the product of sizes.
-        traffic: which sizes came how often (:class:`Traffic`); or calls, in the order of the trace's symbols.  Without
-            it, what a ``Compiled`` has seen.
+        fn: a :class:`symshape.Traced`, a :class:`symshape.Compiled` that has entries, or None for
+            the product of sizes.
+        traffic: which sizes came how often (:class:`Traffic`); or calls, in the order of the
+            trace's symbols.  Without it, what a ``Compiled`` has seen.
         max_graphs: at most so many.
-        memory: no graph whose peak memory is above this (a number of bytes, or ``"80 GB"``); what is larger runs exact.
+        memory: no graph whose peak memory is above this (a number of bytes, or ``"80 GB"``); what
+            is larger runs exact.
         capture_seconds: no more graphs than can be captured in this time.
-        objective: ``cost``: the sum over all calls; ``latency_p99``: first the price that 99 of 100 calls stay within,
-            then the sum (one varying size).
+        objective: ``cost``: the sum over all calls; ``latency_p99``: first the price that 99 of 100
+            calls stay within, then the sum (one varying size).
         price: what a call costs: ``flops`` or ``bytes`` of the program's formulas.
-        times: measured seconds by size (a tuple of sizes for several symbols) instead of formulas; the caps come from
-            these sizes.
+        times: measured seconds by size (a tuple of sizes for several symbols) instead of formulas;
+            the caps come from these sizes.
         seconds_a_graph: how long a capture is taken to last.
-        graph_memory: the most bytes that all graphs together may take on the device (a number, or ``"2 GB"``), as
-            ``BucketPlan.graph_memory()`` foretells it: the largest sizes have no graph if they do not fit.
+        graph_memory: the most bytes that all graphs together may take on the device (a number, or
+            ``"2 GB"``), as ``BucketPlan.graph_memory()`` foretells it: the largest sizes have no
+            graph if they do not fit.
 
-    Along one varying size the plan is the cheapest there is. Along two it is the cheapest in bands on a grid of sizes
-    from the traffic (:mod:`symshape.planning.dynamic_programming`), improved by local search on the grid
-    (:mod:`symshape.planning.two_sizes`). ``plan.gap`` bounds its extra cost over the best plan on that grid.
+    Along one varying size the plan is the cheapest there is. Along two it is the cheapest in bands
+    on a grid of sizes from the traffic (:mod:`symshape.planning.dynamic_programming`), improved by
+    local search on the grid (:mod:`symshape.planning.two_sizes`). ``plan.gap`` bounds its extra
+    cost over the best plan on that grid.
 
     Raises:
-        InputError: the traffic is empty or has other sizes than the program, more than two sizes vary, a limit leaves
-            no graph, or an argument is malformed.
+        InputError: the traffic is empty or has other sizes than the program, more than two sizes
+            vary, a limit leaves no graph, or an argument is malformed.
 
     >>> import symshape
     >>> calls = symshape.Traffic.of([100] * 9 + [900] + [40] * 5, ("length",))
@@ -77,7 +81,9 @@ def plan(
     if traffic is None:
         traffic = _seen_by(fn)
     if objective not in OBJECTIVES:
-        raise InputError(f"there is no objective {objective!r}; choose from {', '.join(OBJECTIVES)}")
+        raise InputError(
+            f"there is no objective {objective!r}; choose from {', '.join(OBJECTIVES)}"
+        )
     counted = memory is not None or graph_memory is not None
     prices, seen = _prices_and_traffic(fn, traffic, price, times, counted)
     limits = Limits.of(max_graphs, memory, capture_seconds, seconds_a_graph)
@@ -113,13 +119,16 @@ def _best(
     compared = {name: outcome(other, prices, seen) for name, other in others.items()}
     least = least_of_so_many(best, count, prices, seen, limits) if objective == "cost" else None
     expected = outcome(caps, prices, seen)
-    return BucketPlan(caps, prices, expected, curve, compared, objective, seconds_a_graph, least, foretell)
+    return BucketPlan(
+        caps, prices, expected, curve, compared, objective, seconds_a_graph, least, foretell
+    )
 
 
 def _within(
     budget: int, best: Callable[[Limits], BucketPlan], limits: Limits, prices: Prices, seen: Traffic
 ) -> BucketPlan:
-    """Return the best plan whose graphs take at most ``budget`` bytes together, without those of the largest sizes.
+    """Return the best plan whose graphs take at most ``budget`` bytes together, without those of
+    the largest sizes.
 
     Raises:
         InputError: not even the graph of the smallest size fits.
@@ -144,7 +153,8 @@ def _within(
             high = middle - 1
     if fitting is None:
         raise InputError(
-            f"no graph fits in graph_memory={shown(budget, 'B')}; all of the best plan: {found.graph_memory()}"
+            f"no graph fits in graph_memory={shown(budget, 'B')}; all of the best plan: "
+            f"{found.graph_memory()}"
         )
     return fitting
 
@@ -156,15 +166,23 @@ def _taken(found: BucketPlan) -> int:
 
 
 def _prices_and_traffic(
-    fn: Any, traffic: Traffic | Iterable[Any], price: str, times: Mapping[Any, float] | None, memory: bool
+    fn: Any,
+    traffic: Traffic | Iterable[Any],
+    price: str,
+    times: Mapping[Any, float] | None,
+    memory: bool,
 ) -> tuple[Prices, Traffic]:
     program = _program(fn, traffic)
     if program is None:
         if not isinstance(traffic, Traffic):
-            raise InputError("without a program the traffic needs names: symshape.Traffic.of(calls, ('length',))")
+            raise InputError(
+                "without a program the traffic needs names: symshape.Traffic.of(calls, ('length',))"
+            )
         if times is not None:
             measured = measured_prices(traffic.symbols, times)
-            return Prices(traffic.symbols, None, Prices.of_elements(traffic.symbols).guards, (), measured, "s"), traffic
+            return Prices(
+                traffic.symbols, None, Prices.of_elements(traffic.symbols).guards, (), measured, "s"
+            ), traffic
         return Prices.of_elements(traffic.symbols), traffic
     domain = Domain.of(program)
     seen = traffic if isinstance(traffic, Traffic) else Traffic.of(traffic, domain.symbols)
@@ -176,26 +194,38 @@ def _prices_and_traffic(
         (known := PeakMemory.of(program)).check_known()
         peak = known._totals
     if times is not None:
-        return Prices(domain.symbols, None, domain.guards, peak, measured_prices(domain.symbols, times), "s"), seen
+        return Prices(
+            domain.symbols, None, domain.guards, peak, measured_prices(domain.symbols, times), "s"
+        ), seen
     if price not in ("flops", "bytes"):
-        raise InputError(f"there is no price {price!r}; choose from flops, bytes, or pass measured times=")
+        raise InputError(
+            f"there is no price {price!r}; choose from flops, bytes, or pass measured times="
+        )
     term = getattr(Cost.of(program), price).term
-    return Prices(domain.symbols, term, domain.guards, peak, unit="FLOP" if price == "flops" else "B"), seen
+    return Prices(
+        domain.symbols, term, domain.guards, peak, unit="FLOP" if price == "flops" else "B"
+    ), seen
 
 
 def _seen_by(fn: Any) -> Traffic:
     if not hasattr(fn, "entries"):
-        raise InputError("traffic is needed: only a Compiled that has been called knows which sizes came")
+        raise InputError(
+            "traffic is needed: only a Compiled that has been called knows which sizes came"
+        )
     seen: Traffic = fn.traffic()
     return seen
 
 
 def _program(fn: Any, traffic: Any) -> Program | None:
-    """Return the traced program to plan for; of several entries, the one with most of the traffic's symbols."""
+    """Return the traced program to plan for; of several entries, the one with most of the traffic's
+    symbols.
+    """
     if fn is None:
         return None
     candidates: list[Program] = (
-        [fn.program] if hasattr(fn, "program") else [entry.program for entry in getattr(fn, "entries", ())]
+        [fn.program]
+        if hasattr(fn, "program")
+        else [entry.program for entry in getattr(fn, "entries", ())]
     )
     if not candidates:
         raise InputError(
@@ -203,11 +233,15 @@ def _program(fn: Any, traffic: Any) -> Program | None:
             f"{type(fn).__name__} has no traced program"
         )
     names = set(traffic.symbols) if isinstance(traffic, Traffic) else set()
-    return max(candidates, key=lambda program: (len(names & program.symbols.keys()), len(program.symbols)))
+    return max(
+        candidates, key=lambda program: (len(names & program.symbols.keys()), len(program.symbols))
+    )
 
 
 def _how_many(curve: Sequence[float], limits: Limits, exact: float) -> int:
-    """Return the number of graphs: all that are allowed or, without a limit, enough for a low waste."""
+    """Return the number of graphs: all that are allowed or, without a limit, enough for a low
+    waste.
+    """
     if limits.given:
         return len(curve)
     return next((k for k, cost in enumerate(curve, 1) if cost <= (1 + ENOUGH) * exact), len(curve))

@@ -1,4 +1,6 @@
-"""The price of a call at sizes: a formula of a trace, the product of the sizes, or measured times."""
+"""The price of a call at sizes: a formula of a trace, the product of the sizes, or measured
+times.
+"""
 
 from __future__ import annotations
 
@@ -64,11 +66,15 @@ class Prices:
         return self._evaluate(sizes)[0]
 
     def exact(self, sizes: Sizes) -> int | float:
-        """Return the price of a call that is not padded, or the least measured price that holds it."""
+        """Return the price of a call that is not padded, or the least measured price that holds
+        it.
+        """
         if self.measured is None:
             return self.at(sizes)
         fitting = [
-            price for cap, price in self.measured.items() if all(c >= s for c, s in zip(cap, sizes, strict=True))
+            price
+            for cap, price in self.measured.items()
+            if all(c >= s for c, s in zip(cap, sizes, strict=True))
         ]
         return min(fitting, default=max(self.measured.values()))
 
@@ -84,7 +90,11 @@ class Prices:
 
     def as_json(self) -> dict[str, Any]:
         """Return the prices as plain data."""
-        measured = None if self.measured is None else [[list(sizes), price] for sizes, price in self.measured.items()]
+        measured = (
+            None
+            if self.measured is None
+            else [[list(sizes), price] for sizes, price in self.measured.items()]
+        )
         return {
             "symbols": list(self.symbols),
             "formula": None if self.term is None else str(self.term),
@@ -115,8 +125,11 @@ def named(symbols: Sequence[str], sizes: Sequence[int]) -> str:
     return ", ".join(f"{name}={size}" for name, size in zip(symbols, sizes, strict=True))
 
 
-def measured_prices(symbols: Sequence[str], times: Mapping[Any, float] | Callable[..., float]) -> Mapping[Sizes, float]:
-    """Check measured times by sizes: a mapping from a size, or from a tuple of sizes in the order of the symbols.
+def measured_prices(
+    symbols: Sequence[str], times: Mapping[Any, float] | Callable[..., float]
+) -> Mapping[Sizes, float]:
+    """Check measured times by sizes: a mapping from a size, or from a tuple of sizes in the order
+    of the symbols.
 
     Raises:
         InputError: there are none, or one is no time or has other sizes.
@@ -127,7 +140,9 @@ def measured_prices(symbols: Sequence[str], times: Mapping[Any, float] | Callabl
     for key, value in times.items():
         sizes = key if isinstance(key, tuple) else (key,)
         if len(sizes) != len(symbols) or not all(type(size) is int and size >= 0 for size in sizes):
-            raise InputError(f"times has sizes {key!r}, but a size for each of {', '.join(symbols)} is needed")
+            raise InputError(
+                f"times has sizes {key!r}, but a size for each of {', '.join(symbols)} is needed"
+            )
         if not value >= 0:
             raise InputError(f"times[{key!r}]={value!r} is no time in seconds")
         found[sizes] = value

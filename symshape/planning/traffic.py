@@ -33,11 +33,14 @@ class Traffic:
         self.symbols = tuple(symbols)
         self.counts = dict(counts)
         if not self.counts:
-            raise InputError("the traffic is empty: there is nothing to plan for; pass at least one call's sizes")
+            raise InputError(
+                "the traffic is empty: there is nothing to plan for; pass at least one call's sizes"
+            )
 
     @classmethod
     def of(cls, calls: Iterable[Any], symbols: Sequence[str]) -> Traffic:
-        """Count calls: each an integer (for one symbol), a sequence or shape, or a mapping from symbols.
+        """Count calls: each an integer (for one symbol), a sequence or shape, or a mapping from
+        symbols.
 
         Raises:
             InputError: there are none, or one has other sizes than the symbols, or none at all.
@@ -54,8 +57,10 @@ class Traffic:
         """Read traffic from a CSV file with a header, or from a JSONL file of objects.
 
         Args:
-            path: the file; ``.jsonl`` or ``.json`` is read as one JSON object a line, all else as CSV.
-            columns: for each symbol the name of its column or key; a sequence where they are the same.
+            path: the file; ``.jsonl`` or ``.json`` is read as one JSON object a line, all else as
+                CSV.
+            columns: for each symbol the name of its column or key; a sequence where they are the
+                same.
 
         Raises:
             InputError: the file cannot be read, a column is missing, or a row holds no size.
@@ -68,7 +73,10 @@ class Traffic:
                 for number, row in _rows(lines, str(path)):
                     missing = [name for name in names.values() if name not in row]
                     if missing:
-                        raise InputError(f"{path}:{number} has no {missing[0]!r}; it has {', '.join(map(str, row))}")
+                        raise InputError(
+                            f"{path}:{number} has no {missing[0]!r}; it has "
+                            f"{', '.join(map(str, row))}"
+                        )
                     given = {symbol: row[name] for symbol, name in names.items()}
                     point = _point(given, symbols, f"{path}:{number}")
                     counts[point] = counts.get(point, 0) + 1
@@ -83,7 +91,10 @@ class Traffic:
         {(5, 1): 1, (7, 1): 1}
         """
         added = tuple(_size(size, f"having({name}=…)") for name, size in sizes.items())
-        return Traffic((*self.symbols, *sizes), {(*point, *added): count for point, count in self.counts.items()})
+        return Traffic(
+            (*self.symbols, *sizes),
+            {(*point, *added): count for point, count in self.counts.items()},
+        )
 
     @property
     def calls(self) -> int:
@@ -115,7 +126,10 @@ class Traffic:
         return found
 
     def __repr__(self) -> str:
-        return f"<Traffic: {self.calls} calls, {len(self.counts)} different sizes of {', '.join(self.symbols)}>"
+        return (
+            f"<Traffic: {self.calls} calls, {len(self.counts)} different sizes of "
+            f"{', '.join(self.symbols)}>"
+        )
 
 
 def _rows(lines: Iterable[str], path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -138,14 +152,19 @@ def _point(call: Any, symbols: tuple[str, ...], where: str) -> tuple[int, ...]:
     if isinstance(call, Mapping):
         missing = [name for name in symbols if name not in call]
         if missing:
-            raise InputError(f"{where} has no size {missing[0]!r}; it has {', '.join(map(str, call))}")
+            raise InputError(
+                f"{where} has no size {missing[0]!r}; it has {', '.join(map(str, call))}"
+            )
         values: Sequence[Any] = [call[name] for name in symbols]
     elif isinstance(call, Sequence) and not isinstance(call, str):
         values = call
     else:
         values = [call]
     if len(values) != len(symbols):
-        raise InputError(f"{where} has {len(values)} sizes, but there are {len(symbols)} symbols: {', '.join(symbols)}")
+        raise InputError(
+            f"{where} has {len(values)} sizes, but there are {len(symbols)} symbols: "
+            f"{', '.join(symbols)}"
+        )
     return tuple(_size(value, where) for value in values)
 
 

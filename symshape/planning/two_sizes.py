@@ -1,14 +1,17 @@
-"""Plans along two varying sizes, on a grid of the sizes that came: choice, local search, and a lower bound.
+"""Plans along two varying sizes, on a grid of the sizes that came: choice, local search, and a
+lower bound.
 
-The cheapest banded plan (:mod:`symshape.planning.dynamic_programming`) is only a good start: a call may fit a cheaper
-cap of another band. In the local search a cap moves along either symbol, or is removed and put where it saves most, as
-long as the total cost falls. Each call takes the cheapest cap that holds it.
+The cheapest banded plan (:mod:`symshape.planning.dynamic_programming`) is only a good start: a call
+may fit a cheaper cap of another band. In the local search a cap moves along either symbol, or is
+removed and put where it saves most, as long as the total cost falls. Each call takes the cheapest
+cap that holds it.
 
-The bound holds for every plan on the grid, however its caps are placed. The rows that contain caps cut the grid into
-bands. A call of a band takes a cap in the band's last row or beyond. It pays at least the price there, and the band
-uses no more caps than there are, less one for each band below. So a band costs at least as much as the best such caps
-along its last row. Dynamic programming finds the bands of least total cost. Columns give a second bound, with caps that
-are whole columns; the greater bound counts.
+The bound holds for every plan on the grid, however its caps are placed. The rows that contain caps
+cut the grid into bands. A call of a band takes a cap in the band's last row or beyond. It pays at
+least the price there, and the band uses no more caps than there are, less one for each band below.
+So a band costs at least as much as the best such caps along its last row. Dynamic programming finds
+the bands of least total cost. Columns give a second bound, with caps that are whole columns; the
+greater bound counts.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ _WIDE = 3
 """The number of times that a cap is removed and put anywhere on the grid, which is slower."""
 
 
-def moved(counts: Mapping[Cell, int], prices: Mapping[Cell, Number], caps: Iterable[Cell]) -> list[Cell]:
+def moved(
+    counts: Mapping[Cell, int], prices: Mapping[Cell, Number], caps: Iterable[Cell]
+) -> list[Cell]:
     """Return caps on the grid that cost no more than the given ones.
 
     Args:
@@ -64,7 +69,9 @@ def _without(
 ) -> list[Number | None]:
     """Return for each cell the price of the cheapest cap that holds it; None if none does."""
     ordered = sorted((prices[cap], cap) for cap in caps)
-    return [next((price for price, cap in ordered if _covers(cap, cell)), None) for cell, _ in cells]
+    return [
+        next((price for price, cap in ordered if _covers(cap, cell)), None) for cell, _ in cells
+    ]
 
 
 def _cost(
@@ -82,7 +89,9 @@ def _cost(
     return found
 
 
-def _move_one(cells: Sequence[tuple[Cell, int]], prices: Mapping[Cell, Number], caps: list[Cell], index: int) -> bool:
+def _move_one(
+    cells: Sequence[tuple[Cell, int]], prices: Mapping[Cell, Number], caps: list[Cell], index: int
+) -> bool:
     """Move a cap to the neighbour that saves most (in place); return whether the cost fell."""
     others = _without(cells, prices, caps[:index] + caps[index + 1 :])
     return _put(cells, prices, caps, index, others, _neighbours(caps[index]))
@@ -114,13 +123,23 @@ def _put(
     return best is not now
 
 
-def _replace_one(cells: Sequence[tuple[Cell, int]], prices: Mapping[Cell, Number], caps: list[Cell]) -> bool:
-    """Remove the cap that is missed least, and put it where it saves most; return whether the cost fell."""
+def _replace_one(
+    cells: Sequence[tuple[Cell, int]], prices: Mapping[Cell, Number], caps: list[Cell]
+) -> bool:
+    """Remove the cap that is missed least, and put it where it saves most; return whether the cost
+    fell.
+    """
     losses: list[tuple[Number, int, list[Number | None]]] = []
     for index in range(len(caps)):
         others = _without(cells, prices, caps[:index] + caps[index + 1 :])
         if None not in others:
-            losses.append((sum(count * (o or 0) for (_, count), o in zip(cells, others, strict=True)), index, others))
+            losses.append(
+                (
+                    sum(count * (o or 0) for (_, count), o in zip(cells, others, strict=True)),
+                    index,
+                    others,
+                )
+            )
     if not losses:
         return False
     _, index, others = min(losses, key=lambda loss: loss[:2])
@@ -129,7 +148,11 @@ def _replace_one(cells: Sequence[tuple[Cell, int]], prices: Mapping[Cell, Number
 
 
 def least_cost(
-    counts: Mapping[tuple[int, int], int], rows: int, columns: int, price: Callable[[int, int], Number], most: int
+    counts: Mapping[tuple[int, int], int],
+    rows: int,
+    columns: int,
+    price: Callable[[int, int], Number],
+    most: int,
 ) -> Number:
     """Return a lower bound on the cost of ``most`` caps on a grid.
 
@@ -144,7 +167,9 @@ def least_cost(
     >>> [least_cost(calls, 2, 2, lambda i, j: (i + 1) * (10 * j + 1), k) for k in (1, 2)]
     [440, 80]
     """
-    cheapest: list[list[Number]] = [[price(row, column) for column in range(columns)] for row in range(rows)]
+    cheapest: list[list[Number]] = [
+        [price(row, column) for column in range(columns)] for row in range(rows)
+    ]
     for row in range(rows - 1, -1, -1):  # the cheapest place that holds this one
         for column in range(columns - 1, -1, -1):
             after = [cheapest[row][column]]
@@ -161,20 +186,27 @@ def least_cost(
     return max(_by_bands(counts, cheapest, most), _by_rows(flipped, turned, most))
 
 
-def _by_bands(counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence[Number]], most: int) -> Number:
+def _by_bands(
+    counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence[Number]], most: int
+) -> Number:
     """Return the least sum over bands of rows, each served by caps along its last row.
 
     ``cheapest`` rises along both sides.
     """
     rows, columns = len(cheapest), len(cheapest[0])
-    best: list[dict[int, Number]] = [{0: 0}, *({} for _ in range(rows))]  # by the rows done: by bands, the least sum
+    # by the rows done: by bands, the least sum
+    best: list[dict[int, Number]] = [{0: 0}, *({} for _ in range(rows))]
     for last in range(rows):
         band = [0] * columns
         for first in range(last, -1, -1):
             for column in range(columns):
                 band[column] += counts.get((first, column), 0)
             used = [column for column in range(columns) if band[column]]
-            choices = choose_caps([band[c] for c in used], [cheapest[last][c] for c in used], most) if used else None
+            choices = (
+                choose_caps([band[c] for c in used], [cheapest[last][c] for c in used], most)
+                if used
+                else None
+            )
             found = [] if choices is None else [cost for cost in choices.costs if cost is not None]
             least = list(accumulate(found, min))
             for below, cost in best[first].items():
@@ -186,7 +218,9 @@ def _by_bands(counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence
     return min(best[rows].values())
 
 
-def _by_rows(counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence[Number]], most: int) -> Number:
+def _by_rows(
+    counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence[Number]], most: int
+) -> Number:
     """Return the least cost of caps that are whole rows: ``cheapest`` rises along both sides."""
     rows = len(cheapest)
     in_row: list[list[tuple[int, int]]] = [[] for _ in range(rows)]
@@ -194,14 +228,22 @@ def _by_rows(counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence[
         in_row[row].append((column, count))
     # upto[cap][row]: what the calls of all rows before this one cost, padded to the row ``cap``
     upto = [
-        list(accumulate((sum(cheapest[cap][c] * n for c, n in cells) for cells in in_row[: cap + 1]), initial=0))
+        list(
+            accumulate(
+                (sum(cheapest[cap][c] * n for c, n in cells) for cells in in_row[: cap + 1]),
+                initial=0,
+            )
+        )
         for cap in range(rows)
     ]
     best = [upto[cap][cap + 1] for cap in range(rows)]
     least = best[-1]
     for _ in range(2, min(most, rows) + 1):
         best = [
-            min(best[cap], *(best[below] + upto[cap][cap + 1] - upto[cap][below + 1] for below in range(cap)))
+            min(
+                best[cap],
+                *(best[below] + upto[cap][cap + 1] - upto[cap][below + 1] for below in range(cap)),
+            )
             if cap
             else best[0]
             for cap in range(rows)
@@ -221,20 +263,28 @@ class _Calls:
 
     Attributes:
         rows, columns: the grid; the rows are along the symbol that took fewer values.
-        cells: for each pair of places on the grid how many calls it is the least for that holds them.
+        cells: for each pair of places on the grid how many calls it is the least for that holds
+            them.
         left: what the calls cost that nothing on the grid holds.
     """
 
-    def __init__(self, prices: Prices, seen: Traffic, varying: Sequence[str], memory: int | None) -> None:
+    def __init__(
+        self, prices: Prices, seen: Traffic, varying: Sequence[str], memory: int | None
+    ) -> None:
         points = seen.along(varying)
         different = [len({point[index] for point in points}) for index in range(2)]
         first = 0 if different[0] <= different[1] else 1
         self.prices = prices
         self.memory = memory
-        self._axes = [prices.symbols.index(varying[first]), prices.symbols.index(varying[1 - first])]
+        self._axes = [
+            prices.symbols.index(varying[first]),
+            prices.symbols.index(varying[1 - first]),
+        ]
         self._base = [seen.fixed.get(name, 0) for name in prices.symbols]
         histogram = {(point[first], point[1 - first]): count for point, count in points.items()}
-        self.rows, self.columns = (_grid(prices, histogram, index, self.whole) for index in range(2))
+        self.rows, self.columns = (
+            _grid(prices, histogram, index, self.whole) for index in range(2)
+        )
         self.cells: dict[tuple[int, int], int] = {}
         self.left: float = 0
         for (row, column), count in histogram.items():
@@ -273,9 +323,14 @@ def along_two(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Lim
         InputError: nothing fits.
     """
     calls = _Calls(prices, seen, varying, limits.memory)
-    found = choose_bands(calls.cells, len(calls.rows), len(calls.columns), calls.price, limits.graphs)
+    found = choose_bands(
+        calls.cells, len(calls.rows), len(calls.columns), calls.price, limits.graphs
+    )
     plans = [
-        (None if cost is None or cost >= _NEVER else cost + calls.left, tuple(calls.cap(*pair) for pair in pairs))
+        (
+            None if cost is None or cost >= _NEVER else cost + calls.left,
+            tuple(calls.cap(*pair) for pair in pairs),
+        )
         for cost, pairs in zip(found.costs, found.plans, strict=True)
     ]
     return at_most(plans[1:])
@@ -286,15 +341,21 @@ def improved(
 ) -> tuple[Sizes, ...]:
     """Return a banded plan improved by local search, where each call takes its cheapest cap."""
     calls = _Calls(prices, seen, varying, limits.memory)
-    places = ((row, column) for row in range(len(calls.rows)) for column in range(len(calls.columns)))
+    places = (
+        (row, column) for row in range(len(calls.rows)) for column in range(len(calls.columns))
+    )
     known = {place: price for place in places if (price := calls.price(*place)) < _NEVER}
     return tuple(calls.cap(*place) for place in moved(calls.cells, known, map(calls.place, caps)))
 
 
-def least(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Limits, graphs: int) -> float:
+def least(
+    prices: Prices, seen: Traffic, varying: Sequence[str], limits: Limits, graphs: int
+) -> float:
     """Return a lower bound on the cost of any plan of so many graphs on the grid."""
     calls = _Calls(prices, seen, varying, limits.memory)
-    return calls.left + least_cost(calls.cells, len(calls.rows), len(calls.columns), calls.price, graphs)
+    return calls.left + least_cost(
+        calls.cells, len(calls.rows), len(calls.columns), calls.price, graphs
+    )
 
 
 def _grid(
@@ -303,7 +364,9 @@ def _grid(
     index: int,
     whole: Callable[[int, int], Sizes],
 ) -> list[int]:
-    """Return candidates along one of the two sizes: all that came, or quantiles of the calls if they are too many."""
+    """Return candidates along one of the two sizes: all that came, or quantiles of the calls if
+    they are too many.
+    """
     counts: dict[int, int] = {}
     for point, count in histogram.items():
         counts[point[index]] = counts.get(point[index], 0) + count

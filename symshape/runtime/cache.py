@@ -1,4 +1,6 @@
-"""The recompile cache: entries by module state, structure and guards, found by exact key, then by dispatch tree."""
+"""The recompile cache: entries by module state, structure and guards, found by exact key, then by
+dispatch tree.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class Branch:
     Attributes:
         state: the values of modules, globals and closures that traces read.
         stateless: whether the traces read nothing that can change.
-        grows: whether it may compare more state for new entries: false once an entry moved here to compare less.
+        grows: whether it may compare more state for new entries: false once an entry moved here to
+            compare less.
         memo: hits by the exact key of a call.
         families: entries and dispatch tree by call structure.
     """
@@ -51,7 +54,9 @@ class Branch:
             self.stateless = False
 
     def compare_less(self) -> None:
-        """Compare only what the remaining entries need: anything more may keep objects alive that no entry uses."""
+        """Compare only what the remaining entries need: anything more may keep objects alive that
+        no entry uses.
+        """
         first, *others = dict.fromkeys(entry.program.state for entry in self.entries())
         for each in others:
             if not first.covers(each):
@@ -72,13 +77,15 @@ class Branch:
 class EntryCache:
     """The entries of one compiled function, bounded in number, and the memo of exact calls.
 
-    A removed entry is released and not found again.  Readers take no lock: attributes are replaced as a whole.
+    A removed entry is released and not found again.  Readers take no lock: attributes are replaced
+    as a whole.
 
     Attributes:
         branches: the most recently used first.
         evictions: entries that were removed because the cache was full.
         clock: calls so far; recorded in an entry as the time of its last use.
-        plain, plain_until: calls before number ``plain_until`` run ``plain`` without a look-up (``plain_calls.py``).
+        plain, plain_until: calls before number ``plain_until`` run ``plain`` without a look-up
+            (``plain_calls.py``).
         makers: the functions that make exact keys for the memo.
         history: the events of this function, for reports.
         why_gone: why the last entry was removed, in words; empty if none was.
@@ -102,12 +109,16 @@ class EntryCache:
         self._lost: deque[Entry] = deque()
 
     def notes(self, entry: int, slots: Sequence[Slot]) -> Note:
-        """Return a function that records events of an entry's runner; it does not keep this cache alive."""
+        """Return a function that records events of an entry's runner; it does not keep this cache
+        alive.
+        """
         history, here = self.history, weakref.ref(self)
 
         def note(kind: str, **what: Any) -> None:
             cache = here()
-            history.note(kind, 0 if cache is None else cache.clock, entry=entry, slots=slots, **what)
+            history.note(
+                kind, 0 if cache is None else cache.clock, entry=entry, slots=slots, **what
+            )
 
         return note
 
@@ -116,7 +127,9 @@ class EntryCache:
         self.makers = asking(self._exact.makers, questions)
 
     def find_exact(self, key: Hashable) -> Hit | None:
-        """Return the remembered hit for an exact key if its branch's state is unchanged, else None."""
+        """Return the remembered hit for an exact key if its branch's state is unchanged, else
+        None.
+        """
         for branch in self.branches[:_MOST_ASKED]:
             found = branch.memo.get(key)
             if found is not None and (branch.stateless or branch.state.unchanged()):
@@ -124,10 +137,11 @@ class EntryCache:
         return None
 
     def find(self, structure: Hashable, values: tuple[int, ...]) -> tuple[Branch, Entry] | None:
-        """Return the branch and entry that serve a call of this structure with these integers, or None.
+        """Return the branch and entry that serve a call of this structure with these integers, or
+        None.
 
-        A branch whose state is unchanged is preferred. An entry of another branch serves too if the part of the state
-        that the entry itself needs is unchanged.
+        A branch whose state is unchanged is preferred. An entry of another branch serves too if the
+        part of the state that the entry itself needs is unchanged.
         """
         others: list[tuple[Branch, Entry]] = []
         branches = self.branches  # another thread may exchange them
@@ -150,14 +164,19 @@ class EntryCache:
         return None
 
     def admits(self, structure: Hashable, values: tuple[int, ...]) -> bool:
-        """Return whether an entry would serve a call of this structure with these integers in some state."""
+        """Return whether an entry would serve a call of this structure with these integers in some
+        state.
+        """
         families = [branch.families.get(structure) for branch in self.branches]
         return any(each is not None and each.tree.lookup(values) is not None for each in families)
 
     def last_hit(self, structure: Hashable) -> int:
         """Return the number of the last call of this structure that an entry served, or 0."""
         families = [branch.families.get(structure) for branch in self.branches]
-        return max((entry.last_used for each in families if each is not None for entry in each.entries), default=0)
+        return max(
+            (entry.last_used for each in families if each is not None for entry in each.entries),
+            default=0,
+        )
 
     def forget(self, key: Hashable) -> None:
         """Remove an exact key from every memo, so that such calls are looked up again."""
@@ -170,13 +189,21 @@ class EntryCache:
                 self.branches = (branch, *(each for each in self.branches if each is not branch))
 
     def _by_itself(self, branch: Branch, structure: Hashable, entry: Entry) -> Branch:
-        """Move an entry from a branch that compares more state than the entry needs; return its new branch."""
+        """Move an entry from a branch that compares more state than the entry needs; return its new
+        branch.
+        """
         state = entry.program.state
         with self.changing():
             if entry.gone or entry not in branch.entries():  # another thread was first
                 return branch
-            alike = (each for each in self.branches if state.covers(each.state) and each.state.covers(state))
-            found = next((each for each in alike if each.stateless or each.state.unchanged()), None) or Branch(state)
+            alike = (
+                each
+                for each in self.branches
+                if state.covers(each.state) and each.state.covers(state)
+            )
+            found = next(
+                (each for each in alike if each.stateless or each.state.unchanged()), None
+            ) or Branch(state)
             found.grows = False
             branch.families[structure].remove(entry)
             self._add(found, structure, entry)
@@ -196,9 +223,16 @@ class EntryCache:
         branch.families[structure] = family
 
     def remember(
-        self, branch: Branch, leaves: Sequence[Any], key: Hashable, entry: Entry, values: tuple[int, ...]
+        self,
+        branch: Branch,
+        leaves: Sequence[Any],
+        key: Hashable,
+        entry: Entry,
+        values: tuple[int, ...],
     ) -> None:
-        """Store ``entry`` in the branch's memo under the exact key of these leaves, unless it was removed meanwhile."""
+        """Store ``entry`` in the branch's memo under the exact key of these leaves, unless it was
+        removed meanwhile.
+        """
         if not self._exact.lasts(leaves):
             return
         with self.lock:
@@ -215,14 +249,18 @@ class EntryCache:
                 pass
 
     def seen(self, entry: Entry, values: tuple[int, ...]) -> Seen:
-        """Return the counter of an entry's calls with these integers; the rarer half of too many is dropped."""
+        """Return the counter of an entry's calls with these integers; the rarer half of too many is
+        dropped.
+        """
         found = entry.seen.get(values)
         if found is None:
             if len(entry.seen) >= _MOST_SEEN:
                 self._forget_rare(entry)
             found = entry.seen.setdefault(values, Seen())
             slots = entry.program.slots
-            self.history.note("new sizes", self.clock, entry=entry.number, values=values, slots=slots)
+            self.history.note(
+                "new sizes", self.clock, entry=entry.number, values=values, slots=slots
+            )
         return found
 
     def _forget_rare(self, entry: Entry) -> None:
@@ -239,7 +277,9 @@ class EntryCache:
             branch = self._branch_of(entry.program.state)
             self._add(branch, structure, entry)
             self.entries = (*self.entries, entry)
-            self.history.note("trace", self.clock, entry=entry.number, milliseconds=entry.program.milliseconds)
+            self.history.note(
+                "trace", self.clock, entry=entry.number, milliseconds=entry.program.milliseconds
+            )
             gone = self._evict(entry)
             if not branch.stateless:
                 branch.state.make_ready()  # the next call would wait for it
@@ -270,7 +310,9 @@ class EntryCache:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the lock for a change; entries whose objects die inside, at any allocation, are removed afterwards."""
+        """Hold the lock for a change; entries whose objects die inside, at any allocation, are
+        removed afterwards.
+        """
         gone: list[Entry] = []
         with self.lock:
             outer, self._busy = self._busy, True
@@ -286,7 +328,9 @@ class EntryCache:
         _release(gone)
 
     def _branch_of(self, state: State) -> Branch:
-        """Return a branch whose state holds now, which then compares ``state`` too; a new branch if there is none."""
+        """Return a branch whose state holds now, which then compares ``state`` too; a new branch if
+        there is none.
+        """
         for branch in self.branches:
             if (branch.grows or branch.state.covers(state)) and branch.state.unchanged():
                 branch.compare(state)
@@ -299,7 +343,10 @@ class EntryCache:
     def _evict(self, newest: Entry) -> list[Entry]:
         gone: list[Entry] = []
         while len(self.entries) > self._max_entries:
-            oldest = min((each for each in self.entries if each is not newest), key=lambda each: each.last_used)
+            oldest = min(
+                (each for each in self.entries if each is not newest),
+                key=lambda each: each.last_used,
+            )
             self._remove(oldest, "the cache was full")
             gone.append(oldest)
             self.evictions += 1
@@ -311,17 +358,25 @@ class EntryCache:
         self.why_gone = why
         self.entries = tuple(each for each in self.entries if each is not entry)
         for branch in self.branches:
-            held = [(structure, each) for structure, each in branch.families.items() if entry in each.entries]
+            held = [
+                (structure, each)
+                for structure, each in branch.families.items()
+                if entry in each.entries
+            ]
             for structure, family in held:
                 family.remove(entry)
                 branch.leave(structure)
             if held and entry.watched and branch.families:
                 branch.compare_less()
-            branch.memo = {key: found for key, found in branch.memo.items() if found[0] is not entry}
+            branch.memo = {
+                key: found for key, found in branch.memo.items() if found[0] is not entry
+            }
         self.branches = tuple(branch for branch in self.branches if branch.families)
 
     def discard(self, entry: Entry, why: str = "it can serve no more calls") -> None:
-        """Remove an entry that can serve no more calls, and record why; do nothing if it was removed already."""
+        """Remove an entry that can serve no more calls, and record why; do nothing if it was
+        removed already.
+        """
         with self.changing():
             if entry.gone:
                 return
@@ -341,6 +396,8 @@ class EntryCache:
 
 
 def _release(gone: Iterable[Entry]) -> None:
-    """Release the runners of removed entries, outside the cache's lock: a runner may have work to finish first."""
+    """Release the runners of removed entries, outside the cache's lock: a runner may have work to
+    finish first.
+    """
     for entry in gone:
         entry.runner.release()

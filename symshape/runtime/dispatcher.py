@@ -1,4 +1,6 @@
-"""The look-up of the entry that serves a call: by the call's exact key, else by its structure and integers."""
+"""The look-up of the entry that serves a call: by the call's exact key, else by its structure and
+integers.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,8 @@ class Dispatcher:
             return found
 
     def entry_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
-        """Return the entry that serves a call, traced if needed, the call's integers, and its leaves.
+        """Return the entry that serves a call, traced if needed, the call's integers, and its
+        leaves.
 
         Raises:
             UnsupportedError: the call runs eagerly.
@@ -123,7 +126,8 @@ class Dispatcher:
     def look_up(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], Hashable | None, Hit | None]:
-        """Return a call's flat arguments, its exact key, and the hit by that key if the call was served before.
+        """Return a call's flat arguments, its exact key, and the hit by that key if the call was
+        served before.
 
         ``Compiled.__call__`` has the same three lines, to save their frames.
 
@@ -135,7 +139,9 @@ class Dispatcher:
         return flat, key, self.cache.find_exact(key)
 
     def time(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Time the look-up of a call by its exact key; record nothing if the call was not served before."""
+        """Time the look-up of a call by its exact key; record nothing if the call was not served
+        before.
+        """
         for _ in range(3):  # the first warms the machine's caches
             start = time.perf_counter()
             try:
@@ -154,7 +160,9 @@ class Dispatcher:
 
     # -- by structure and integers
     def declined(self, key: Hashable | None) -> EagerCall | None:
-        """Return how a call with this key runs eagerly, if an earlier look-up said so; else None."""
+        """Return how a call with this key runs eagerly, if an earlier look-up said so; else
+        None.
+        """
         return self.layout.resting(self.cache.clock) or self._eager.of_call(key)
 
     def search(
@@ -167,7 +175,8 @@ class Dispatcher:
     ) -> Found | EagerCall:
         """Return the entry for a call that has no hit by its key, or how the call runs eagerly.
 
-        The caller stores the entry for the call's key in the branch that is added to ``branches``, if one is.
+        The caller stores the entry for the call's key in the branch that is added to ``branches``,
+        if one is.
 
         Raises:
             AskAgain: the call is read in another way from now on.
@@ -186,7 +195,9 @@ class Dispatcher:
         if found is None:
             if not new:
                 args, kwargs = layout.given(args, kwargs, flat)
-            found = self._trace(UnservedCall(args, kwargs, variables, structure, asked, values, key))
+            found = self._trace(
+                UnservedCall(args, kwargs, variables, structure, asked, values, key)
+            )
         if isinstance(found, EagerCall):
             return found
         branch, entry = found
@@ -197,7 +208,9 @@ class Dispatcher:
         entry.last_used = self.cache.clock
         return entry, values, leaves
 
-    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any], variables: Variables) -> Reading | EagerCall:
+    def _read(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], variables: Variables
+    ) -> Reading | EagerCall:
         if self._fullgraph:
             return read(self._fn, args, kwargs, variables)
         refusal = self._eager.of_unreadable(args, kwargs)
@@ -212,9 +225,11 @@ class Dispatcher:
     def _of_entries(
         self, structure: Hashable, values: tuple[int, ...], key: Hashable | None
     ) -> tuple[Branch, Entry] | EagerCall | None:
-        """Return the existing entry for a call, or how the call runs eagerly; None if it is to be traced.
+        """Return the existing entry for a call, or how the call runs eagerly; None if it is to be
+        traced.
 
-        A call that runs eagerly is remembered by its exact key, and is not looked up here meanwhile.
+        A call that runs eagerly is remembered by its exact key, and is not looked up here
+        meanwhile.
         """
         cache, eager = self.cache, self._eager
         unseen = eager.resting(structure, values)
@@ -232,7 +247,9 @@ class Dispatcher:
                     eager.remember(key, call)
                 return call
             milliseconds, last = (eager.clock() - start) * 1e3, cache.last_hit(structure)
-            if call.refusal or not eager.programs.fruitless(call.account, milliseconds, cache.clock, last):
+            if call.refusal or not eager.programs.fruitless(
+                call.account, milliseconds, cache.clock, last
+            ):
                 return call
             unseen = attrs.evolve(call, by_state=True)
         if key is not None:

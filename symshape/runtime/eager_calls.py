@@ -1,7 +1,7 @@
 """Calls that run eagerly, because they cannot be traced or because their trace would not pay now.
 
-:class:`symshape.runtime.policy.programs.Programs` decides which traces pay. This module records the reasons, warns and
-reports them, and remembers which calls need no new look-up meanwhile.
+:class:`symshape.runtime.policy.programs.Programs` decides which traces pay. This module records the
+reasons, warns and reports them, and remembers which calls need no new look-up meanwhile.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ _REMEDY = (
     "symshape.compile(fn, fullgraph=True) raises instead."
 )
 _HELP = (
-    "This warning comes once for each compiled function. Programs that exist still serve their sizes, and "
-    "frequent sizes are still traced.\n  To avoid it, change that line so that the size is not used as a plain "
+    "This warning comes once for each compiled function. Programs that exist still serve their "
+    "sizes, and "
+    "frequent sizes are still traced.\n  To avoid it, change that line so that the size is not "
+    "used as a plain "
     "number or in a branch; dynamic={...} with the dimension makes it an error. "
     "symshape.Options(free_traces=None) traces every size."
 )
@@ -76,7 +78,9 @@ class EagerCall:
     @property
     def reason(self) -> str:
         """Return why the call runs eagerly, in a sentence."""
-        return self.why or self.account.reason if self.refusal is None else self.refusal.first_line()
+        return (
+            self.why or self.account.reason if self.refusal is None else self.refusal.first_line()
+        )
 
 
 class EagerCalls:
@@ -124,12 +128,16 @@ class EagerCalls:
 
     # -- whether a call runs eagerly
     def of_call(self, key: Hashable | None) -> EagerCall | None:
-        """Return the remembered call with this exact key if it still runs eagerly (see :meth:`remember`), else None."""
+        """Return the remembered call with this exact key if it still runs eagerly (see
+        :meth:`remember`), else None.
+        """
         found = self.by_call.get(key)
         return found if found is not None and self._stands(found) else None
 
     def of_unreadable(self, args: Any, kwargs: Mapping[str, Any]) -> EagerCall | None:
-        """Return the eager call for arguments with the same outline as unreadable ones, else None."""
+        """Return the eager call for arguments with the same outline as unreadable ones, else
+        None.
+        """
         return self.of_call(outline_of(args, kwargs)) if self._unreadable else None
 
     def changes(self, structure: Hashable, places: tuple[int, ...]) -> None:
@@ -143,7 +151,9 @@ class EagerCalls:
         special = tuple([place for place in changing if values[place] in (0, 1)])
         return self.programs.account(structure, values, special)
 
-    def of_miss(self, structure: Hashable, values: tuple[int, ...], *, learns: bool = False) -> EagerCall | None:
+    def of_miss(
+        self, structure: Hashable, values: tuple[int, ...], *, learns: bool = False
+    ) -> EagerCall | None:
         """Return how a call that no program serves runs eagerly; None if it is to be traced.
 
         ``learns``: the call runs eagerly in any case, to learn which sizes change.
@@ -153,7 +163,9 @@ class EagerCalls:
             if learns:
                 return EagerCall(account, about, why=_FIRST)
             refusal = account.refusal
-            call = EagerCall(account, about, refusal, refusal is not None and about not in refusal.values)
+            call = EagerCall(
+                account, about, refusal, refusal is not None and about not in refusal.values
+            )
         if not self._stands(call):  # without the lock: comparing the state may run the user's code
             return None
         if refusal is None and account.reason in ("", _WAITS):
@@ -164,7 +176,9 @@ class EagerCalls:
         return call
 
     def resting(self, structure: Hashable, values: tuple[int, ...]) -> EagerCall | None:
-        """Return the eager call for this structure while the state of programs is not compared, else None."""
+        """Return the eager call for this structure while the state of programs is not compared,
+        else None.
+        """
         account = self.programs.of(structure)
         if account is None or account.refusal is not None or not self.programs.rests(account):
             return None
@@ -172,7 +186,9 @@ class EagerCalls:
         return call if self._stands(call) else None
 
     def _stands(self, call: EagerCall) -> bool:
-        """Return whether a call that ran eagerly before still does: nothing has changed, or a trace would not pay."""
+        """Return whether a call that ran eagerly before still does: nothing has changed, or a trace
+        would not pay.
+        """
         programs, account, refusal = self.programs, call.account, call.refusal
         if refusal is None:
             if call.by_state and not programs.rests(account):
@@ -204,30 +220,48 @@ class EagerCalls:
             self.by_call[key] = call
 
     def forget_calls(self) -> None:
-        """Forget the stored calls, to look them up again: a new program may serve them, or the state has changed."""
+        """Forget the stored calls, to look them up again: a new program may serve them, or the
+        state has changed.
+        """
         self.by_call = {}
 
     # -- traces
     def passes(self, error: BaseException) -> bool:
-        """Return whether an error of a trace is raised to the user; after any other error the function runs eagerly.
+        """Return whether an error of a trace is raised to the user; after any other error the
+        function runs eagerly.
 
-        An error from a signal handler is raised: it interrupts the call and says nothing about the program. A program
-        that refuses these sizes (``ProgramError``) refuses them in its eager run too, after its earlier effects.
+        An error from a signal handler is raised: it interrupts the call and says nothing about the
+        program. A program that refuses these sizes (``ProgramError``) refuses them in its eager run
+        too, after its earlier effects.
         """
         if isinstance(error, _ALWAYS_RAISED) or interrupt_in(error) is not None:
             return True
-        return self._fullgraph and isinstance(error, SymShapeError) and not isinstance(error, ProgramError)
+        return (
+            self._fullgraph
+            and isinstance(error, SymShapeError)
+            and not isinstance(error, ProgramError)
+        )
 
     def traced(
-        self, structure: Hashable, values: tuple[int, ...], entry: Entry, seconds: float, call: int = 0, leaves: int = 0
+        self,
+        structure: Hashable,
+        values: tuple[int, ...],
+        entry: Entry,
+        seconds: float,
+        call: int = 0,
+        leaves: int = 0,
     ) -> None:
-        """Record a trace: its program, its seconds, the number of its call and that call's number of leaves."""
+        """Record a trace: its program, its seconds, the number of its call and that call's number
+        of leaves.
+        """
         last = weakref.ref(entry)
         with self._lock:
             self.forget_calls()
             account, about = self._account(structure, values)
             slots = zip(entry.program.slots, values, strict=False)
-            constants = tuple([(at, value) for at, (slot, value) in enumerate(slots) if not slot.term.symbols])
+            constants = tuple(
+                [(at, value) for at, (slot, value) in enumerate(slots) if not slot.term.symbols]
+            )
             account.programs = (*account.programs[-1:], last)
             if events.anybody():
                 what = f"program {entry.number} of {name_of(self._fn)}"
@@ -259,7 +293,8 @@ class EagerCalls:
             error: the error that the trace raised.
             seconds: how long the attempt took.
             state: the state that the trace had read.
-            sure: whether the error proves that the program cannot be traced; None: decided by the error's class.
+            sure: whether the error proves that the program cannot be traced; None: decided by the
+                error's class.
             place: the user's line; empty if the error's text names it, None if its traceback does.
         """
         sure = isinstance(error, (UnsupportedError, DataDependentError)) if sure is None else sure
@@ -272,9 +307,17 @@ class EagerCalls:
             refusal = account.refusal or Refusal(reason, place, sure)
             if refusal.reason != reason[:_LONGEST] and len(refusal.earlier) < _MOST_VALUES:
                 refusal.earlier = refusal.by_reason()
-            refusal.reason, refusal.place, refusal.sure, refusal.state = reason[:_LONGEST], place, sure, state
+            refusal.reason, refusal.place, refusal.sure, refusal.state = (
+                reason[:_LONGEST],
+                place,
+                sure,
+                state,
+            )
             refusal.own = str(error) if isinstance(error, ProgramError) else ""
-            refusal.code, refusal.kind = code_of(error), error.reason if isinstance(error, UnsupportedError) else None
+            refusal.code, refusal.kind = (
+                code_of(error),
+                error.reason if isinstance(error, UnsupportedError) else None,
+            )
             if len(refusal.values) >= _MOST_VALUES:
                 refusal.values.clear()
             refusal.values[about] = None
@@ -285,26 +328,38 @@ class EagerCalls:
             self.programs.refused(account, about, seconds * 1e3)
             return EagerCall(account, about, refusal)
 
-    def unreadable(self, args: Any, kwargs: Mapping[str, Any], error: BaseException, seconds: float) -> EagerCall:
+    def unreadable(
+        self, args: Any, kwargs: Mapping[str, Any], error: BaseException, seconds: float
+    ) -> EagerCall:
         """Record that the arguments of a call cannot be read, and return the eager call.
 
-        An outline says less than the arguments themselves, so later calls with the same outline count as untried.
+        An outline says less than the arguments themselves, so later calls with the same outline
+        count as untried.
         """
         outline = outline_of(args, kwargs)
-        call = attrs.evolve(self.refused(outline, (), error, seconds, state=None, sure=True), untried=True)
+        call = attrs.evolve(
+            self.refused(outline, (), error, seconds, state=None, sure=True), untried=True
+        )
         self._unreadable = True
         self.remember(outline, call)
         return call
 
     # -- the eager run
-    def run(self, call: EagerCall, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def run(
+        self,
+        call: EagerCall,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         """Run the function eagerly, once, on the call's own arguments; warn and report why.
 
         A trace's error that may be the program's own is reported only if the eager run succeeds.
 
         Raises:
             UnsupportedError: the eager run succeeded, and ``fullgraph`` was asked for.
-            ProgramError: the function refused the sizes, as the trace said, and ``fullgraph`` was asked for.
+            ProgramError: the function refused the sizes, as the trace said, and ``fullgraph`` was
+                asked for.
         """
         refusal = call.refusal
         if refusal is None or refusal.sure:
@@ -337,7 +392,9 @@ class EagerCalls:
         return result
 
     def _tell(self, call: EagerCall) -> None:
-        """Emit an event for each eager call; warn for the first that was refused and the first that would not pay."""
+        """Emit an event for each eager call; warn for the first that was refused and the first that
+        would not pay.
+        """
         refusal, account, name = call.refusal, call.account, name_of(self._fn)
         refused = refusal is not None
         if events.anybody():
@@ -350,15 +407,19 @@ class EagerCalls:
         text, code = f"{account.reason}\n  {_HELP}", FallbackWarning.code
         if refusal is not None:
             text = (
-                f"{name} cannot be traced and runs eagerly for calls like this one: {refusal.text()}\n  {self._remedy}"
+                f"{name} cannot be traced and runs eagerly for calls like this one: "
+                f"{refusal.text()}\n  {self._remedy}"
             )
             code = refusal.code or code
         warn_user(f"{text}\n  {note_of(code)}", FallbackWarning)
-        self._warned.add(refused)  # not before: where warnings are errors, each of these calls is one
+        # not before: where warnings are errors, each of these calls is one
+        self._warned.add(refused)
 
     # -- in words
     def _reason(self, account: Account) -> tuple[str, str]:
-        """Return why calls of an account are not traced, in sentences, and the user's line responsible."""
+        """Return why calls of an account are not traced, in sentences, and the user's line
+        responsible.
+        """
         name, here = name_of(self._fn), defined_at(self._fn)
         if account.special:
             return _SPECIAL, here
@@ -366,13 +427,16 @@ class EagerCalls:
             return _WAITS, here
         if account is self.programs.others:
             start = (
-                f"{name} was traced {self.programs.traces} times, mostly for arguments in new containers (a list "
-                f"that grows, other keys), and each trace served little more than one call: {name} runs eagerly "
+                f"{name} was traced {self.programs.traces} times, mostly for arguments in new "
+                "containers (a list "
+                f"that grows, other keys), and each trace served little more than one call: {name} "
+                "runs eagerly "
                 "for calls with new containers from now on"
             )
             return f"{start}. {self._why()}", here
         start = (
-            f"{name} was traced {account.traces} times for arguments like these, each time for little more than "
+            f"{name} was traced {account.traces} times for arguments like these, each time for "
+            "little more than "
             f"the sizes of one call: {name} runs eagerly for calls with new sizes from now on"
         )
         entries = [entry for each in account.programs if (entry := each()) is not None]
@@ -383,18 +447,25 @@ class EagerCalls:
         return f"{start}. The program needs {texts[0]}, then {texts[1]}: {origin}", origin
 
     def lines(self) -> list[str]:
-        """Return a line for each structure whose traces would not pay: its number of eager calls and the reason."""
+        """Return a line for each structure whose traces would not pay: its number of eager calls
+        and the reason.
+        """
         told = [each for each in self.programs.accounts if each.calls]
-        return [f"{each.calls:,} not traced since that would not pay: {each.reason}" for each in told]
+        return [
+            f"{each.calls:,} not traced since that would not pay: {each.reason}" for each in told
+        ]
 
     def explain(self, calls: int, others: Sequence[str] = ()) -> str:
-        """Return which of ``calls`` calls ran eagerly: for each reason its line, its calls and its traces.
+        """Return which of ``calls`` calls ran eagerly: for each reason its line, its calls and its
+        traces.
 
         ``others`` are lines about calls that ran eagerly for other reasons; they come first.
         """
         name = name_of(self._fn)
         told: dict[str, tuple[int, int]] = {}
-        for each in [found for account in self.programs.accounts if (found := account.refusal) is not None]:
+        for each in [
+            found for account in self.programs.accounts if (found := account.refusal) is not None
+        ]:
             for line, (number, attempts) in each.by_reason().items():
                 before = told.get(line, (0, 0))
                 told[line] = before[0] + number, before[1] + attempts
@@ -409,7 +480,8 @@ class EagerCalls:
 _WAITS = "the next trace waits until eager calls have taken long enough to pay for it"
 _FIRST = "the first calls on a CUDA device run eagerly: they tell which sizes change"
 _SPECIAL = (
-    "a size that changes is 0 or 1 in this call: a program for that size alone is traced once such calls have "
+    "a size that changes is 0 or 1 in this call: a program for that size alone is traced once such "
+    "calls have "
     "taken long enough to pay for it"
 )
 _QUIET = (_WAITS, _FIRST, _SPECIAL)

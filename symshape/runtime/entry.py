@@ -40,13 +40,15 @@ class Entry:
         around: handles a failed run; None if errors are raised unchanged.
         run: the runner's ``run(leaves, values)``, wrapped by ``around``; returns the flat outputs.
         build: turns flat outputs into the program's result structure.
-        checks: whether calls are served by ``serve`` in ``runtime/variables.py``, which checks containers among the
-            arguments, or by a :class:`symshape.runtime.verify.Verifier`.
-        finish: runs after ``build`` if the program writes to objects among its arguments; else None.
+        checks: whether calls are served by ``serve`` in ``runtime/variables.py``, which checks
+            containers among the arguments, or by a :class:`symshape.runtime.verify.Verifier`.
+        finish: runs after ``build`` if the program writes to objects among its arguments; else
+            None.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
         seen: the call counters by integers.
-        watched: weak references to the objects that it was traced for; when one dies, the entry is removed.
+        watched: weak references to the objects that it was traced for; when one dies, the entry is
+            removed.
     """
 
     __slots__ = (
@@ -101,7 +103,9 @@ class Entry:
         return found
 
     def use(self, runner: Runner) -> None:
-        """Run by ``runner`` from now on; the old runner is not released, since the new one may wrap it."""
+        """Run by ``runner`` from now on; the old runner is not released, since the new one may wrap
+        it.
+        """
         self.runner = runner
         run = runner.run  # bound once: a warm call looks up one attribute
         if self.program.call.has_floats and not isinstance(runner, EagerRunner):
@@ -109,35 +113,46 @@ class Entry:
         self.run = run if self.around is None else self.around(run, self.program.lifted_tensors)
 
     def made(self, flat: list[Any], leaves: Sequence[Any]) -> Any:
-        """Return the result of a call from its flat outputs, after writing back to its arguments."""
+        """Return the result of a call from its flat outputs, after writing back to its
+        arguments.
+        """
         built = self.build(flat)
         return built if self.finish is None else self.finish(built, leaves)
 
-    def instead(self, failed: list[Exception], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return the result of an eager run after the program's run failed, or raise the run's error.
+    def instead(
+        self, failed: list[Exception], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Return the result of an eager run after the program's run failed, or raise the run's
+        error.
 
-        Call it outside the ``except`` block, so that the error is not the context of a new one. The error is removed
-        from ``failed``, so that no frame of the caller keeps it alive.
+        Call it outside the ``except`` block, so that the error is not the context of a new one. The
+        error is removed from ``failed``, so that no frame of the caller keeps it alive.
         """
         if self.around is None:
             raise failed.pop()
         return self.around.instead(failed.pop(), args, kwargs)
 
     def refused_data(self, error: Exception | None) -> bool:
-        """Return whether an op of the program raised this error because of the values in its tensors."""
+        """Return whether an op of the program raised this error because of the values in its
+        tensors.
+        """
         return self.around is not None and self.around.refused_data(error)
 
     def held(self) -> Callable[[], Entry | None]:
-        """Return a function that returns this entry; weakly if the entry depends on watched objects."""
+        """Return a function that returns this entry; weakly if the entry depends on watched
+        objects.
+        """
         return weakref.ref(self) if self.watched else lambda: self
 
     def __repr__(self) -> str:
         guards = "; ".join(guard.text() for guard in self.program.guards) or "no guards"
         shapes = ", ".join(
-            f"{each.path}[{', '.join(map(str, each.value.spec.sizes))}]" for each in self.program.graph.inputs
+            f"{each.path}[{', '.join(map(str, each.value.spec.sizes))}]"
+            for each in self.program.graph.inputs
         )
         return f"<Entry {self.number}: {shapes}; {guards}; {self.runner.describe()}>"
 
     def _repr_html_(self) -> str:
         modes = self.program.modes
-        return f"<p><b>{escape(repr(self)[1:-1])}</b><br>{escape(str(modes))}</p>{self.program.guards._repr_html_()}"
+        heading = f"<p><b>{escape(repr(self)[1:-1])}</b><br>{escape(str(modes))}</p>"
+        return heading + self.program.guards._repr_html_()

@@ -1,8 +1,9 @@
 """Recovery from programs that fail in a call: the function runs eagerly instead.
 
-The eager run may catch the error, or write before it fails, so the call has its own result or error, and its effects.
-That is right only if the failed run has changed nothing, which is known from the step that failed. Generators that the
-run drew from are reset, and tensors written in place are restored where they were copied (``written_before.py``).
+The eager run may catch the error, or write before it fails, so the call has its own result or
+error, and its effects. That is right only if the failed run has changed nothing, which is known
+from the step that failed. Generators that the run drew from are reset, and tensors written in place
+are restored where they were copied (``written_before.py``).
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ _UNDONE = "__symshape_undone__"  # an attribute of errors
 def _is_of_hooks(error: Exception) -> bool:
     """Return whether the error was raised by saved-tensor hooks that were active around the call.
 
-    A checkpoint ends its recomputation with such an error once everything saved was seen; it is not a failure.
+    A checkpoint ends its recomputation with such an error once everything saved was seen; it is not
+    a failure.
     """
     hooks: Any = autograd.saving._top_saved_tensors_default_hooks(True)
     pack = None if hooks is None else hooks[0]
     code = getattr(getattr(pack, "__func__", pack), "__code__", None)
-    return code is not None and any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
+    return code is not None and any(
+        frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
 
 
 class Failing:
@@ -47,24 +51,35 @@ class Failing:
     Args:
         program: the program that runs.
         fn: the function that it was traced from.
-        on_vain: called when an assertion of the program failed though the eager run then returned a result.
+        on_vain: called when an assertion of the program failed though the eager run then returned a
+            result.
 
     Attributes:
         in_vain: how many calls failed an assertion though the eager run returned a result.
     """
 
     def __init__(
-        self, program: Program, fn: Callable[..., Any], on_vain: Callable[[Failing], None] = lambda failing: None
+        self,
+        program: Program,
+        fn: Callable[..., Any],
+        on_vain: Callable[[Failing], None] = lambda failing: None,
     ) -> None:
         graph = program.graph  # not kept: its tensors may be exchanged for others
         self._fn, self._steps = fn, graph.steps
         self._on_vain, self.in_vain = on_vain, 0
         self._lines = lines_of(program.run)
-        roots = (*(each.value for each in graph.inputs), *(each.value for each in graph.lifted if not each.constant))
+        roots = (
+            *(each.value for each in graph.inputs),
+            *(each.value for each in graph.lifted if not each.constant),
+        )
         self._memory = {id(root.storage) for root in roots}
         self._written = WrittenBefore(program, fn)
         steps = graph.steps
-        draws = [number for number, step in enumerate(steps) if isinstance(step, Node) and draws_random_numbers(step)]
+        draws = [
+            number
+            for number, step in enumerate(steps)
+            if isinstance(step, Node) and draws_random_numbers(step)
+        ]
         self._draws = draws[0] if draws else None
         self._generators: tuple[torch.Generator, ...] = ()
         if draws and any(map(may_refuse_data, steps[draws[0] :])):
@@ -73,7 +88,9 @@ class Failing:
             self._generators = () if None in drawn else tuple(known.values())
 
     def __call__(self, run: Run, lifted: Sequence[torch.Tensor]) -> Run:
-        """Return ``run``, wrapped so that a failed run resets generators and restores tensors where possible."""
+        """Return ``run``, wrapped so that a failed run resets generators and restores tensors where
+        possible.
+        """
         if not self._generators and not self._written:
             return run
 
@@ -97,8 +114,8 @@ class Failing:
     def instead(self, error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the function eagerly after the program's run failed, and return its result.
 
-        Raise the error instead if the failed run had effects that cannot be undone.  Raise it also if it comes from a
-        signal handler or from a hook around the call.
+        Raise the error instead if the failed run had effects that cannot be undone.  Raise it also
+        if it comes from a signal handler or from a hook around the call.
         """
         pass_on(error)
         if _is_of_hooks(error):
@@ -119,18 +136,25 @@ class Failing:
             self._on_vain(self)
         if events.anybody():
             reason = (
-                f"{type(error).__name__} while its compiled graph ran, but not when the function ran eagerly: {error}"
+                f"{type(error).__name__} while its compiled graph ran, but not when the "
+                f"function ran eagerly: {error}"
             )
             events.emit(events.RanEagerly(name_of(self._fn), reason, defined_at(self._fn)))
         return result
 
     def refused_data(self, error: Exception | None) -> bool:
-        """Return whether an op raised this error because of its tensors' values: the function itself may catch it."""
-        failed = None if error is None or isinstance(error, SymShapeError) else self._lines.failed(error)
+        """Return whether an op raised this error because of its tensors' values: the function
+        itself may catch it.
+        """
+        failed = (
+            None if error is None or isinstance(error, SymShapeError) else self._lines.failed(error)
+        )
         return failed is not None and may_refuse_data(self._steps[failed])
 
     def _as_if_not_begun(self, error: Exception) -> bool:
-        """Return whether the failed run had no effects, except draws from generators that are reset."""
+        """Return whether the failed run had no effects, except draws from generators that are
+        reset.
+        """
         if not self._is_drawn_again(error):
             return False
         if _UNDONE in error.__dict__:
@@ -142,7 +166,9 @@ class Failing:
         return failed is not None and failed < writes
 
     def _is_drawn_again(self, error: Exception) -> bool:
-        """Return whether an eager run would draw what the failed run drew, once generators are reset."""
+        """Return whether an eager run would draw what the failed run drew, once generators are
+        reset.
+        """
         return self._draws is None or bool(self._generators) or not self._has_drawn(error)
 
     def _has_drawn(self, error: Exception) -> bool:
@@ -151,8 +177,12 @@ class Failing:
 
     @functools.cached_property
     def _writes(self) -> int | None:
-        """The number of the first step that writes to memory of an input or a lifted tensor; None if there is none."""
+        """The number of the first step that writes to memory of an input or a lifted tensor; None
+        if there is none.
+        """
         for number, step in enumerate(self._steps):
-            if isinstance(step, Node) and any(id(value.storage) in self._memory for value in written_values(step)):
+            if isinstance(step, Node) and any(
+                id(value.storage) in self._memory for value in written_values(step)
+            ):
                 return number
         return None

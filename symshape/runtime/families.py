@@ -1,4 +1,6 @@
-"""The entries for calls of one structure, and the dispatch tree that finds an entry by the call's sizes."""
+"""The entries for calls of one structure, and the dispatch tree that finds an entry by the call's
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,11 @@ E = TypeVar("E", bound=Guarded)
 
 
 class Family(Generic[E]):
-    """The entries for one structure of arguments, and their dispatch tree; entries join the tree at its next use.
+    """The entries for one structure of arguments, and their dispatch tree; entries join the tree at
+    its next use.
 
-    A process whose calls all have the same sizes never uses the tree: the memo of exact calls serves them.
+    A process whose calls all have the same sizes never uses the tree: the memo of exact calls
+    serves them.
 
     Attributes:
         entries: all entries, in order.

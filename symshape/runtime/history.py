@@ -1,4 +1,6 @@
-"""The history of one compiled function: traces, new sizes, buckets, captures, refusals, evictions; bounded."""
+"""The history of one compiled function: traces, new sizes, buckets, captures, refusals, evictions;
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,11 @@ from symshape import forks
 from symshape.graph.program import Slot
 
 MOST = 2048
-"""The number of moments remembered of each kind; a bound for each kind keeps new sizes from displacing traces."""
-_EXPLAINED = 64  # entries: a miss among more is not explained, since the nearest entry takes long to find
+"""The number of moments remembered of each kind; a bound for each kind keeps new sizes from
+displacing traces.
+"""
+# entries: a miss among more is not explained, since the nearest entry takes long to find
+_EXPLAINED = 64
 
 
 class Explained(Protocol):
@@ -35,9 +40,10 @@ class Moment:
     Attributes:
         call: the number of the call in which it happened.
         at: the time, in seconds of ``time.monotonic``.
-        kind: ``trace``, ``new sizes``, ``fallback``, ``evicted``; from runners ``bucket made`` (a padded
-            program), ``bucket chosen`` (the bucket that serves certain sizes now), ``captured``, ``kernels timed``,
-            ``dropped`` (a bucket, for another), ``padding refused`` (a symbol is exact), ``ran op by op`` (instead).
+        kind: ``trace``, ``new sizes``, ``fallback``, ``evicted``; from runners ``bucket made`` (a
+            padded program), ``bucket chosen`` (the bucket that serves certain sizes now),
+            ``captured``, ``kernels timed``, ``dropped`` (a bucket, for another),
+            ``padding refused`` (a symbol is exact), ``ran op by op`` (instead).
         entry: the number of the entry concerned, if any.
         values: the integers of the call concerned, if any.
         slots: where the integers were read, if known.
@@ -68,7 +74,9 @@ class History:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, deque[tuple[Any, ...]]] = {}  # attributes of moments; objects are made when read
+        self._kept: dict[
+            str, deque[tuple[Any, ...]]
+        ] = {}  # attributes of moments; objects are made when read
         self._lock = forks.lock()  # reentrant: an object that dies inside may record a moment
 
     def note(
@@ -101,7 +109,9 @@ class History:
             text = miss.explain()
             with self._lock:
                 traces = self._kept["trace"]
-                traces[-1] = attrs.astuple(attrs.evolve(Moment(*traces[-1]), text=text), recurse=False)
+                traces[-1] = attrs.astuple(
+                    attrs.evolve(Moment(*traces[-1]), text=text), recurse=False
+                )
 
     def moments(self) -> list[Moment]:
         """Return all remembered moments, in order of time."""

@@ -1,4 +1,6 @@
-"""The known call structures of one compiled function, and the answers to programs' questions about arguments."""
+"""The known call structures of one compiled function, and the answers to programs' questions about
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,14 @@ Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 
 _MOST = 1024  # structures, and families found by key, that are remembered
 UNCOUNTED = Seen()
-"""The counter of a near hit, until calls of its entry with these integers get a counter of their own."""
+"""The counter of a near hit, until calls of its entry with these integers get a counter of their
+own.
+"""
 
 
 class KnownCalls:
-    """The call structures of one compiled function, by exact key: a call with new sizes is not read a second time.
+    """The call structures of one compiled function, by exact key: a call with new sizes is not read
+    a second time.
 
     Attributes:
         structures: the structures of calls that were read, by their exact keys without integers.
@@ -38,7 +43,9 @@ class KnownCalls:
         self._near: dict[bytes, tuple[object, Family[Entry]]] = {}
 
     def with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
-        """Return the structure of a call, with the answers to programs' questions about its arguments."""
+        """Return the structure of a call, with the answers to programs' questions about its
+        arguments.
+        """
         return (structure, self._answers(leaves)) if self.questions else structure
 
     def ask(self, questions: Collection[Question]) -> None:
@@ -50,16 +57,21 @@ class KnownCalls:
             self._cache.ask(self.questions)
 
     def reading(self, flat: Sequence[Any], key: Hashable | None) -> Reading | None:
-        """Return the reading of a call with this exact key and these leaves if its structure is known, else None."""
-        split = None if key is None else without_integers(asked_without(key) if self.questions else key)
+        """Return the reading of a call with this exact key and these leaves if its structure is
+        known, else None.
+        """
+        split = (
+            None if key is None else without_integers(asked_without(key) if self.questions else key)
+        )
         structure = None if split is None else self.structures.get(split[0])
         return None if split is None or structure is None else (flat, structure, split[1])
 
     def near(self, key: Any) -> Hit | None:
-        """Return the hit for a call that differs from an earlier one only in integers, by its dispatch tree.
+        """Return the hit for a call that differs from an earlier one only in integers, by its
+        dispatch tree.
 
-        Return None if more must be checked: keys with answers or that C++ did not make, several branches, or
-        containers among the arguments.
+        Return None if more must be checked: keys with answers or that C++ did not make, several
+        branches, or containers among the arguments.
         """
         found = None if key is None else self._near.get(key[0])
         if found is None or found[0] is not self._cache.branches or len(key) != 2:
@@ -68,7 +80,9 @@ class KnownCalls:
         return None if entry is None or entry.checks else (entry, key[1], UNCOUNTED)
 
     def expect(self, key: Any) -> None:
-        """Have :meth:`near` look in the dispatch tree for calls like this one, until branches change."""
+        """Have :meth:`near` look in the dispatch tree for calls like this one, until branches
+        change.
+        """
         branches = self._cache.branches
         if len(key) != 2 or type(key[0]) is not bytes or len(branches) != 1:
             return

@@ -1,8 +1,8 @@
 """The choice between a function and its programs: now and then a trial times a few calls of each.
 
-A call of a small function on the CPU takes a few µs; reading its arguments, finding the program and building its
-results take as many.  Where programs are not faster, calls run eagerly, which is right by definition, until the next
-trial.
+A call of a small function on the CPU takes a few µs; reading its arguments, finding the program and
+building its results take as many.  Where programs are not faster, calls run eagerly, which is right
+by definition, until the next trial.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NOTHING: Sequence[Entry] = ()
 class PlainCalls:
     """The calls of one compiled function that run eagerly because eager is faster.
 
-    Calls under saved-tensor hooks run eagerly too, however fast programs are.  A checkpoint around a call compares
-    what autograd saves in it with what is saved when the call is made again in backward.  By then another program, or
-    none, may serve.
+    Calls under saved-tensor hooks run eagerly too, however fast programs are.  A checkpoint around
+    a call compares what autograd saves in it with what is saved when the call is made again in
+    backward.  By then another program, or none, may serve.
 
     Attributes:
         verdict: the result of the last trial; None before the first one.
@@ -72,12 +72,17 @@ class PlainCalls:
         self._cache.plain_until = tick + 1 + 2 * PAIRS
 
     def _timed_by_the_host(self) -> bool:
-        """Return whether the host's clock measures all of a call: no program uses another device."""
+        """Return whether the host's clock measures all of a call: no program uses another
+        device.
+        """
         if not torch.accelerator.is_available():
             return True
         entries = self._cache.entries
         if self._on_host[0] is not entries:
-            self._on_host = entries, bool(entries) and all(_on_cpu(each.program.graph) for each in entries)
+            self._on_host = (
+                entries,
+                bool(entries) and all(_on_cpu(each.program.graph) for each in entries),
+            )
         return self._on_host[1]
 
     def tried(self) -> None:
@@ -101,7 +106,9 @@ class PlainCalls:
 
     @property
     def calls(self) -> int:
-        """The number of calls that ran eagerly so far, in trials or by their verdict, or under saved-tensor hooks."""
+        """The number of calls that ran eagerly so far, in trials or by their verdict, or under
+        saved-tensor hooks.
+        """
         counted = self._counted + self.hooked
         if not self._since:
             return counted
@@ -111,17 +118,28 @@ class PlainCalls:
         """Return lines for a report: how many calls ran eagerly, and why."""
         found = []
         if self.hooked:
-            found.append(f"{self.hooked} calls under saved-tensor hooks (a checkpoint's) ran eagerly")
+            found.append(
+                f"{self.hooked} calls under saved-tensor hooks (a checkpoint's) ran eagerly"
+            )
         if self.verdict is not None and self.verdict.faster:
             calls = self.calls - self.hooked
-            found.append(f"{calls} calls ran eagerly, which is faster here: {self.verdict} (Options.plain_calls)")
+            found.append(
+                f"{calls} calls ran eagerly, which is faster here: {self.verdict} "
+                "(Options.plain_calls)"
+            )
         return found
 
 
 class _Trial:
     """The callable that calls run during a trial: the function and its programs in turn, timed."""
 
-    def __init__(self, of: PlainCalls, fn: Callable[..., Any], compiled: Callable[..., Any], cache: EntryCache) -> None:
+    def __init__(
+        self,
+        of: PlainCalls,
+        fn: Callable[..., Any],
+        compiled: Callable[..., Any],
+        cache: EntryCache,
+    ) -> None:
         self._of, self._fn, self._compiled, self._cache = of, fn, compiled, cache
         self._times = Times()
         self._busy = False
@@ -160,6 +178,8 @@ def may_be_plain(options: Options) -> bool:
 
 def _on_cpu(graph: Graph) -> bool:
     """Return whether all tensors of a graph are on the CPU."""
-    values = [each.value for each in graph.inputs] + [each for node in graph.nodes for each in node.outputs]
+    values = [each.value for each in graph.inputs] + [
+        each for node in graph.nodes for each in node.outputs
+    ]
     specs = [spec for each in values if (spec := getattr(each, "spec", None)) is not None]
     return all(spec.device.type == "cpu" for spec in specs)

@@ -1,7 +1,9 @@
-"""The data assumptions of traces, and when a function stops making them: a run in which one fails is repeated eagerly.
+"""The data assumptions of traces, and when a function stops making them: a run in which one fails
+is repeated eagerly.
 
-Where an assumption often fails (``mask.nonzero().squeeze()`` of masks with one element), the program is removed, and
-later traces assume nothing: they are refused like any branch on data, and the function runs eagerly.
+Where an assumption often fails (``mask.nonzero().squeeze()`` of masks with one element), the
+program is removed, and later traces assume nothing: they are refused like any branch on data, and
+the function runs eagerly.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from symshape.runtime.failing import Failing
 from symshape.tracing.world_as_it_was import presuming
 
 _PATIENCE = 4  # runs with a failed assumption before the program may be removed
-_SELDOM = 8  # calls per tolerated failed run: programs are seldom faster than eager by more than this factor
+# calls per tolerated failed run: programs are seldom faster than eager by more than this factor
+_SELDOM = 8
 
 
 class Presumptions:
@@ -42,7 +45,9 @@ class Presumptions:
         if failing.in_vain < _PATIENCE:
             return
         for entry in self._cache.entries:
-            if entry.around is failing and _SELDOM * failing.in_vain > sum(each.calls for each in entry.seen.values()):
+            if entry.around is failing and _SELDOM * failing.in_vain > sum(
+                each.calls for each in entry.seen.values()
+            ):
                 self._allowed = False
                 self._cache.discard(entry, "what it took for granted of data often did not hold")
 

@@ -1,8 +1,10 @@
-"""Programs whose parameters were replaced by similar objects: the same program on the new objects, without a trace.
+"""Programs whose parameters were replaced by similar objects: the same program on the new objects,
+without a trace.
 
-Where a program exists for a call's sizes but not for the present state, the differences of the state are examined.  If
-only objects were replaced by objects (``tracing/state/compare/replaced_objects.py``), all programs of that state move
-to the new objects, and the old objects are released.  Objects that return (averaged weights, alternating adapters) get
+Where a program exists for a call's sizes but not for the present state, the differences of the
+state are examined.  If only objects were replaced by objects
+(``tracing/state/compare/replaced_objects.py``), all programs of that state move to the new objects,
+and the old objects are released.  Objects that return (averaged weights, alternating adapters) get
 entries of their own, so that each later switch is a hit.
 """
 
@@ -31,7 +33,8 @@ from symshape.tracing.state.compare.replaced_objects import Replacement, replace
 from symshape.tracing.state.compare.state import State
 from symshape.tracing.traced_modes import as_generated, without_autocast
 
-_MOST_BRANCHES = 4  # branches examined for replaced objects: each takes as long as comparing its state
+# branches examined for replaced objects: each takes as long as comparing its state
+_MOST_BRANCHES = 4
 _MOST_PAST = 64  # replaced objects remembered, to notice one that returns
 
 Found = tuple[Branch, Entry]
@@ -46,17 +49,25 @@ class Rebinding:
         entry: makes an entry of a program, with the runner that was asked for.
     """
 
-    def __init__(self, cache: EntryCache, layout: Layout, entry: Callable[[Program], Entry]) -> None:
+    def __init__(
+        self, cache: EntryCache, layout: Layout, entry: Callable[[Program], Entry]
+    ) -> None:
         self._cache, self._layout, self._entry = cache, layout, entry
         self._past: deque[weakref.ref[Any]] = deque(maxlen=_MOST_PAST)
 
     def find(self, structure: Hashable, values: tuple[int, ...]) -> Found | None:
-        """Return an entry for a call that no entry served, if only objects were replaced by similar ones; else None."""
-        candidates = [each for each in self._cache.branches if _serves(each, structure, values)][:_MOST_BRANCHES]
+        """Return an entry for a call that no entry served, if only objects were replaced by similar
+        ones; else None.
+        """
+        candidates = [each for each in self._cache.branches if _serves(each, structure, values)][
+            :_MOST_BRANCHES
+        ]
         return self._over(candidates, structure, values) if candidates else None
 
     @between_traces
-    def _over(self, candidates: Iterable[Branch], structure: Hashable, values: tuple[int, ...]) -> Found | None:
+    def _over(
+        self, candidates: Iterable[Branch], structure: Hashable, values: tuple[int, ...]
+    ) -> Found | None:
         cache = self._cache
         with cache.lock:
             for branch in candidates:
@@ -64,15 +75,22 @@ class Rebinding:
                 found = replacement(state) if isinstance(state, State) else None
                 if found is None or not isinstance(state, State) or not branch.families:
                     continue
-                over = {each: _rebound(each.program, found, self._layout.variables) for each in branch.entries()}
-                programs = {entry: program for entry, program in over.items() if program is not None}
+                over = {
+                    each: _rebound(each.program, found, self._layout.variables)
+                    for each in branch.entries()
+                }
+                programs = {
+                    entry: program for entry, program in over.items() if program is not None
+                }
                 if len(programs) < len(over):
                     continue
                 if self._comes_back(found):
                     self._beside(branch, programs)
                 else:
                     _move(branch, replaced(state, found), programs, self._entry)
-                self._past += [weakref.ref(old) for old in list(found.changed.values())[:1] if _is_weak(old)]
+                self._past += [
+                    weakref.ref(old) for old in list(found.changed.values())[:1] if _is_weak(old)
+                ]
                 return cache.find(structure, values)
         return None
 
@@ -99,8 +117,12 @@ def _is_weak(value: Any) -> bool:
     return isinstance(value, (torch.Tensor, torch.nn.Module))
 
 
-def _move(branch: Branch, state: State, programs: dict[Entry, Program], make: Callable[[Program], Entry]) -> None:
-    """Move the entries of a branch to another state: first their runners, then the state that is compared."""
+def _move(
+    branch: Branch, state: State, programs: dict[Entry, Program], make: Callable[[Program], Entry]
+) -> None:
+    """Move the entries of a branch to another state: first their runners, then the state that is
+    compared.
+    """
     runners = {entry: _runner(entry, program, make) for entry, program in programs.items()}
     left = [entry.runner for entry in programs]
     for entry, program in programs.items():
@@ -141,7 +163,9 @@ def _on_the_same_code(old: Runner, program: Program) -> Runner | None:
 
 # -- a program
 def _rebound(program: Program, found: Replacement, variables: Sequence[Variable]) -> Program | None:
-    """Return the program on the new objects; None if it uses an old object where no other can be substituted."""
+    """Return the program on the new objects; None if it uses an old object where no other can be
+    substituted.
+    """
     state = program.state
     if not isinstance(state, State) or _holds(program, found, variables):
         return None
@@ -155,7 +179,9 @@ def _rebound(program: Program, found: Replacement, variables: Sequence[Variable]
 
 
 def _holds(program: Program, found: Replacement, variables: Sequence[Variable]) -> bool:
-    """Return whether a program writes to a replaced object, returns it, or depends on its identity."""
+    """Return whether a program writes to a replaced object, returns it, or depends on its
+    identity.
+    """
     writes = [*program.writes, *(() if program.given is None else program.given.writes)]
     written = [*(each.variable for each in writes), *program.variables, *variables]
     if any(_owner(each) in found.changed for each in written):

@@ -26,12 +26,14 @@ class Refusal:
     Attributes:
         reason: the error's message, with its notes.
         place: the user's line that caused it, as text.
-        sure: whether the error proves that the program cannot be traced; else it may be the program's own error.
+        sure: whether the error proves that the program cannot be traced; else it may be the
+            program's own error.
         state: the state that the trace had read when it was refused, if any.
         attempts: the number of refused traces.
         calls: the number of eager calls.
         values: the integers of refused calls, in order.
-        own: the trace's error text if the program itself refuses the sizes (``ProgramError``); else empty.
+        own: the trace's error text if the program itself refuses the sizes (``ProgramError``); else
+            empty.
         code: the code of the error, if it has one, else empty.
         kind: the error's kind of reason, of an ``UnsupportedError``.
         earlier: the calls and the attempts with each earlier reason, by its line.
@@ -50,10 +52,15 @@ class Refusal:
     earlier: dict[str, tuple[int, int]] = attrs.field(factory=dict)
 
     def by_reason(self) -> dict[str, tuple[int, int]]:
-        """Return the calls and the attempts with each reason, by its line with its code; the present reason last."""
+        """Return the calls and the attempts with each reason, by its line with its code; the
+        present reason last.
+        """
         line = f"{self.first_line()} [{self.code}]" if self.code else self.first_line()
         past = [*self.earlier.values()]
-        calls, attempts = self.calls - sum(each[0] for each in past), self.attempts - sum(each[1] for each in past)
+        calls, attempts = (
+            self.calls - sum(each[0] for each in past),
+            self.attempts - sum(each[1] for each in past),
+        )
         before = self.earlier.get(line, (0, 0))
         return {**self.earlier, line: (before[0] + calls, before[1] + attempts)}
 
@@ -62,7 +69,9 @@ class Refusal:
         return self.reason if self.place in self.reason else f"{self.reason} (at {self.place})"
 
     def first_line(self) -> str:
-        """Return the first line of the reason, with its data-dependent sizes or assumption, and the user's line."""
+        """Return the first line of the reason, with its data-dependent sizes or assumption, and the
+        user's line.
+        """
         first, _, rest = self.reason.partition("\n")
         if told := [f"{name} is {what}" for name, what in _UNKNOWN.findall(rest)]:
             first = f"{first.removesuffix('.')}: {', '.join(told)}"
@@ -72,13 +81,21 @@ class Refusal:
 
 
 _UNKNOWN = re.compile(r"^  (u\d+), (.*?),? was born at ", re.MULTILINE)
-"""Matches the lines of an error that describe an unbacked symbol (``tracing/symbolic/undecided.py``)."""
-_GRANTED = re.compile(r"^The trace took for granted (what only data tell: .*?)\. A program that fails", re.MULTILINE)
-"""Matches the line of an error that names a data assumption of the trace (``tracing/explained.py``)."""
+"""Matches the lines of an error that describe an unbacked symbol
+(``tracing/symbolic/undecided.py``).
+"""
+_GRANTED = re.compile(
+    r"^The trace took for granted (what only data tell: .*?)\. A program that fails", re.MULTILINE
+)
+"""Matches the line of an error that names a data assumption of the trace
+(``tracing/explained.py``).
+"""
 
 
 def fixed_by_both(first: Entry, second: Entry) -> tuple[tuple[str, str], str] | None:
-    """Return two programs' different conditions from one line, and the line with its op; None if there are none."""
+    """Return two programs' different conditions from one line, and the line with its op; None if
+    there are none.
+    """
     names = spelled(first.program.sources)
     needs = {str(guard.origin): guard.text(names) for guard in first.program.guards if guard.origin}
     names = spelled(second.program.sources)
@@ -101,10 +118,11 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 
 def outline_of(args: Any, kwargs: Mapping[str, Any]) -> Hashable:
-    """Return the outline of a call whose arguments cannot be read: their types, inside plain containers too.
+    """Return the outline of a call whose arguments cannot be read: their types, inside plain
+    containers too.
 
-    For tensors the outline includes what keeps them from being traced, so a sparse tensor says nothing about a dense
-    one.
+    For tensors the outline includes what keeps them from being traced, so a sparse tensor says
+    nothing about a dense one.
     """
     return (_outline(args), *((name, _outline(each)) for name, each in kwargs.items()))
 

@@ -1,4 +1,5 @@
-"""The variables of one compiled function: places outside its arguments that are read at each call, and written.
+"""The variables of one compiled function: places outside its arguments that are read at each call,
+and written.
 
 Floats among the arguments that change from call to call are handled here too (``calls/floats.py``).
 """
@@ -45,7 +46,9 @@ _TRACES = 8
 
 _MOST_NAMED = 4  # places in a sentence
 _SHORTEST, _LONGEST = 64, 4096
-"""The fewest and most calls that then run eagerly before the next trace; their number doubles each time."""
+"""The fewest and most calls that then run eagerly before the next trace; their number doubles each
+time.
+"""
 
 
 class AskAgain(BaseException):
@@ -53,19 +56,22 @@ class AskAgain(BaseException):
 
 
 class Layout:
-    """The variables of one compiled function, in their order among a call's leaves, after the arguments.
+    """The variables of one compiled function, in their order among a call's leaves, after the
+    arguments.
 
-    A last leaf says how many variables there are, so that keys of calls with different variables differ.
+    A last leaf says how many variables there are, so that keys of calls with different variables
+    differ.
 
     Args:
-        constants: values of a float argument that are traced as constants before it becomes a variable; None: all
-            values.
+        constants: values of a float argument that are traced as constants before it becomes a
+            variable; None: all values.
 
     Attributes:
         variables: the places.
         active: whether there are any variables, floats that vary, or nested arguments.
         until: the number of the call before which variables are not read; see :meth:`resting`.
-        foresees: whether floats outside become variables as soon as a miss finds them changed, not one trace later.
+        foresees: whether floats outside become variables as soon as a miss finds them changed, not
+            one trace later.
     """
 
     def __init__(self, constants: int | None = None) -> None:
@@ -113,11 +119,15 @@ class Layout:
         return given, named
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """Return the flat arguments of a call as programs receive them, and the values of the variables."""
+        """Return the flat arguments of a call as programs receive them, and the values of the
+        variables.
+        """
         return with_leaves(self.quick(args, kwargs))
 
     def quick(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """Return what :meth:`leaves` returns, with a ``VaryingFloat`` for each float argument that varies."""
+        """Return what :meth:`leaves` returns, with a ``VaryingFloat`` for each float argument that
+        varies.
+        """
         if is_tracing():  # no entry serves: the call becomes a part of another program
             return (*args, *kwargs.values())
         values = self._values() if self.variables else ()
@@ -128,7 +138,9 @@ class Layout:
         return found or (*self._floats.flat(args, kwargs), *self._marked(values))
 
     def read(self) -> tuple[Any, ...]:
-        """Return the variables' values as programs receive them, and the last leaf; empty without variables."""
+        """Return the variables' values as programs receive them, and the last leaf; empty without
+        variables.
+        """
         return self._marked(self._values())
 
     def _values(self) -> tuple[Any, ...]:
@@ -141,7 +153,10 @@ class Layout:
     def _marked(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         if not values:
             return ()
-        return (*(self._floats.given_in(values) if self._floats.places else values), f"{len(values)} variables")
+        return (
+            *(self._floats.given_in(values) if self._floats.places else values),
+            f"{len(values)} variables",
+        )
 
     def of(self, leaves: Sequence[Any], arguments: int) -> Variables:
         """Return the variables among the flat leaves of a call with ``arguments`` arguments."""
@@ -171,9 +186,9 @@ class Layout:
         """Return a context for tracing ``call``, the last call of a cache.
 
         Raises:
-            AskAgain: the trace failed, perhaps because the program needs the values of floats that change: from now on
-                it gets
-                them; or more floats vary now, among the arguments or outside.
+            AskAgain: the trace failed, perhaps because the program needs the values of floats that
+                change: from now on it gets them; or more floats vary now, among the arguments or
+                outside.
             UnsupportedError: see :meth:`check`.
         """
         self._learn(call)
@@ -182,7 +197,9 @@ class Layout:
         try:
             yield
         except SymShapeError:
-            numbers = [each for each in self.variables if isinstance(each, FloatPlace) and not each.plain]
+            numbers = [
+                each for each in self.variables if isinstance(each, FloatPlace) and not each.plain
+            ]
             for each in numbers:
                 each.plain = True
             if numbers:
@@ -195,7 +212,9 @@ class Layout:
         Raises:
             AskAgain: more floats vary now.
         """
-        if not self._follows or not any(type(each) is ConstantKey and each.kind is float for each in call.keys):
+        if not self._follows or not any(
+            type(each) is ConstantKey and each.kind is float for each in call.keys
+        ):
             return
         if self._floats.learn(*call.nest(call.leaves)):
             self.active = True
@@ -211,7 +230,11 @@ class Layout:
         if last is None or not isinstance(last.program.state, State):
             return
         known = {each.where for each in self.variables}
-        new = {each.where: each for each in changed_floats(last.program.state) if each.where not in known}
+        new = {
+            each.where: each
+            for each in changed_floats(last.program.state)
+            if each.where not in known
+        }
         if new:
             self.add(list(new.values()), cache.clock)
             _discard_all(cache, list(new.values()))
@@ -233,7 +256,8 @@ class Layout:
         """Count a trace of the call numbered ``clock``.
 
         Raises:
-            UnsupportedError: every other call is traced, since a variable changes in a way that no program can follow.
+            UnsupportedError: every other call is traced, since a variable changes in a way that no
+                program can follow.
         """
         if all(
             isinstance(each, FloatPlace) and each.plain for each in self.variables
@@ -241,17 +265,20 @@ class Layout:
             return
         last, self._last = self._last, _of_variables(call)
         known = {path: key for path, key in self._last.items() if path in last}
-        different = [path for path in self._last if path not in last]  # changes that no symbol can follow come first
+        # changes that no symbol can follow come first
+        different = [path for path in self._last if path not in last]
         different += [path for path, key in known.items() if last[path][0] != key[0]]
         different += [path for path, key in known.items() if last[path][1] != key[1]]
         if last and not different:  # the arguments or the state differ: no variable is the reason
             return
         self._traces += 1
         if self._traces > _TRACES and 2 * self._traces > clock - self._since:
-            self._traces, self._since = _TRACES - 1, self._begun_rest(clock) - 2 * _TRACES  # one trace is tried then
+            # one trace is tried then
+            self._traces, self._since = (_TRACES - 1, self._begun_rest(clock) - 2 * _TRACES)
             name = (different or list(self._names))[0]
             raise UnsupportedError(
-                f"reads and writes {name}, which changes at every call in a way that no program can follow; "
+                f"reads and writes {name}, which changes at every call in a way that no program "
+                "can follow; "
                 "keep it in a tensor, or out of the function",
                 reason=Reason.STATE,
             )
@@ -263,7 +290,9 @@ class Layout:
         return self.until
 
     def refused(self, refusal: EagerCall) -> EagerCall:
-        """Record the refusal of a trace, perhaps by :meth:`check`; it serves the calls of a rest.  Return it."""
+        """Record the refusal of a trace, perhaps by :meth:`check`; it serves the calls of a rest.
+        Return it.
+        """
         self._refusal = self._refusal or refusal
         return refusal
 
@@ -273,7 +302,9 @@ class Layout:
         self._traces = self._since = 0
 
     def resting(self, clock: int) -> EagerCall | None:
-        """Return the eager call for call number ``clock`` during a rest, when no variables are read; else None."""
+        """Return the eager call for call number ``clock`` during a rest, when no variables are
+        read; else None.
+        """
         return self._refusal if clock < self.until else None
 
 
@@ -281,7 +312,9 @@ def _of_variables(call: Call) -> dict[str, Any]:
     """Return for each leaf of a call's variables its key and its integers, by path."""
     first = arguments_in(call)
     found: dict[str, Any] = {}
-    for leaf, path, key in zip(call.leaves[first:], call.paths[first:], call.keys[first:], strict=True):
+    for leaf, path, key in zip(
+        call.leaves[first:], call.paths[first:], call.keys[first:], strict=True
+    ):
         found[path] = key, values_of([leaf], [key])
     return found
 
@@ -304,12 +337,15 @@ def grow(
     layout: Layout,
     cache: EntryCache,
 ) -> tuple[Program, Call, Hashable] | None:
-    """Add the variables that a program discovered; return its program with them, the call and its structure, or None.
+    """Add the variables that a program discovered; return its program with them, the call and its
+    structure, or None.
 
-    The program serves the variables' present values.  Earlier entries serve no call any more, and are removed.
+    The program serves the variables' present values.  Earlier entries serve no call any more, and
+    are removed.
 
     Raises:
-        AskAgain: earlier variables have other values than the program was traced with, so its call is not known.
+        AskAgain: earlier variables have other values than the program was traced with, so its call
+            is not known.
     """
     new = [*program.variables, *_numbers(program, layout, cache)]
     if not new:
@@ -326,27 +362,40 @@ def grow(
     call = flatten_call(fn, args, kwargs, variables)
     pairs = list(zip(sources_of(call), values_of(call.leaves, call.keys), strict=True))
     traced = program.call
-    if call.keys[: len(traced.keys)] != traced.keys:  # an object that a variable is read from is gone
+    # an object that a variable is read from is gone
+    if call.keys[: len(traced.keys)] != traced.keys:
         raise AskAgain
     more = [Slot(source, arithmetic.const(value)) for source, value in pairs[len(program.slots) :]]
-    return attrs.evolve(program, call=skeleton(call), slots=(*program.slots, *more)), call, structure
+    return (
+        attrs.evolve(program, call=skeleton(call), slots=(*program.slots, *more)),
+        call,
+        structure,
+    )
 
 
 def expect(new: Sequence[Variable], layout: Layout, cache: EntryCache) -> None:
-    """Have these places read at each call from now on; earlier entries serve no call any more, and are removed."""
+    """Have these places read at each call from now on; earlier entries serve no call any more, and
+    are removed.
+    """
     layout.add(new, cache.clock)
     _discard_all(cache, new)
 
 
 def _discard_all(cache: EntryCache, new: Sequence[Variable]) -> None:
     """Remove the entries that were traced before these places were read at each call."""
-    names = ", ".join(each.name for each in new[:_MOST_NAMED]) + (", …" if len(new) > _MOST_NAMED else "")
+    names = ", ".join(each.name for each in new[:_MOST_NAMED]) + (
+        ", …" if len(new) > _MOST_NAMED else ""
+    )
     for each in cache.entries:
-        cache.discard(each, f"{names} changed since the trace, and is read at each call from now on")
+        cache.discard(
+            each, f"{names} changed since the trace, and is read at each call from now on"
+        )
 
 
 def _numbers(program: Program, layout: Layout, cache: EntryCache) -> list[FloatPlace]:
-    """Return the places that held another float for an earlier program, and are not variables yet."""
+    """Return the places that held another float for an earlier program, and are not variables
+    yet.
+    """
     known = {each.where for each in (*layout.variables, *program.variables)}
     found: dict[Any, FloatPlace] = {}
     now, others = program.state, [each.program.state for each in cache.entries]
@@ -370,7 +419,8 @@ def serve(
 ) -> Any:
     """Return the result of a call, after writing what the program writes to its arguments.
 
-    The function runs eagerly if a list or dictionary that it writes to is one that the program also reads elsewhere.
+    The function runs eagerly if a list or dictionary that it writes to is one that the program also
+    reads elsewhere.
     """
     given = entry.program.given
     apart = entry.program.apart
@@ -385,4 +435,6 @@ def serve(
         failed.append(error)
     if failed:
         return entry.instead(failed, args, kwargs)
-    return entry.made(flat, leaves) if given is None else given.finish(flat, args, kwargs, entry.build)
+    return (
+        entry.made(flat, leaves) if given is None else given.finish(flat, args, kwargs, entry.build)
+    )

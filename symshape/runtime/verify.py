@@ -1,8 +1,9 @@
 """Verification: for a sample of calls eager runs too, and the compiled program is compared with it.
 
-Eager serves a sampled call, so that its side effects happen once.  The compiled program runs before, on copies of the
-arguments, and what it changed besides them (buffers, random generators) is restored.  A difference is an error of
-symshape: it is raised with the first difference and the suspected cause, and the entry is removed from the cache.
+Eager serves a sampled call, so that its side effects happen once.  The compiled program runs
+before, on copies of the arguments, and what it changed besides them (buffers, random generators) is
+restored.  A difference is an error of symshape: it is raised with the first difference and the
+suspected cause, and the entry is removed from the cache.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ Find = Callable[[tuple[Any, ...], dict[str, Any]], Found]
 
 @attrs.frozen
 class _Tolerance:
-    """The tolerance ``|got - expected| <= absolute + relative * |expected| + scale * greatest |expected|``.
+    """The tolerance ``|got - expected| <= absolute + relative * |expected| + scale * greatest
+    |expected|``.
 
-    The last term is for other kernels: sums in another order have errors in proportion to the size of the terms.
+    The last term is for other kernels: sums in another order have errors in proportion to the size
+    of the terms.
     """
 
     relative: float
@@ -68,7 +71,8 @@ class Seen:
         result: the returned value; None if the call raised.
         error: the raised error, or None.
         inputs: the tensors among its arguments, after the call.
-        lifted: copies of the tensors outside the arguments that the program writes to, after the call, by name.
+        lifted: copies of the tensors outside the arguments that the program writes to, after the
+            call, by name.
         generators: the states of random generators after the call, by name.
     """
 
@@ -80,7 +84,8 @@ class Seen:
 
 
 class Verifier:
-    """A wrapper of ``serve`` (``runtime/variables.py``) that verifies a sample of one function's calls.
+    """A wrapper of ``serve`` (``runtime/variables.py``) that verifies a sample of one function's
+    calls.
 
     Args:
         name: the function's name.
@@ -88,8 +93,8 @@ class Verifier:
         rate: the share of the calls that are verified.
         discard: removes an entry that has not agreed.
         find: finds the entry for copies of a call's arguments.
-        draws: whether padded programs may draw other random numbers than eager.  Of such an entry the graph is
-            compared, run op by op.
+        draws: whether padded programs may draw other random numbers than eager.  Of such an entry
+            the graph is compared, run op by op.
 
     Attributes:
         verified: the number of calls on which eager agreed.
@@ -129,7 +134,8 @@ class Verifier:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Return the result of a call that this entry serves; of a sampled call eager's, once the program has agreed.
+        """Return the result of a call that this entry serves; of a sampled call eager's, once the
+        program has agreed.
 
         Raises:
             VerificationError: the compiled program has not agreed.
@@ -145,7 +151,8 @@ class Verifier:
         got = _compiled(entry, _by_graph(entry, self._find) if own else self._find, copies)
         expected = _eager(self._fn, args, kwargs, entry.program)
         found = differences(expected, got)
-        if found and not (expected.error is None and entry.refused_data(got.error)):  # eager caught that error
+        # eager caught that error
+        if found and not (expected.error is None and entry.refused_data(got.error)):
             self._raise(entry, spare, expected, found)
         self.verified += 1
         if expected.error is not None:
@@ -157,7 +164,8 @@ class Verifier:
         cause = _cause(entry, self._find, spare, expected)
         events.emit(events.Mismatch(self._name, entry.number, found[0], cause))
         raise VerificationError(
-            f"{self._name}: the result of entry {entry.number} (runner {entry.runner_name}) differs from eager's.\n"
+            f"{self._name}: the result of entry {entry.number} (runner {entry.runner_name}) "
+            "differs from eager's.\n"
             f"  first difference: {found[0]}\n"
             + (f"  and {len(found) - 1} more\n" if len(found) > 1 else "")
             + f"  suspected cause: {cause}\n"
@@ -170,20 +178,28 @@ class Verifier:
 
 def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
     """Return why a call cannot be run a second time on copies; empty if it can."""
-    outside = [each.variable.name for each in program.writes if not isinstance(each.variable, MemoAnswer)]
+    outside = [
+        each.variable.name for each in program.writes if not isinstance(each.variable, MemoAnswer)
+    ]
     if outside or program.call.has_records or program.given is not None:
-        return f"it writes {outside[0]}, outside its arguments" if outside else "it may write to its arguments' objects"
+        return (
+            f"it writes {outside[0]}, outside its arguments"
+            if outside
+            else "it may write to its arguments' objects"
+        )
     written = {id(value) for value in program.graph.mutated}
     for each in program.graph.inputs:
         leaf = leaves[each.position]
         if id(each.value) in written and leaf.requires_grad and not leaf.is_leaf:
-            return f"it writes to {each.path}, which is a result of operations that are differentiated"
+            return (
+                f"it writes to {each.path}, which is a result of operations that are differentiated"
+            )
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter):
             return f"{each.path} is a {type(leaf).__name__}"
     return ""
 
 
-# -- two runs of one call ---------------------------------------------------------------------------------------------
+# -- two runs of one call --------------------------------------------------------------------------
 
 
 def _compiled(entry: Entry, find: Find, call: Arguments) -> Seen:
@@ -196,13 +212,18 @@ def _compiled(entry: Entry, find: Find, call: Arguments) -> Seen:
         return _seen(lambda: served.build(served.run(leaves, values)), call, written, generators)
     finally:
         for name, tensor in written.items():
-            tensor.data.copy_(tensors_before[name])  # .data: autograd must not see the restoring write
+            # .data: autograd must not see the restoring write
+            tensor.data.copy_(tensors_before[name])
         for name, generator in generators.items():
             generator.set_state(states_before[name])
 
 
-def _eager(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], program: Program) -> Seen:
-    return _seen(lambda: fn(*args, **kwargs), (args, kwargs), _written(program), _generators(program))
+def _eager(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], program: Program
+) -> Seen:
+    return _seen(
+        lambda: fn(*args, **kwargs), (args, kwargs), _written(program), _generators(program)
+    )
 
 
 def _seen(
@@ -229,15 +250,22 @@ def _seen(
 def _written(program: Program) -> dict[str, torch.Tensor]:
     """Return the tensors outside the arguments that a program writes to, by name."""
     written = {id(value) for value in program.graph.mutated}
-    lifted = (each for each in program.graph.lifted if not each.constant and id(each.value) in written)
+    lifted = (
+        each for each in program.graph.lifted if not each.constant and id(each.value) in written
+    )
     return {each.name: each.tensor for each in lifted}
 
 
 def _generators(program: Program) -> dict[str, torch.Generator]:
-    """Return the generators that a program may draw from, by name: torch's own and those passed to its ops."""
+    """Return the generators that a program may draw from, by name: torch's own and those passed to
+    its ops.
+    """
     found = {"torch's generator": torch.default_generator}
     if torch.cuda.is_initialized():
-        found |= {f"the generator of cuda:{i}": each for i, each in enumerate(torch.cuda.default_generators)}
+        found |= {
+            f"the generator of cuda:{i}": each
+            for i, each in enumerate(torch.cuda.default_generators)
+        }
     given = (each for node in program.graph.nodes for each in (*node.args, *node.kwargs.values()))
     for each in given:
         if isinstance(each, torch.Generator):
@@ -246,7 +274,9 @@ def _generators(program: Program) -> dict[str, torch.Generator]:
 
 
 def _cause(entry: Entry, find: Find, spare: Arguments, expected: Seen) -> str:
-    """Return the likely cause of a difference, found by tracing again and by running the graph op by op."""
+    """Return the likely cause of a difference, found by tracing again and by running the graph op
+    by op.
+    """
     try:
         fresh, _, _ = find(*spare)
         again = _compiled(fresh, find, copy_call(*spare))
@@ -254,15 +284,22 @@ def _cause(entry: Entry, find: Find, spare: Arguments, expected: Seen) -> str:
         return f"tracing again fails: {type(error).__name__}: {error}"
     if not differences(expected, again):
         if not differences(expected, _compiled(entry, _by_graph(entry, find), copy_call(*spare))):
-            return f"the runner {entry.runner_name}: the same graph, run op by op, agrees with eager"
+            return (
+                f"the runner {entry.runner_name}: the same graph, run op by op, agrees with eager"
+            )
         return (
-            "traced again, the program agrees with eager: something that it reads outside its arguments has "
+            "traced again, the program agrees with eager: something that it reads outside its "
+            "arguments has "
             f"changed since the trace, and no guard covers it{_where(entry.program, fresh.program)}"
         )
     if fresh.runner_name != "eager":
-        return f"the runner {fresh.runner_name}, or an operator's rule: traced again, the program still differs"
+        return (
+            f"the runner {fresh.runner_name}, or an operator's rule: traced again, the program "
+            "still differs"
+        )
     return (
-        "traced again, the program still differs: the function reads something that changes at every call, or "
+        "traced again, the program still differs: the function reads something that changes at "
+        "every call, or "
         "a rule is wrong"
     )
 
@@ -279,18 +316,26 @@ def _by_graph(entry: Entry, find: Find) -> Find:
 
 
 def _where(then: Program, now: Program) -> str:
-    """Return the user's first line at which two traces of one function differ, as the end of a sentence."""
+    """Return the user's first line at which two traces of one function differ, as the end of a
+    sentence.
+    """
     for old, new in zip(then.graph.nodes, now.graph.nodes, strict=False):
-        if old.op is not new.op or str(old.args) != str(new.args) or str(old.kwargs) != str(new.kwargs):
+        if (
+            old.op is not new.op
+            or str(old.args) != str(new.args)
+            or str(old.kwargs) != str(new.kwargs)
+        ):
             return f"; the traces differ first at {new.origin}"
     return ""
 
 
-# -- comparing --------------------------------------------------------------------------------------------------------
+# -- comparing -------------------------------------------------------------------------------------
 
 
 def differences(expected: Seen, got: Seen) -> list[str]:
-    """Return the differences between eager's call and the compiled program's, in words, the most telling first."""
+    """Return the differences between eager's call and the compiled program's, in words, the most
+    telling first.
+    """
     if expected.error is not None or got.error is not None:
         return _different_errors(expected.error, got.error)
     found = _different_results(expected, got)
@@ -308,7 +353,9 @@ def _different_errors(expected: Exception | None, got: Exception | None) -> list
     if expected is not None and got is not None:
         return []  # both refuse; eager's words are the user's
     if expected is not None:
-        return [f"eager raises {type(expected).__name__} ({expected}), the compiled program does not"]
+        return [
+            f"eager raises {type(expected).__name__} ({expected}), the compiled program does not"
+        ]
     return [f"the compiled program raises {type(got).__name__} ({got}), eager does not"]
 
 
@@ -316,7 +363,12 @@ def _different_results(expected: Seen, got: Seen) -> list[str]:
     ours, tree = flat_with_paths(got.result)
     theirs, wanted = flat_with_paths(expected.result)
     if tree != wanted:
-        return [f"the result is {nesting_text(wanted)}, but the compiled program's is {nesting_text(tree)}"]
+        return [
+            (
+                f"the result is {nesting_text(wanted)}, but the compiled program's is "
+                f"{nesting_text(tree)}"
+            )
+        ]
     found: list[str] = []
     naming = Naming()
     for (path, a), (_, b) in zip(theirs, ours, strict=True):
@@ -327,13 +379,16 @@ def _different_results(expected: Seen, got: Seen) -> list[str]:
     ):
         if a != b:
             found.append(
-                f"{naming.path('result', path)} {a or 'shares no memory'}, but the compiled program's {b or 'none'}"
+                f"{naming.path('result', path)} {a or 'shares no memory'}, but the compiled "
+                f"program's {b or 'none'}"
             )
     return found
 
 
 def _aliases(leaves: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Iterator[str]:
-    """Yield for each result which argument it is, and which arguments and earlier results it shares memory with."""
+    """Yield for each result which argument it is, and which arguments and earlier results it shares
+    memory with.
+    """
     named = [(f"argument tensor {i}", tensor) for i, tensor in enumerate(inputs)]
     for i, leaf in enumerate(leaves):
         if not isinstance(leaf, torch.Tensor):
@@ -343,12 +398,20 @@ def _aliases(leaves: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Iterator[
         shared = [name for name, other in named if other is not leaf and _share(other, leaf)]
         named.append((f"result {i}", leaf))
         yield "; ".join(
-            [*(f"is {name}" for name in same[:1]), *([f"shares memory with {', '.join(shared)}"] if shared else [])]
+            [
+                *(f"is {name}" for name in same[:1]),
+                *([f"shares memory with {', '.join(shared)}"] if shared else []),
+            ]
         )
 
 
 def _share(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if a.layout is not torch.strided or b.layout is not torch.strided or not a.numel() or not b.numel():
+    if (
+        a.layout is not torch.strided
+        or b.layout is not torch.strided
+        or not a.numel()
+        or not b.numel()
+    ):
         return False
     return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
 
@@ -359,7 +422,11 @@ def _different_leaves(name: str, expected: Any, got: Any) -> list[str]:
     if type(expected) is not type(got):
         return [f"{name}: expected a {type(expected).__name__}, got a {type(got).__name__}"]
     if isinstance(expected, float):
-        return [] if repr(expected) == repr(got) else [f"{name}: expected {brief(expected)}, got {brief(got)}"]
+        return (
+            []
+            if repr(expected) == repr(got)
+            else [f"{name}: expected {brief(expected)}, got {brief(got)}"]
+        )
     try:
         equal = expected is got or bool(expected == got)
     except Exception:
@@ -367,17 +434,24 @@ def _different_leaves(name: str, expected: Any, got: Any) -> list[str]:
     return [] if equal else [f"{name}: expected {brief(expected)}, got {brief(got)}"]
 
 
-def _different_tensors(name: str, expected: torch.Tensor, got: torch.Tensor, *, layout: bool) -> list[str]:
+def _different_tensors(
+    name: str, expected: torch.Tensor, got: torch.Tensor, *, layout: bool
+) -> list[str]:
     for what in ("shape", "dtype", "device", "layout", "requires_grad"):
         a, b = getattr(expected, what), getattr(got, what)
         if a != b:
             return [f"{name}: expected {what} {_shown(a)}, got {_shown(b)}"]
     if layout and expected.layout is torch.strided:
-        stepped = [d for d, size in enumerate(expected.shape) if size > 1] if expected.numel() else []
+        stepped = (
+            [d for d, size in enumerate(expected.shape) if size > 1] if expected.numel() else []
+        )
         a, b = [expected.stride(d) for d in stepped], [got.stride(d) for d in stepped]
         if a != b:
-            return [f"{name}: expected strides {tuple(expected.stride())}, got {tuple(got.stride())}"]
-    return [] if expected.is_meta else _different_values(name, expected, got)  # meta tensors have no values
+            return [
+                f"{name}: expected strides {tuple(expected.stride())}, got {tuple(got.stride())}"
+            ]
+    # meta tensors have no values
+    return [] if expected.is_meta else _different_values(name, expected, got)
 
 
 def _shown(value: Any) -> str:
@@ -403,7 +477,9 @@ def _different_values(name: str, expected: torch.Tensor, got: torch.Tensor) -> l
             magnitude = x.abs()
             finite = magnitude[magnitude.isfinite()]
             greatest = float(finite.max()) if finite.numel() else 0.0
-            near = (x - y).abs() <= limit.absolute + limit.relative * magnitude + limit.scale * greatest
+            near = (
+                x - y
+            ).abs() <= limit.absolute + limit.relative * magnitude + limit.scale * greatest
             wrong = ~(near | (x == y) | (x.isnan() & y.isnan()))
         number = int(wrong.sum())
         if not number:

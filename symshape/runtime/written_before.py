@@ -1,8 +1,9 @@
-"""Tensors that a program writes to in place before it may fail: copied before a run, restored after a failed one.
+"""Tensors that a program writes to in place before it may fail: copied before a run, restored after
+a failed one.
 
-Copies are made only if somebody could notice: if the program also writes outside, or may catch the error.  Then the
-function runs eagerly after a failure, and needs its original arguments.  A copy is made at each call, so only of small
-tensors on the CPU, where ops look at their data as they run.
+Copies are made only if somebody could notice: if the program also writes outside, or may catch the
+error.  Then the function runs eagerly after a failure, and needs its original arguments.  A copy is
+made at each call, so only of small tensors on the CPU, where ops look at their data as they run.
 """
 
 from __future__ import annotations
@@ -41,14 +42,18 @@ class WrittenBefore:
         inputs = [each.position for each in graph.inputs if id(each.value.storage) in written]
         kept = enumerate(graph.lifted)
         lifted = [i for i, each in kept if not each.constant and id(each.value.storage) in written]
-        self._told = bool(inputs or lifted) and (program.writes_at_its_end or _may_catch(program, fn))
+        self._told = bool(inputs or lifted) and (
+            program.writes_at_its_end or _may_catch(program, fn)
+        )
         self._inputs, self._lifted = inputs, lifted
 
     def __bool__(self) -> bool:
         return self._told
 
     def copies(self, leaves: Sequence[Any], lifted: Sequence[torch.Tensor]) -> Copies:
-        """Return copies of the tensors before a run; none if one of them cannot be restored, or they are too large."""
+        """Return copies of the tensors before a run; none if one of them cannot be restored, or
+        they are too large.
+        """
         if not self._told:
             return []
         tensors = [*(leaves[i] for i in self._inputs), *(lifted[i] for i in self._lifted)]
@@ -62,7 +67,9 @@ class WrittenBefore:
 
 
 def put_back(copies: Copies) -> bool:
-    """Restore the tensors' values, and return True; do nothing and return False if a shape or dtype has changed."""
+    """Restore the tensors' values, and return True; do nothing and return False if a shape or dtype
+    has changed.
+    """
     if any(each.shape != copy.shape or each.dtype != copy.dtype for each, copy in copies):
         return False
     for each, copy in copies:
@@ -71,11 +78,16 @@ def put_back(copies: Copies) -> bool:
 
 
 def _may_catch(program: Program, fn: Callable[..., Any]) -> bool:
-    """Return whether user code in this program has a ``try`` or a ``with``, so that it may act on an error."""
+    """Return whether user code in this program has a ``try`` or a ``with``, so that it may act on
+    an error.
+    """
     state = program.state
     begun = [each() for each in state.begun] if isinstance(state, State) else []
     inner = fn.forward if isinstance(fn, torch.nn.Module) else fn
-    codes = [getattr(each, "__code__", None) for each in (inner, getattr(inner, "__func__", None), *begun)]
+    codes = [
+        getattr(each, "__code__", None)
+        for each in (inner, getattr(inner, "__func__", None), *begun)
+    ]
     return any(_handles(each) for code in codes if code is not None for each in _with_inner(code))
 
 

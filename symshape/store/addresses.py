@@ -1,4 +1,6 @@
-"""Addresses of a function's entries: from its name, the options of its traces, and the environment."""
+"""Addresses of a function's entries: from its name, the options of its traces, and the
+environment.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,12 @@ def text_of(data: Any) -> str:
 
 
 def _named(fn: Callable[..., Any]) -> list[str]:
-    """Return the names of a function, for a look-up; its code and all that it reads are compared later."""
+    """Return the names of a function, for a look-up; its code and all that it reads are compared
+    later.
+    """
     while isinstance(fn, functools.partial):
         fn = fn.func
-    kind: Any = type(fn) if isinstance(fn, torch.nn.Module) or not hasattr(fn, "__qualname__") else fn
+    kind: Any = (
+        type(fn) if isinstance(fn, torch.nn.Module) or not hasattr(fn, "__qualname__") else fn
+    )
     return [str(getattr(kind, "__module__", "")), str(kind.__qualname__)]

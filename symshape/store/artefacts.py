@@ -1,8 +1,10 @@
-"""Compiled code beside the entries: one file for each artefact of an entry, which only this user can have written.
+"""Compiled code beside the entries: one file for each artefact of an entry, which only this user
+can have written.
 
-An entry is data. An artefact is code (a pickle with sources in it), and loading it runs it. So each artefact is signed
-with a key of this user, which no store holds. Files without a valid signature, such as those from another machine or
-user, are skipped. Artefacts are not exported, and no remote store has them: other machines compile their own.
+An entry is data. An artefact is code (a pickle with sources in it), and loading it runs it. So each
+artefact is signed with a key of this user, which no store holds. Files without a valid signature,
+such as those from another machine or user, are skipped. Artefacts are not exported, and no remote
+store has them: other machines compile their own.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class ArtefactShelf:
     entry: str
 
     def saved(self) -> Iterator[Saved]:
-        """Yield the artefacts that this user wrote, for the present flags, the most recently used first."""
+        """Yield the artefacts that this user wrote, for the present flags, the most recently used
+        first.
+        """
         address = self._address()
         for digest in self.store.digests(address, ARTEFACT):
             try:
@@ -74,20 +78,29 @@ class ArtefactShelf:
         return attrs.evolve(self, entry=f"{self.entry} {name}")
 
     def _address(self) -> str:
-        return hashlib.sha256(f"{_FORMAT} {_VERSION} {self.entry} {made_for()}".encode()).hexdigest()[:32]
+        return hashlib.sha256(
+            f"{_FORMAT} {_VERSION} {self.entry} {made_for()}".encode()
+        ).hexdigest()[:32]
 
     def _tell(self, what: str) -> None:
         events.emit(events.StoreFailed(repr(self.store), what))
 
 
 def shelf_of(store: Any, entry: str) -> ArtefactShelf | None:
-    """Return the shelf of an entry's artefacts; None unless the store has a private folder on this machine."""
+    """Return the shelf of an entry's artefacts; None unless the store has a private folder on this
+    machine.
+    """
     here = getattr(store, "local", store)
     return ArtefactShelf(here, entry) if isinstance(here, DiskStore) and not here.shared else None
 
 
 def _closed(saved: Saved, address: str) -> bytes:
-    header = {"format": _FORMAT, "version": _VERSION, "assumed": saved.assumed, "exact": saved.exact}
+    header = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "assumed": saved.assumed,
+        "exact": saved.exact,
+    }
     content = json.dumps(header).encode() + b"\n" + saved.content
     return _signature(address, content) + content
 
@@ -102,10 +115,16 @@ def _opened(found: bytes, address: str) -> Saved:
     if not hmac.compare_digest(found[:_SIGNATURE], _signature(address, content)):
         raise EntryError("it is not signed with this user's key")
     header, _, code = content.partition(b"\n")
-    said, version, assumed, exact = fields_of(parsed_json(header), "format", "version", "assumed", "exact")
+    said, version, assumed, exact = fields_of(
+        parsed_json(header), "format", "version", "assumed", "exact"
+    )
     if (said, version) != (_FORMAT, _VERSION):
         raise EntryError("it is no artefact of this version")
-    conditions = None if assumed is None else tuple(text_of(each, 10_000) for each in list_of(assumed, _MOST))
+    conditions = (
+        None
+        if assumed is None
+        else tuple(text_of(each, 10_000) for each in list_of(assumed, _MOST))
+    )
     return Saved(conditions, tuple(integer_of(each) for each in list_of(exact, _MOST)), code)
 
 
@@ -114,7 +133,8 @@ def _signature(address: str, content: bytes) -> bytes:
 
 
 def _key() -> bytes:
-    """Return this user's key: from the file of ``SYMSHAPE_KEY``, or from the user's own folder, made when needed.
+    """Return this user's key: from the file of ``SYMSHAPE_KEY``, or from the user's own folder,
+    made when needed.
 
     Raises:
         OSError: it cannot be read or made.
@@ -127,7 +147,9 @@ def _key() -> bytes:
     except FileNotFoundError:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         made = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(8)}")
-        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(
+            made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         with open(handle, "wb") as file:
             file.write(secrets.token_bytes(_KEY))
         try:
@@ -144,7 +166,9 @@ def _read_key(path: Path) -> bytes:
     with open(handle, "rb") as file:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise EntryError(f"{path} must be a file that its owner alone may read and write (chmod 600)")
+            raise EntryError(
+                f"{path} must be a file that its owner alone may read and write (chmod 600)"
+            )
         key = file.read(_KEY + 1)
     if len(key) != _KEY:
         raise EntryError(f"{path} must have {_KEY} bytes")

@@ -1,4 +1,6 @@
-"""Export and import of a whole store as one file: its entries and certificates, one after the other."""
+"""Export and import of a whole store as one file: its entries and certificates, one after the
+other.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from symshape.store.store_errors import EntryError
 
 
 def export_to(store: DiskStore, path: Path) -> int:
-    """Write the undamaged entries and the valid certificates to a file; return the number of entries."""
+    """Write the undamaged entries and the valid certificates to a file; return the number of
+    entries.
+    """
     count = 0
     unfinished = path.with_name(f"{path.name}.unfinished")
     with open(unfinished, "wb") as file:
@@ -32,10 +36,12 @@ def export_to(store: DiskStore, path: Path) -> int:
 
 
 def import_from(store: DiskStore, path: Path) -> int:
-    """Import the entries of a file, and the certificates that they prove; return the number of entries.
+    """Import the entries of a file, and the certificates that they prove; return the number of
+    entries.
 
     Raises:
-        EntryError: one of them is none, or a certificate does not hold; what comes before it is taken over.
+        EntryError: one of them is none, or a certificate does not hold; what comes before it is
+            taken over.
     """
     count = 0
     with open(path, "rb") as file:
@@ -55,5 +61,7 @@ def _take_certificate(store: DiskStore, content: bytes) -> None:
     record = certificates.from_bytes(content)
     proof = certificates.prove_again(store, record)
     if not proof:
-        raise EntryError(f"a certificate does not hold: {certificates.why_not(store, record, proof)}")
+        raise EntryError(
+            f"a certificate does not hold: {certificates.why_not(store, record, proof)}"
+        )
     store.write(record.address, content, CERTIFICATE)

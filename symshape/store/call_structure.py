@@ -1,11 +1,21 @@
-"""The structure of a call as JSON (equal for calls that may share an entry), and questions about arguments."""
+"""The structure of a call as JSON (equal for calls that may share an entry), and questions about
+arguments.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, ConstantKey, LeafKey, TensorKey, identity_of
+from symshape.calls.arguments import (
+    INT_KEY,
+    RECORD_KEY,
+    Call,
+    ConstantKey,
+    LeafKey,
+    TensorKey,
+    identity_of,
+)
 from symshape.calls.floats import FloatLeaf
 from symshape.calls.modes import Modes
 from symshape.calls.questions import DATA, Question
@@ -16,8 +26,16 @@ from symshape.store.trees import tree_to_json
 
 _FLOAT = f"{FloatLeaf.__module__}.{FloatLeaf.__qualname__}"
 _QUESTIONS = (
-    "attribute", "attributes", "hooked", "number", "is_leaf", "is_inference", "_is_view", "is_conj", "is_neg"
-)  # fmt: skip
+    "attribute",
+    "attributes",
+    "hooked",
+    "number",
+    "is_leaf",
+    "is_inference",
+    "_is_view",
+    "is_conj",
+    "is_neg",
+)
 
 
 def structure_to_json(call: Call, modes: Modes) -> Json:
@@ -68,7 +86,9 @@ def _key_to_json(key: LeafKey) -> Json:
     if key is INT_KEY:
         return ["int"]
     if key is RECORD_KEY:
-        raise NotStorable("a call with an object argument that the program writes to (a model's cache)")
+        raise NotStorable(
+            "a call with an object argument that the program writes to (a model's cache)"
+        )
     if identity_of(key) is not None:  # what it is stands among the checks of the state
         return ["object"]
     assert isinstance(key, ConstantKey), key
@@ -76,7 +96,8 @@ def _key_to_json(key: LeafKey) -> Json:
 
 
 def questions_to_json(questions: Mapping[Question, Any]) -> Json:
-    """Return the questions of a program about its arguments, with the answers; not those about numbers in tensors.
+    """Return the questions of a program about its arguments, with the answers; not those about
+    numbers in tensors.
 
     Raises:
         NotStorable: it asked which object one is.
@@ -100,7 +121,9 @@ def answered(data: Json, leaves: Sequence[Any]) -> dict[Question, Any] | None:
     found: dict[Question, Any] = {}
     for each in list_of(data, 10_000):
         position, what, about, answer = exactly(each, 4)
-        if what not in _QUESTIONS and not (type(what) is str and what.startswith("is_") and what.isidentifier()):
+        if what not in _QUESTIONS and not (
+            type(what) is str and what.startswith("is_") and what.isidentifier()
+        ):
             raise EntryError(f"unknown question: {str(what)[:80]}")
         question = Question(integer_of(position), what, None if about is None else text_of(about))
         if question.position >= len(leaves) or not answers(question, answer, leaves):

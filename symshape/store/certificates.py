@@ -1,8 +1,10 @@
-"""Closed stores: a proof, stored with the entries, that these serve all sizes that a caller declared.
+"""Closed stores: a proof, stored with the entries, that these serve all sizes that a caller
+declared.
 
-A certificate names the declared sizes (ranges, multiples, equal ones; all other integers as in the example call) and
-the entries that serve them. It is never trusted: every reader proves it again, from the entries that exist. It is about
-sizes only. A call whose state, dtypes or modes differ from those of the entries may still miss.
+A certificate names the declared sizes (ranges, multiples, equal ones; all other integers as in the
+example call) and the entries that serve them. It is never trusted: every reader proves it again,
+from the entries that exist. It is about sizes only. A call whose state, dtypes or modes differ from
+those of the entries may still miss.
 """
 
 from __future__ import annotations
@@ -62,16 +64,25 @@ class CertificateRecord:
 
     def text(self) -> str:
         """The declared sizes, in the caller's words."""
-        names = {name: each.text() for name, each in zip(slot_names(len(self.sources)), self.sources, strict=True)}
+        names = {
+            name: each.text()
+            for name, each in zip(slot_names(len(self.sources)), self.sources, strict=True)
+        }
         return ", ".join(guard.text(names) for guard in self.contract.conditions) or "all sizes"
 
     def point(self, values: Mapping[str, int]) -> dict[str, int]:
         """Return values of ``v0, v1, …`` by their sources."""
         names = slot_names(len(self.sources))
-        return {each.text(): values[name] for name, each in zip(names, self.sources, strict=True) if name in values}
+        return {
+            each.text(): values[name]
+            for name, each in zip(names, self.sources, strict=True)
+            if name in values
+        }
 
 
-def contract_of(sources: Sequence[Source], values: Sequence[int], policies: Mapping[Source, Dim | Policy]) -> GuardSet:
+def contract_of(
+    sources: Sequence[Source], values: Sequence[int], policies: Mapping[Source, Dim | Policy]
+) -> GuardSet:
     """Return the condition of policies on the integers ``v0, v1, …`` of a call.
 
     Static integers keep the value of the example.
@@ -82,22 +93,31 @@ def contract_of(sources: Sequence[Source], values: Sequence[int], policies: Mapp
         policies: what was declared.
 
     Raises:
-        NotCertifiable: a tensor whose sizes vary is not contiguous in the example, so its strides are no sizes.
+        NotCertifiable: a tensor whose sizes vary is not contiguous in the example, so its strides
+            are no sizes.
 
-    >>> found = contract_of([Size("x", 0), Size("x", 1)], [4, 8], {Size("x", 0): Dim("n", min=2, multiple_of=2)})
+    >>> found = contract_of(
+    ...     [Size("x", 0), Size("x", 1)], [4, 8], {Size("x", 0): Dim("n", min=2, multiple_of=2)}
+    ... )
     >>> print(found)
     v0 >= 2     # declared range
     v1 == 8     # declared range
     v0 % 2 == 0
     """
-    varying = {each.arg for each, policy in policies.items() if isinstance(each, Size) and not _is_static(policy)}
+    varying = {
+        each.arg
+        for each, policy in policies.items()
+        if isinstance(each, Size) and not _is_static(policy)
+    }
     ranges: dict[str, Pair] = {}
     conditions: list[Term] = []
     first: dict[str, str] = {}
     for name, source, value in zip(slot_names(len(values)), sources, values, strict=True):
         policy = policies.get(source, Policy.STATIC)
         if isinstance(source, (Stride, StorageOffset)) and source.arg in varying:
-            raise NotCertifiable(f"{source.arg} is not contiguous in the example call: give one that is")
+            raise NotCertifiable(
+                f"{source.arg} is not contiguous in the example call: give one that is"
+            )
         if _is_static(policy):
             ranges[name] = (value, value)
         elif isinstance(policy, Dim):
@@ -133,7 +153,9 @@ def entries_for(store: DiskStore, address: str, structure: Json) -> dict[str, En
     return found
 
 
-def certified(contract: GuardSet, sources: Sequence[Source], entries: Iterable[EntryBody]) -> Certificate:
+def certified(
+    contract: GuardSet, sources: Sequence[Source], entries: Iterable[EntryBody]
+) -> Certificate:
     """Prove that entries serve all that the contract admits, from the entries themselves.
 
     Entries that ask for numbers in tensors are excluded: no proof about sizes predicts the answers.
@@ -153,7 +175,9 @@ def prove_again(store: DiskStore, record: CertificateRecord) -> Certificate:
 
 
 def why_not(store: DiskStore, record: CertificateRecord, proof: Certificate) -> str:
-    """Return the reason why a certificate does not hold, without a full stop: the sizes, and the missing entries."""
+    """Return the reason why a certificate does not hold, without a full stop: the sizes, and the
+    missing entries.
+    """
     gone = [each[:12] for each in record.entries if each not in store.digests(record.address)]
     missing = {} if proof.counterexample is None else record.point(proof.counterexample)
     sizes = ", ".join(f"{name} = {value}" for name, value in missing.items())
@@ -167,7 +191,13 @@ def why_not(store: DiskStore, record: CertificateRecord, proof: Certificate) -> 
 def to_bytes(record: CertificateRecord) -> bytes:
     """Return a certificate as a file: two lines, as of an entry."""
     names = slot_names(len(record.sources))
-    header = dict(zip(_HEADER, (FORMAT, VERSION, record.function, record.address, record.structure), strict=True))
+    header = dict(
+        zip(
+            _HEADER,
+            (FORMAT, VERSION, record.function, record.address, record.structure),
+            strict=True,
+        )
+    )
     body = {
         "sources": guards_to_json(dict(zip(names, record.sources, strict=True)), indent=None),
         "contract": guards_text(record.contract),
@@ -202,7 +232,9 @@ def from_bytes(content: bytes) -> CertificateRecord:
     if not found.ranges.keys() | used <= names:
         raise EntryError("a certificate of integers that a call does not have")
     digests = tuple(text_of(each, 64) for each in list_of(entries, _MOST_ENTRIES))
-    return CertificateRecord(label_of(function), text_of(address, 32), structure, read, found, digests)
+    return CertificateRecord(
+        label_of(function), text_of(address, 32), structure, read, found, digests
+    )
 
 
 def _sources(data: Json) -> tuple[Source, ...]:
@@ -228,7 +260,9 @@ def store_certificate(store: DiskStore, record: CertificateRecord) -> str:
 def certificate_records(
     store: DiskStore, address: str | None = None
 ) -> Iterator[tuple[StoredFile, CertificateRecord | EntryError]]:
-    """Yield the certificates of a store, or of one of its addresses; an error in place of a damaged one."""
+    """Yield the certificates of a store, or of one of its addresses; an error in place of a damaged
+    one.
+    """
     for kept in store.all(CERTIFICATE):
         if address is not None and kept.address != address:
             continue
@@ -236,6 +270,9 @@ def certificate_records(
             content = store.read(kept.address, kept.digest, CERTIFICATE)
             record = from_bytes(content)
             wrong = record.address != kept.address or digest_of(content) != kept.digest
-            yield kept, EntryError("the file is damaged, or of another address") if wrong else record
+            yield (
+                kept,
+                EntryError("the file is damaged, or of another address") if wrong else record,
+            )
         except (EntryError, OSError) as error:
             yield kept, error if isinstance(error, EntryError) else EntryError(str(error))

@@ -21,7 +21,9 @@ LARGEST_INTEGER = 1 << 4096
 _DEEPEST = 32
 _DTYPES = {str(each): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 _LAYOUTS = {str(each): each for each in vars(torch).values() if isinstance(each, torch.layout)}
-_FORMATS = {str(each): each for each in vars(torch).values() if isinstance(each, torch.memory_format)}
+_FORMATS = {
+    str(each): each for each in vars(torch).values() if isinstance(each, torch.memory_format)
+}
 
 _TAGGED: dict[type, Callable[[Any], dict[str, Json]]] = {
     float: lambda v: {"float": v.hex() if math.isfinite(v) else digits(v)},
@@ -64,7 +66,11 @@ def to_json(value: Any, other: Callable[[Any], Json] | None = None, depth: int =
     if kind is torch.Size:
         return {"size": [to_json(each, other, depth + 1) for each in value]}
     if kind is slice:
-        return {"slice": [to_json(each, other, depth + 1) for each in (value.start, value.stop, value.step)]}
+        return {
+            "slice": [
+                to_json(each, other, depth + 1) for each in (value.start, value.stop, value.step)
+            ]
+        }
     if other is not None:
         return other(value)
     raise NotStorable(f"a value of class {kind.__module__}.{kind.__qualname__}")
@@ -99,7 +105,13 @@ def from_json(data: Json, other: Callable[[str, Json], Any] | None = None, depth
             items = [from_json(each, other, depth + 1) for each in list_of(inner)]
             if tag == "slice" and len(items) != 3:
                 raise EntryError("a slice has three parts")
-            return tuple(items) if tag == "tuple" else torch.Size(items) if tag == "size" else slice(*items)
+            return (
+                tuple(items)
+                if tag == "tuple"
+                else torch.Size(items)
+                if tag == "size"
+                else slice(*items)
+            )
         read = _READERS.get(tag)
         if read is not None:
             return read(inner)
@@ -111,7 +123,9 @@ def from_json(data: Json, other: Callable[[str, Json], Any] | None = None, depth
 
 
 def _is_itself(value: Any, error: type[Exception]) -> bool:
-    """Return whether a value is its own JSON; raise ``error`` for an integer that is too large to be written."""
+    """Return whether a value is its own JSON; raise ``error`` for an integer that is too large to
+    be written.
+    """
     kind = type(value)
     if kind is int and abs(value) >= LARGEST_INTEGER:
         raise error("an integer of more than 4096 bits")
@@ -133,7 +147,9 @@ def exactly(data: Json, count: int) -> list[Json]:
 
 
 def label_of(data: Json, most: int = 100_000) -> str:
-    """Check that data are a text; return it in one line without control characters, for display only."""
+    """Check that data are a text; return it in one line without control characters, for display
+    only.
+    """
     return printable(text_of(data, most))
 
 

@@ -1,6 +1,7 @@
 """Questions of a program about numbers in tensors (a branch on ``x.item() > 0``), as JSON and back.
 
-A question has a small graph that computes the two sides of each comparison, from copies of single numbers on the CPU.
+A question has a small graph that computes the two sides of each comparison, from copies of single
+numbers on the CPU.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from symshape.calls.questions import DATA, Question
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node
-from symshape.store.constants import Json, exactly, fields_of, from_json, integer_of, list_of, text_of, to_json
+from symshape.store.constants import (
+    Json,
+    exactly,
+    fields_of,
+    from_json,
+    integer_of,
+    list_of,
+    text_of,
+    to_json,
+)
 from symshape.store.graph_reading import GraphReader
 from symshape.store.graph_writing import GraphWriter
 from symshape.store.store_errors import EntryError, NotStorable
@@ -26,7 +36,9 @@ _FIELDS = ("sources", "dtypes", "relations", "written", "graph", "integers")
 _MOST = 10_000
 
 
-def question_to_json(asked: Asked, terms: TermsWriter, number_of: Callable[[torch.Tensor, str], int]) -> Json:
+def question_to_json(
+    asked: Asked, terms: TermsWriter, number_of: Callable[[torch.Tensor, str], int]
+) -> Json:
     """Return a question as JSON.
 
     Args:
@@ -43,7 +55,8 @@ def question_to_json(asked: Asked, terms: TermsWriter, number_of: Callable[[torc
             return {"object": number_of(tensor, "")}
         except NotStorable:
             reason = (
-                "a program that branches on a number in a tensor that another process could not find by the "
+                "a program that branches on a number in a tensor that another process could not "
+                "find by the "
                 "names that the program read"
             )
             raise NotStorable(reason) from None
@@ -58,7 +71,9 @@ def question_to_json(asked: Asked, terms: TermsWriter, number_of: Callable[[torc
     }
 
 
-def question_from_json(data: Json, terms: TermsReader, tensor: Callable[[int], torch.Tensor], leaves: int) -> Question:
+def question_from_json(
+    data: Json, terms: TermsReader, tensor: Callable[[int], torch.Tensor], leaves: int
+) -> Question:
     """Return the question that :func:`question_to_json` wrote.
 
     Args:
@@ -72,7 +87,8 @@ def question_from_json(data: Json, terms: TermsReader, tensor: Callable[[int], t
     """
     sources, dtypes, relations, written, graph, integers = fields_of(data, *_FIELDS)
     read: list[Any] = [
-        integer_of(each, 0, leaves) if type(each) is int else _outside(each, tensor) for each in list_of(sources, _MOST)
+        integer_of(each, 0, leaves) if type(each) is int else _outside(each, tensor)
+        for each in list_of(sources, _MOST)
     ]
     kinds = tuple(from_json(each) for each in list_of(dtypes, _MOST))
     asked_for = tuple(text_of(each, 8) for each in list_of(relations, _MOST))
@@ -97,17 +113,25 @@ def _outside(data: Json, tensor: Callable[[int], torch.Tensor]) -> torch.Tensor:
 
 
 def _check(graph: Graph, dtypes: Sequence[Any], relations: int, integers: Set[str]) -> None:
-    """Check that a graph computes two numbers for each relation, from single numbers on the CPU and nothing else.
+    """Check that a graph computes two numbers for each relation, from single numbers on the CPU and
+    nothing else.
 
     Raises:
         EntryError: it does not.
     """
-    inputs = [(each.position, is_number(each.value), each.value.spec.dtype) for each in graph.inputs]
+    inputs = [
+        (each.position, is_number(each.value), each.value.spec.dtype) for each in graph.inputs
+    ]
     if inputs != [(i, True, dtype) for i, dtype in enumerate(dtypes)] or graph.lifted:
         raise EntryError("a question whose numbers are not those that it reads")
     known: set[str] = set()
     for step in graph.steps:
-        if not isinstance(step, Node) or not is_plain(step) or step.grad is not None or step.inference is not None:
+        if (
+            not isinstance(step, Node)
+            or not is_plain(step)
+            or step.grad is not None
+            or step.inference is not None
+        ):
             raise EntryError("a question that computes more than single numbers")
         _check_known(step.numbers, known, integers)
         known |= {each.symbol for each in step.bindings}
@@ -119,7 +143,10 @@ def _check(graph: Graph, dtypes: Sequence[Any], relations: int, integers: Set[st
 def _check_known(numbers: Sequence[Any], known: Set[str], integers: Set[str]) -> None:
     for each in numbers:
         if isinstance(each, FloatTerm):
-            if not {symbol.name for symbol in each.symbols()} <= integers | known or not each.unbacked() <= known:
+            if (
+                not {symbol.name for symbol in each.symbols()} <= integers | known
+                or not each.unbacked() <= known
+            ):
                 raise EntryError("a question about a number that is not known")
         elif isinstance(each, Term):
             if not {symbol.name for symbol in each.symbols} <= known:

@@ -1,9 +1,9 @@
 """Descriptions of objects by content: everything that their identity implied while the program ran.
 
-A trace compares objects by identity. Another process has other objects, so each is described by the properties that are
-fixed for an object's life: its class, the code of a function, the metadata of a tensor, the parts of an immutable
-object. Attributes and items that a program read are places of their own, and are not described here. An object that
-cannot be described is refused.
+A trace compares objects by identity. Another process has other objects, so each is described by the
+properties that are fixed for an object's life: its class, the code of a function, the metadata of a
+tensor, the parts of an immutable object. Attributes and items that a program read are places of
+their own, and are not described here. An object that cannot be described is refused.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 class Describer:
-    """The description of objects; tensors that share memory get the same number, in order of appearance."""
+    """The description of objects; tensors that share memory get the same number, in order of
+    appearance.
+    """
 
     def __init__(self, with_documentation: bool = False) -> None:
         self.with_documentation = with_documentation
@@ -85,20 +87,49 @@ class Describer:
         return [*found, value.__doc__] if self.with_documentation else found
 
     def tensor(self, value: torch.Tensor) -> Json:
-        """Describe a tensor: its metadata, and the tensors that it shares memory with; not its values."""
+        """Describe a tensor: its metadata, and the tensors that it shares memory with; not its
+        values.
+        """
         if value.layout is not torch.strided or value.is_quantized:
             raise NotStorable("a tensor that is not a plain one")
         memory = self._memories.setdefault(value.untyped_storage()._cdata, len(self._memories))
         shape = [list(value.shape), list(value.stride()), value.storage_offset()]
-        flags = [value.requires_grad, value.is_leaf, value.is_inference(), value.is_conj(), value.is_neg()]
-        return ["tensor", type(value).__name__, str(value.dtype), str(value.device), *shape, *flags, memory]
+        flags = [
+            value.requires_grad,
+            value.is_leaf,
+            value.is_inference(),
+            value.is_conj(),
+            value.is_neg(),
+        ]
+        return [
+            "tensor",
+            type(value).__name__,
+            str(value.dtype),
+            str(value.device),
+            *shape,
+            *flags,
+            memory,
+        ]
 
 
 def present(value: torch.Tensor) -> tuple[Any, ...]:
     """Return the metadata by which a strided tensor is compared within one process."""
     return (
-        *(type(value), value.dtype, value.device, value.shape, value.stride(), value.storage_offset()),
-        *(value.requires_grad, value.is_leaf, value.is_inference(), value.is_conj(), value.is_neg()),
+        *(
+            type(value),
+            value.dtype,
+            value.device,
+            value.shape,
+            value.stride(),
+            value.storage_offset(),
+        ),
+        *(
+            value.requires_grad,
+            value.is_leaf,
+            value.is_inference(),
+            value.is_conj(),
+            value.is_neg(),
+        ),
         *(value.is_quantized, value.untyped_storage()._cdata),
     )
 
@@ -121,7 +152,12 @@ def _name(kind: type) -> tuple[str, str]:
 def _of_c(_: Describer, value: Any) -> Json:
     owner = getattr(value, "__objclass__", None)
     where = getattr(value, "__module__", None) if owner is None else ".".join(_name(owner))
-    return ["of C", type(value).__name__, where, getattr(value, "__qualname__", None) or value.__name__]
+    return [
+        "of C",
+        type(value).__name__,
+        where,
+        getattr(value, "__qualname__", None) or value.__name__,
+    ]
 
 
 def _kind_only(_: Describer, value: Any) -> Json:
@@ -163,7 +199,9 @@ def _namespace(_: Describer, value: Any) -> Json:
 
 def _parts(_: Describer, value: Any) -> Json:
     def unknown(each: Any) -> Any:
-        raise NotStorable(f"an object that holds a {type(each).__module__}.{type(each).__qualname__}")
+        raise NotStorable(
+            f"an object that holds a {type(each).__module__}.{type(each).__qualname__}"
+        )
 
     return ["value", flat_key(constant_key(value, unknown))]
 
@@ -200,7 +238,9 @@ def _variable(_: Describer, value: ContextVar[Any]) -> Json:
 
 def _refuse(_: Describer, value: Any) -> Json:
     kind = type(value)
-    raise NotStorable(f"an object of class {kind.__module__}.{kind.__qualname__}, whose content cannot be seen")
+    raise NotStorable(
+        f"an object of class {kind.__module__}.{kind.__qualname__}, whose content cannot be seen"
+    )
 
 
 def _of_groups(words: list[Any] | None) -> list[Any]:
@@ -254,7 +294,13 @@ def _describe_for(kind: type) -> Describe:
     if kind.__module__ == "numpy":
         if any(each.__name__ == "generic" for each in kind.__mro__):
             return _parts
-        return _kind_only if kind.__name__ == "ndarray" else _shown if kind.__name__ == "dtype" else _refuse
+        return (
+            _kind_only
+            if kind.__name__ == "ndarray"
+            else _shown
+            if kind.__name__ == "dtype"
+            else _refuse
+        )
     if process_groups.is_group(kind):
         return lambda _, value: ["process group", *_of_groups(process_groups.described(value))]
     if process_groups.is_mesh(kind):
@@ -275,7 +321,9 @@ def _describe_for(kind: type) -> Describe:
 
 
 def _is_open(kind: type, *also: type) -> bool:
-    """Return whether a class and its bases are Python classes: no C class hides what an object holds."""
+    """Return whether a class and its bases are Python classes: no C class hides what an object
+    holds.
+    """
     return all(each in _BASES or each in also or not _is_of_c(each) for each in kind.__mro__)
 
 
@@ -292,4 +340,6 @@ def is_described_whole(kind: type) -> bool:
     """
     if kind in _EXACT or _describe_for(kind) is not _instance or trusted_code.is_whole(kind):
         return False
-    return any(each not in _BASES and trusted_code.is_machinery(each.__module__) for each in kind.__mro__)
+    return any(
+        each not in _BASES and trusted_code.is_machinery(each.__module__) for each in kind.__mro__
+    )

@@ -1,8 +1,10 @@
-"""Entries as files: written whole or not at all, by any number of processes at once; the least recently used go first.
+"""Entries as files: written whole or not at all, by any number of processes at once; the least
+recently used go first.
 
-There is a folder for each address (the program's name and its environment). The files in it are named by the digest of
-their content, so no file is ever overwritten. A file gets its name only when all of it is on the disk. A process that
-dies leaves at most an unfinished file that nobody reads; the next clearing removes it.
+There is a folder for each address (the program's name and its environment). The files in it are
+named by the digest of their content, so no file is ever overwritten. A file gets its name only when
+all of it is on the disk. A process that dies leaves at most an unfinished file that nobody reads;
+the next clearing removes it.
 """
 
 from __future__ import annotations
@@ -55,12 +57,18 @@ class DiskStore:
         path: the folder; made, for its owner alone, when something is first written.
         most_bytes: the least recently used files leave when there are more.
         most_of_one: files for one address.
-        shared: whether files are read that other users may write, too (a group that may write counts).  An entry
-            decides what a program computes: only folders in which nobody writes whom you do not trust with that.
+        shared: whether files are read that other users may write, too (a group that may write
+            counts).  An entry decides what a program computes: only folders in which nobody writes
+            whom you do not trust with that.
     """
 
     def __init__(
-        self, path: str | Path, *, most_bytes: int = 1 << 30, most_of_one: int = 64, shared: bool = False
+        self,
+        path: str | Path,
+        *,
+        most_bytes: int = 1 << 30,
+        most_of_one: int = 64,
+        shared: bool = False,
     ) -> None:
         self.path = user_path(path)
         self.most_bytes = most_bytes
@@ -71,8 +79,12 @@ class DiskStore:
         return f"DiskStore({str(self.path)!r})"
 
     def digests(self, address: str, kind: str = ENTRY) -> list[str]:
-        """Return the files for an address, the most recently used first; [] if the folder cannot be read."""
-        return [each.digest for each in sorted(self._in(address, kind), key=lambda each: -each.used)]
+        """Return the files for an address, the most recently used first; [] if the folder cannot be
+        read.
+        """
+        return [
+            each.digest for each in sorted(self._in(address, kind), key=lambda each: -each.used)
+        ]
 
     def read(self, address: str, digest: str, kind: str = ENTRY) -> bytes:
         """Return the content of a file.
@@ -106,9 +118,15 @@ class DiskStore:
         for folder in (*reversed(path.parent.parents), path.parent):
             if not folder.exists():
                 folder.mkdir(mode=0o700, exist_ok=True)
-        unfinished = path.with_name(f".{digest[:16]}-{os.getpid()}-{secrets.token_hex(8)}{_UNFINISHED}")
+        unfinished = path.with_name(
+            f".{digest[:16]}-{os.getpid()}-{secrets.token_hex(8)}{_UNFINISHED}"
+        )
         try:
-            handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            handle = os.open(
+                unfinished,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                0o600,
+            )
             with open(handle, "wb") as file:
                 file.write(content)
                 file.flush()
@@ -138,8 +156,11 @@ class DiskStore:
             if _is_name(folder.name, 32):
                 yield from self._in(folder.name, kind)
 
-    def prune(self, most_bytes: int | None = None, *, unfinished_after: float = _FORSAKEN_AFTER) -> list[StoredFile]:
-        """Remove the least recently used files until at most so many bytes are left; return the removed files.
+    def prune(
+        self, most_bytes: int | None = None, *, unfinished_after: float = _FORSAKEN_AFTER
+    ) -> list[StoredFile]:
+        """Remove the least recently used files until at most so many bytes are left; return the
+        removed files.
 
         Abandoned unfinished files are removed too.
         """
@@ -148,9 +169,14 @@ class DiskStore:
             for left in _entries_of(Path(folder.path)):
                 if left.name.endswith(_UNFINISHED):
                     with contextlib.suppress(OSError):
-                        if time.time() - left.stat(follow_symlinks=False).st_mtime > unfinished_after:
+                        if (
+                            time.time() - left.stat(follow_symlinks=False).st_mtime
+                            > unfinished_after
+                        ):
                             os.unlink(left.path)
-        files = sorted((each for kind in _PRUNED for each in self.all(kind)), key=lambda each: each.used)
+        files = sorted(
+            (each for kind in _PRUNED for each in self.all(kind)), key=lambda each: each.used
+        )
         total, gone = sum(each.bytes for each in files), []
         for each in files:
             if total <= most:
@@ -162,7 +188,9 @@ class DiskStore:
 
     @property
     def sources(self) -> Path | None:
-        """The file that caches the digest of symshape's sources; None in a folder of several users."""
+        """The file that caches the digest of symshape's sources; None in a folder of several
+        users.
+        """
         return None if self.shared else self.path / "sources.digest"
 
     # -- inside
@@ -175,15 +203,18 @@ class DiskStore:
         """Raise where another user may write a file, or put another one in its place.
 
         Raises:
-            EntryError: the file, the folder of its address or the store's folder is another user's, or its group or
-                all users may write there.
+            EntryError: the file, the folder of its address or the store's folder is another user's,
+                or its group or all users may write there.
         """
         folders = [(each, each.stat()) for each in (path.parent, self.path)]
         for place, status in ((path, found), *folders):
             if status.st_uid not in (os.geteuid(), 0):
                 why = "belongs to another user"
             elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                why = "can be written by other users: run chmod go-w on it if nobody else has changed it"
+                why = (
+                    "can be written by other users: run chmod go-w on it if nobody else has "
+                    "changed it"
+                )
             else:
                 continue
             raise EntryError(f"{place} {why} (DiskStore(..., shared=True) reads it)")
@@ -209,20 +240,25 @@ def user_path(given: str | Path) -> Path:
     """Return a path that a user wrote, with ``~`` replaced.
 
     Raises:
-        InputError: it begins with ``~`` and a user without a home folder, or no file system has such a name.
+        InputError: it begins with ``~`` and a user without a home folder, or no file system has
+            such a name.
     """
     try:
         path = Path(given).expanduser()
     except RuntimeError as error:
         home = str(given).partition("/")[0]
-        raise InputError(f"{given}: no home folder is known for {home}; write the whole path") from error
+        raise InputError(
+            f"{given}: no home folder is known for {home}; write the whole path"
+        ) from error
     if "\0" in str(path):
         raise InputError(f"{str(given)!r} is not a path: it contains a NUL character")
     return path
 
 
 def default_path() -> Path:
-    """Return the folder of ``store=True``: ``SYMSHAPE_STORE``, or the platform's folder for caches."""
+    """Return the folder of ``store=True``: ``SYMSHAPE_STORE``, or the platform's folder for
+    caches.
+    """
     named = os.environ.get("SYMSHAPE_STORE")
     if named:
         return user_path(named)

@@ -1,6 +1,8 @@
-"""The file of an entry: one line with its identity and its calls, one line with the rest; readable JSON.
+"""The file of an entry: one line with its identity and its calls, one line with the rest; readable
+JSON.
 
-The name of a file is the digest of its content. Readers trust nothing: see the modules for the parts.
+The name of a file is the digest of its content. Readers trust nothing: see the modules for the
+parts.
 """
 
 from __future__ import annotations
@@ -46,7 +48,16 @@ FORMAT, VERSION = "symshape entry", 4
 LARGEST = 256 << 20
 """The largest size of a file, in bytes."""
 _STRUCTURE = ("modes", "tree", "leaves", "duplicates", "shared")
-_HEADER = ("format", "version", "function", "address", "environment", "structure", "slots", "guards")
+_HEADER = (
+    "format",
+    "version",
+    "function",
+    "address",
+    "environment",
+    "structure",
+    "slots",
+    "guards",
+)
 
 
 @attrs.frozen(eq=False)
@@ -90,7 +101,11 @@ class StoredEntry:
 
 @between_traces
 def to_bytes(
-    program: Program, fn: Callable[..., Any], call: Call, address: str, environment: Mapping[str, Any]
+    program: Program,
+    fn: Callable[..., Any],
+    call: Call,
+    address: str,
+    environment: Mapping[str, Any],
 ) -> bytes:
     """Return a program as a file.
 
@@ -102,15 +117,22 @@ def to_bytes(
         environment: see :func:`environment.environment`.
 
     Raises:
-        NotStorable: something of it has no words that another process understands; the message names it.
+        NotStorable: something of it has no words that another process understands; the message
+            names it.
     """
     if program.writes or program.variables:
-        what = [each.variable.name for each in program.writes] or [each.name for each in program.variables]
+        what = [each.variable.name for each in program.writes] or [
+            each.name for each in program.variables
+        ]
         raise NotStorable(f"a program that writes outside its arguments ({what[0]})")
     if program.given is not None:
-        raise NotStorable("a program that writes to, or returns, a list or dictionary among its arguments")
+        raise NotStorable(
+            "a program that writes to, or returns, a list or dictionary among its arguments"
+        )
     if call.has_records:
-        raise NotStorable("a call with an object argument that the program writes to (a model's cache)")
+        raise NotStorable(
+            "a call with an object argument that the program writes to (a model's cache)"
+        )
     assert isinstance(program.state, State)
     structure = structure_to_json(call, program.modes)
     state = StateWriter(fn, program.state, call, call.leaves)
@@ -128,7 +150,9 @@ def to_bytes(
     }
     body = {
         "slots": [terms.term(each.term) for each in program.slots],
-        "symbols": [symbol_to_json(each, program.slots, terms) for each in program.symbols.values()],
+        "symbols": [
+            symbol_to_json(each, program.slots, terms) for each in program.symbols.values()
+        ],
         "conditions": guards_text(program.guards),
         "questions": questions_to_json(program.questions),
         "data": [
@@ -151,7 +175,9 @@ def to_bytes(
 
 
 def _devices(graph: Graph) -> set[torch.device]:
-    values: list[Value] = [each.value for each in graph.inputs] + [each.value for each in graph.lifted]
+    values: list[Value] = [each.value for each in graph.inputs] + [
+        each.value for each in graph.lifted
+    ]
     values += [each for node in graph.nodes for each in node.outputs if each is not None]
     return {each.spec.device for each in values}
 
@@ -182,7 +208,9 @@ def read_header(content: bytes, digest: str | None = None) -> StoredEntry:
     if type(header) is not dict or header.get("format") != FORMAT:
         raise EntryError("the file is not an entry of symshape")
     if header.get("version") != VERSION:
-        raise EntryError(f"version {str(header.get('version'))[:20]} is not supported; this is version {VERSION}")
+        raise EntryError(
+            f"version {str(header.get('version'))[:20]} is not supported; this is version {VERSION}"
+        )
     try:
         return StoredEntry(found, _typed(header), lines[1].decode())
     except UnicodeDecodeError as error:
@@ -190,7 +218,9 @@ def read_header(content: bytes, digest: str | None = None) -> StoredEntry:
 
 
 def _typed(header: Json) -> dict[str, Json]:
-    """Check the types in a header that its readers rely on, and that its labels can be shown; return it."""
+    """Check the types in a header that its readers rely on, and that its labels can be shown;
+    return it.
+    """
     *_, function, address, environment, structure, slots, conditions = fields_of(header, *_HEADER)
     if type(environment) is not dict:
         raise EntryError("the environment in it is not a JSON object")
@@ -240,8 +270,19 @@ class EntryBody:
     """
 
     def __init__(self, stored: StoredEntry) -> None:
-        names = ("slots", "symbols", "conditions", "questions", "data", "documented", "objects", "checks", "graph",
-                 "devices", "terms")  # fmt: skip
+        names = (
+            "slots",
+            "symbols",
+            "conditions",
+            "questions",
+            "data",
+            "documented",
+            "objects",
+            "checks",
+            "graph",
+            "devices",
+            "terms",
+        )
         found = dict(zip(names, fields_of(parsed_json(stored.body), *names), strict=True))
         self._stored, self._found = stored, found
         self._terms = TermsReader(found["terms"])
@@ -251,7 +292,9 @@ class EntryBody:
         self._whole = True
 
     def forget(self) -> None:
-        """Free the parts that are of no use after building; they are read again if the entry is built again."""
+        """Free the parts that are of no use after building; they are read again if the entry is
+        built again.
+        """
         self._found = {each: self._found[each] for each in ("symbols", "questions", "data")}
         self.checks, self.objects, self._whole = [], [], False
 
@@ -267,13 +310,22 @@ class EntryBody:
         needed |= {symbol.name for guard in self.guards for symbol in guard.term.symbols}
         if not needed <= known.keys():
             raise EntryError("a condition on a symbol that no argument gives")
-        same = all(fold.evaluate(term, known) == value for term, value in zip(self.slots, values, strict=True))
-        return same and all(fold.evaluate(guard.term, known) for guard in self.guards) and self._in_range(known)
+        same = all(
+            fold.evaluate(term, known) == value
+            for term, value in zip(self.slots, values, strict=True)
+        )
+        return (
+            same
+            and all(fold.evaluate(guard.term, known) for guard in self.guards)
+            and self._in_range(known)
+        )
 
     def _in_range(self, known: Mapping[str, int]) -> bool:
         for name, (low, high) in self.guards.ranges.items():
             value = known.get(name)
-            if value is not None and not ((low is None or low <= value) and (high is None or value <= high)):
+            if value is not None and not (
+                (low is None or low <= value) and (high is None or value <= high)
+            ):
                 return False
         return True
 
@@ -300,10 +352,17 @@ class EntryBody:
     def data(self, tensors: Callable[[int], torch.Tensor]) -> list[tuple[Question, Json]]:
         """Return the entry's questions about numbers, with the answers."""
         pairs = [exactly(each, 2) for each in list_of(self._found["data"], 64)]
-        return [(question_from_json(asked, self._terms, tensors, self._leaves()), answer) for asked, answer in pairs]
+        return [
+            (question_from_json(asked, self._terms, tensors, self._leaves()), answer)
+            for asked, answer in pairs
+        ]
 
     def _leaves(self) -> int:
-        return len(list_of(fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]))
+        return len(
+            list_of(
+                fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]
+            )
+        )
 
     @between_traces
     def built(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> BuiltEntry:
@@ -330,8 +389,11 @@ class EntryBody:
         return BuiltEntry(state.state(), state.holds, *parts)
 
     @between_traces
-    def program(self, fn: Callable[..., Any], call: Call, modes: Modes, built: BuiltEntry | None = None) -> Program:
-        """Return the program for calls of this process; ``built`` if it was built before and still holds.
+    def program(
+        self, fn: Callable[..., Any], call: Call, modes: Modes, built: BuiltEntry | None = None
+    ) -> Program:
+        """Return the program for calls of this process; ``built`` if it was built before and still
+        holds.
 
         Raises:
             Differs: something that it read is not what it was.
@@ -348,11 +410,24 @@ class EntryBody:
         slots = tuple(Slot(source, term) for source, term in zip(sources, self.slots, strict=True))
         symbols = {
             each.name: each
-            for each in (symbol_from_json(data, sources, self._terms) for data in list_of(found["symbols"]))
+            for each in (
+                symbol_from_json(data, sources, self._terms) for data in list_of(found["symbols"])
+            )
         }
         run = without_autocast(built.run, modes)
         name, graph = self._stored.header["function"], built.graph
-        parts = (slots, symbols, self.guards, graph, built.specs, built.state, modes, run, 0.0, questions)
+        parts = (
+            slots,
+            symbols,
+            self.guards,
+            graph,
+            built.specs,
+            built.state,
+            modes,
+            run,
+            0.0,
+            questions,
+        )
         return Program(name, skeleton(call), *parts)
 
 
@@ -379,4 +454,13 @@ def _specs(graph: Graph) -> Any:
     return result_of(pytree.tree_unflatten(shown, graph.output_tree))
 
 
-__all__ = ["LARGEST", "EntryBody", "NotStorable", "StoredEntry", "digest_of", "parsed_json", "read_header", "to_bytes"]
+__all__ = [
+    "LARGEST",
+    "EntryBody",
+    "NotStorable",
+    "StoredEntry",
+    "digest_of",
+    "parsed_json",
+    "read_header",
+    "to_bytes",
+]

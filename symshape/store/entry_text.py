@@ -1,4 +1,6 @@
-"""Entries as text: their function, their calls, what they read, and their operators; no code of them runs."""
+"""Entries as text: their function, their calls, what they read, and their operators; no code of
+them runs.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,14 @@ def _lines(stored: StoredEntry, read: EntryBody) -> list[str]:
     lines += [f"  {each}" for each in header["slots"]]
     lines += ["guards:", *(f"  {each}" for each in header["guards"])]
     for question, answer in read.data(lambda _: torch.empty(0)):
-        lines += [f"numbers that it branches on, answered {json.dumps(answer)}:", text(question.about.graph)]
-    lines += ["made by:", *(f"  {key}: {json.dumps(value)}" for key, value in sorted(header["environment"].items()))]
+        lines += [
+            f"numbers that it branches on, answered {json.dumps(answer)}:",
+            text(question.about.graph),
+        ]
+    lines += [
+        "made by:",
+        *(f"  {key}: {json.dumps(value)}" for key, value in sorted(header["environment"].items())),
+    ]
     lines += ["read:", *(f"  {each}" for each in _read_places(read.checks, read.objects))]
     try:
         lines.append(text(read.graph(lambda _: torch.empty(0))))

@@ -1,4 +1,6 @@
-"""The environment that an entry assumes, beside what it read: versions of Python, torch and symshape, torch's flags."""
+"""The environment that an entry assumes, beside what it read: versions of Python, torch and
+symshape, torch's flags.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,15 @@ from symshape.store.source_digest import sources_digest
 from symshape.tracing.state.record.torch_flags import matmul_precision
 
 _TRUSTED = ("numpy", "sympy", "mpmath", "z3-solver")
-"""Libraries whose code is trusted not to change within a version (``tracing/state/instrument/trusted_code.py``)."""
+"""Libraries whose code is trusted not to change within a version
+(``tracing/state/instrument/trusted_code.py``).
+"""
 
 
 def environment() -> Mapping[str, Any]:
-    """Return the environment: it must be the same in the process that made an entry and in the one that uses it."""
+    """Return the environment: it must be the same in the process that made an entry and in the one
+    that uses it.
+    """
     return {**_of_process(), "torch's flags": _flags()}
 
 
@@ -27,8 +33,13 @@ def environment() -> Mapping[str, Any]:
 def _of_process() -> dict[str, Any]:
     return {
         "python": f"{platform.python_implementation()} {sys.version}",
-        "machine": f"{platform.system()} {platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
-        "torch": f"{torch.__version__} {torch.version.git_version} {torch.version.cuda} {torch.version.hip}",
+        "machine": (
+            f"{platform.system()} {platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+        ),
+        "torch": (
+            f"{torch.__version__} {torch.version.git_version} {torch.version.cuda} "
+            f"{torch.version.hip}"
+        ),
         "symshape": sources_digest(),
         "libraries": [f"{name} {_version(name)}" for name in _TRUSTED],
         "optimised": sys.flags.optimize,
@@ -40,12 +51,15 @@ def _version(name: str) -> str:
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
-    head, field, rest = (found.read_text("METADATA") or "").partition("\nVersion:")  # all of it takes ten times as long
+    # all of it takes ten times as long
+    head, field, rest = (found.read_text("METADATA") or "").partition("\nVersion:")
     return rest.partition("\n")[0].strip() if field and "\n\n" not in head else found.version
 
 
 def _flags() -> list[Any]:
-    """Return the flags by which torch's own code chooses an algorithm, and which no trace records."""
+    """Return the flags by which torch's own code chooses an algorithm, and which no trace
+    records.
+    """
     cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
     return [
         *(
@@ -61,7 +75,9 @@ def _flags() -> list[Any]:
 
 
 def device_names(devices: Iterator[torch.device] | set[torch.device]) -> dict[str, str]:
-    """Return the model of each accelerator among these devices, since kernels and their layouts depend on it."""
+    """Return the model of each accelerator among these devices, since kernels and their layouts
+    depend on it.
+    """
     found = {}
     for device in devices:
         if device.type == "cuda":

@@ -1,6 +1,8 @@
-"""The interface of a compiled function to a store: find a program for a call, the sizes that change, store a program.
+"""The interface of a compiled function to a store: find a program for a call, the sizes that
+change, store a program.
 
-Errors of a store never reach a call: the call proceeds without the store, and the reason is an event.
+Errors of a store never reach a call: the call proceeds without the store, and the reason is an
+event.
 """
 
 from __future__ import annotations
@@ -65,10 +67,17 @@ class FunctionEntries:
         dynamic: what the caller says of sizes.
     """
 
-    def __init__(self, fn: Callable[..., Any], store: EntryStore, options: Options, dynamic: Any) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], store: EntryStore, options: Options, dynamic: Any
+    ) -> None:
         self._fn, self._store = fn, store
         self._name = name_of(fn)
-        said = [options.specialize_zero_one, options.duck_shape, options.minimise_guards, repr(dynamic)]
+        said = [
+            options.specialize_zero_one,
+            options.duck_shape,
+            options.minimise_guards,
+            repr(dynamic),
+        ]
         self._addresses = Addresses(fn, said)
         self._read: dict[str, tuple[StoredEntry, str]] = {}
         self._wrong: set[str] = set()
@@ -82,10 +91,12 @@ class FunctionEntries:
         environment()  # takes a millisecond or two once, better now than at the first call
 
     def prepare(self) -> None:
-        """Read the most recently used entry ahead of the first call, so that the call has less to do.
+        """Read the most recently used entry ahead of the first call, so that the call has less to
+        do.
 
-        Only from this machine's disk.  Nothing is said of what fails: the first call finds the same, and tells.  What
-        the entry read is compared now and, by the check of any later call, when the first call comes.
+        Only from this machine's disk.  Nothing is said of what fails: the first call finds the
+        same, and tells.  What the entry read is compared now and, by the check of any later call,
+        when the first call comes.
         """
         here = self._folder()
         if here is None:
@@ -99,11 +110,14 @@ class FunctionEntries:
                 built = read.built(self._fn, ())
                 if built.state.unchanged():  # makes what checks it, too
                     self._read[digest] = stored, text_of(stored.header["structure"])
-                    builder(built.graph.output_tree)  # its code is made now, and found when it is made for an entry
+                    # its code is made now, and found when it is made for an entry
+                    builder(built.graph.output_tree)
                     self._ahead[digest] = read, built
                     read.forget()
 
-    def find(self, call: Call, values: Sequence[int], also: Sequence[Sequence[int]] = ()) -> Program | None:
+    def find(
+        self, call: Call, values: Sequence[int], also: Sequence[Sequence[int]] = ()
+    ) -> Program | None:
         """Return a program for the call, if a stored one fits it and all that it read is unchanged.
 
         Args:
@@ -141,11 +155,17 @@ class FunctionEntries:
             return program
         if differs:
             told = list(dict.fromkeys(differs.values()))[:8]
-            events.emit(events.NotServed(self._name, f"{'; '.join(told)} has changed since the entry was stored"))
+            events.emit(
+                events.NotServed(
+                    self._name, f"{'; '.join(told)} has changed since the entry was stored"
+                )
+            )
         return None
 
     def miss(self, call: Call, values: Sequence[int]) -> MissError:
-        """Return the error for a call for which :meth:`find` has just returned None; it names the nearest entry."""
+        """Return the error for a call for which :meth:`find` has just returned None; it names the
+        nearest entry.
+        """
         surroundings = environment()
         address = self._addresses.among(surroundings)
         try:
@@ -163,19 +183,30 @@ class FunctionEntries:
         """
         here = self._folder()
         found: list[CertificateRecord] = []
-        for kept, record in () if here is None else certificate_records(here, self._addresses.among(environment())):
+        for kept, record in (
+            () if here is None else certificate_records(here, self._addresses.among(environment()))
+        ):
             assert here is not None
             if isinstance(record, EntryError):
-                raise MissError(f"the certificate {kept.digest[:12]} of {here!r} cannot be used: {record}; {BAKE}")
+                raise MissError(
+                    f"the certificate {kept.digest[:12]} of {here!r} cannot be used: {record}; "
+                    f"{BAKE}"
+                )
             proof = prove_again(here, record)
             if not proof:
                 missing = {} if proof.counterexample is None else record.point(proof.counterexample)
-                raise MissError(f"{here!r} is no longer closed: {why_not(here, record, proof)}; {BAKE}", missing)
-            events.emit(events.Certified(self._name, record.text(), len(record.entries), proof.parts))
+                raise MissError(
+                    f"{here!r} is no longer closed: {why_not(here, record, proof)}; {BAKE}", missing
+                )
+            events.emit(
+                events.Certified(self._name, record.text(), len(record.entries), proof.parts)
+            )
             found.append(record)
         return found
 
-    def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[CertificateRecord, Certificate]:
+    def certify(
+        self, call: Call, policies: Mapping[Source, Dim | Policy]
+    ) -> tuple[CertificateRecord, Certificate]:
         """Prove that the entries of the store's folder serve all that was declared.
 
         A proof is stored beside the entries; certificates that no longer hold are removed.
@@ -185,21 +216,29 @@ class FunctionEntries:
             policies: what was declared of its integers.
 
         Raises:
-            NotCertifiable: what was declared cannot be put into conditions on integers, or the store is no folder.
+            NotCertifiable: what was declared cannot be put into conditions on integers, or the
+                store is no folder.
             NotStorable: an argument has no words.
             OSError: the certificate cannot be written.
         """
         here = self._folder()
         if here is None:
-            raise NotCertifiable("a certificate is stored in a folder, and this store is not a folder")
+            raise NotCertifiable(
+                "a certificate is stored in a folder, and this store is not a folder"
+            )
         address, structure = self._addresses.among(environment()), structure_to_json(call, modes())
         sources = sources_of(call)
         contract = contract_of(sources, values_of(call.leaves, call.keys), policies)
         entries = entries_for(here, address, structure)
         if any(each.asks_for_numbers for each in entries.values()):
-            raise NotCertifiable("the program branches on numbers in tensors, which a proof about sizes does not cover")
+            raise NotCertifiable(
+                "the program branches on numbers in tensors, which a proof about sizes does not "
+                "cover"
+            )
         proof = certified(contract, sources, entries.values())
-        record = CertificateRecord(self._name, address, structure, tuple(sources), contract, tuple(sorted(entries)))
+        record = CertificateRecord(
+            self._name, address, structure, tuple(sources), contract, tuple(sorted(entries))
+        )
         if proof:
             store_certificate(here, record)
         for kept, other in certificate_records(here, address):
@@ -208,7 +247,8 @@ class FunctionEntries:
         return record, proof
 
     def content_of(self, program: Program, call: Call) -> bytes:
-        """Return a program as an entry; the existing entry if the program was loaded from one or stored as one.
+        """Return a program as an entry; the existing entry if the program was loaded from one or
+        stored as one.
 
         Raises:
             NotStorable: it cannot be one.
@@ -221,7 +261,8 @@ class FunctionEntries:
         return to_bytes(program, self._fn, call, address, surroundings)
 
     def program_of(self, content: bytes, call: Call, values: Sequence[int]) -> Program | None:
-        """Return the program of an entry from elsewhere; None if it is for other calls, or for another device.
+        """Return the program of an entry from elsewhere; None if it is for other calls, or for
+        another device.
 
         Raises:
             Differs: something that it read is another here.
@@ -234,14 +275,18 @@ class FunctionEntries:
         if text_of(stored.header["environment"]) != text_of(dict(environment())):
             raise Differs("the version of Python, torch or symshape, or a flag of torch's,")
         if text_of(theirs) != text_of(mine):
-            EntryBody(attrs.evolve(stored, body=moved(stored.body, theirs, mine))).compare(self._fn, call.leaves)
+            EntryBody(attrs.evolve(stored, body=moved(stored.body, theirs, mine))).compare(
+                self._fn, call.leaves
+            )
             return None
         read = EntryBody(stored)
         return read.program(self._fn, call, modes()) if read.admits(values) else None
 
     @between_traces
     def identity(self, call: Call) -> dict[str, Any]:
-        """Return the data that ranks compare before they compile: name and code of the function, and its arguments."""
+        """Return the data that ranks compare before they compile: name and code of the function,
+        and its arguments.
+        """
         forward = getattr(self._fn, "forward", self._fn)
         code = getattr(getattr(forward, "__func__", forward), "__code__", None)
         structure = structure_to_json(call, modes())
@@ -253,7 +298,9 @@ class FunctionEntries:
         }
 
     def changing(self, call: Call, values: Sequence[int]) -> list[Source]:
-        """Return the integers of a call that other processes saw change, even if the program has changed since."""
+        """Return the integers of a call that other processes saw change, even if the program has
+        changed since.
+        """
         surroundings = environment()
         address = self._addresses.among(surroundings)
         sources = sources_of(call)
@@ -272,10 +319,16 @@ class FunctionEntries:
             for position, (term, value) in enumerate(zip(entry.slots, values, strict=True)):
                 if term.op is not Op.CONST or term.value != value:
                     found.add(position)
-        return [sources[position] for position in sorted(found) if not isinstance(sources[position], IntArg)]
+        return [
+            sources[position]
+            for position in sorted(found)
+            if not isinstance(sources[position], IntArg)
+        ]
 
     def varying_floats(self, call: Call) -> list[int]:
-        """Return the float leaves of a call that a stored program for calls like it reads at run time."""
+        """Return the float leaves of a call that a stored program for calls like it reads at run
+        time.
+        """
         if not any(type(each) is float for each in call.leaves):
             return []
         address = self._addresses.among(environment())
@@ -339,7 +392,9 @@ class FunctionEntries:
                     yield read_header(here.read(each.address, each.digest), each.digest)
 
     def _candidates(self, address: str) -> Iterator[str]:
-        """Yield the entries for an address: first those that were read ahead, then those of the store."""
+        """Yield the entries for an address: first those that were read ahead, then those of the
+        store.
+        """
         ahead = [each for each in list(self._ahead) if each not in self._wrong]
         yield from ahead
         yield from (each for each in self._digests(address) if each not in ahead)
@@ -364,7 +419,9 @@ class FunctionEntries:
                 self._read[digest] = known
         return known
 
-    def _fitting(self, address: str, digest: str, structure: str, surroundings: Mapping[str, Any]) -> EntryBody | None:
+    def _fitting(
+        self, address: str, digest: str, structure: str, surroundings: Mapping[str, Any]
+    ) -> EntryBody | None:
         """Return an entry for calls of this structure; None if it is for others."""
         stored, for_calls = self._known(address, digest)
         if for_calls != structure or stored.header["address"] != address:
@@ -375,7 +432,9 @@ class FunctionEntries:
         return EntryBody(stored) if ahead is None else ahead[0]
 
     def _built(self, digest: str) -> BuiltEntry | None:
-        """Return the parts of an entry that were built before the first call, for one program, if they still hold."""
+        """Return the parts of an entry that were built before the first call, for one program, if
+        they still hold.
+        """
         _, built = self._ahead.pop(digest, (None, None))
         return built if built is not None and built.state.unchanged() and built.holds() else None
 

@@ -1,4 +1,6 @@
-"""A graph from JSON: every name is looked up, every number is bounded, what is read before it is made is refused."""
+"""A graph from JSON: every name is looked up, every number is bounded, what is read before it is
+made is refused.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from meta_fns.torch_internals import OpOverload
 from symshape.graph.assertion_messages import Message, Place
 from symshape.graph.graph import Graph
 from symshape.graph.steps import COLLECTIVES, Assertion, Binding, Input, Lifted, Node, Step, Value
-from symshape.store.constants import Json, exactly, fields_of, from_json, integer_of, label_of, list_of, text_of
+from symshape.store.constants import (
+    Json,
+    exactly,
+    fields_of,
+    from_json,
+    integer_of,
+    label_of,
+    list_of,
+    text_of,
+)
 from symshape.store.graph_writing import NAMESPACES, trusts_its_arguments, with_groups
 from symshape.store.store_errors import Differs, EntryError
 from symshape.store.terms import TermsReader
@@ -25,7 +36,7 @@ from symshape.tracing.state.record import process_groups
 from symshape.tracing.symbolic.env import ShapeEnv
 
 _OPTIONAL = {
-    *("kwargs", "single", "bindings", "grad", "inference", "untracked", "location", "leaves"),
+    *("kwargs", "single", "bindings", "grad", "inference", "untracked", "location", "leaves")
 }
 _RESHAPE_ALIAS = torch.ops.aten._reshape_alias.default
 _BINDINGS = ("size", "item", "bool", "float")
@@ -47,7 +58,9 @@ class GraphReader:
         EntryError: (all methods) it is none.
     """
 
-    def __init__(self, data: Json, terms: TermsReader, tensors: Callable[[int], torch.Tensor], leaves: int) -> None:
+    def __init__(
+        self, data: Json, terms: TermsReader, tensors: Callable[[int], torch.Tensor], leaves: int
+    ) -> None:
         self._data = data
         self._terms = terms
         self._tensors = tensors
@@ -63,11 +76,25 @@ class GraphReader:
 
     def graph(self) -> Graph:
         """Return the graph."""
-        names = ("inputs", "lifted", "steps", "outputs", "output_tree", "values", "specs", "ops", "locations")
-        inputs, lifted, steps, outputs, tree, values, specs, ops, locations = fields_of(self._data, *names)
+        names = (
+            "inputs",
+            "lifted",
+            "steps",
+            "outputs",
+            "output_tree",
+            "values",
+            "specs",
+            "ops",
+            "locations",
+        )
+        inputs, lifted, steps, outputs, tree, values, specs, ops, locations = fields_of(
+            self._data, *names
+        )
         self._specs = [self._spec(each) for each in list_of(specs)]
         found = [operator(text_of(each, 200)) for each in list_of(ops)]
-        self._ops = [(each, [argument.name for argument in each._schema.arguments]) for each in found]
+        self._ops = [
+            (each, [argument.name for argument in each._schema.arguments]) for each in found
+        ]
         self._locations = [_location(each) for each in list_of(locations)]
         self._values = [self._value(each) for each in list_of(values)]
         if len({each.index for each in self._values}) != len(self._values):
@@ -91,8 +118,12 @@ class GraphReader:
 
     def _spec(self, data: Json) -> meta_fns.TensorSpec:
         sizes, strides, offset, *kind = exactly(data, 6)
-        dtype, device, layout = (from_json({tag: each}) for tag, each in zip(_KIND, kind, strict=True))
-        shapes = [tuple(self._size(each) for each in list_of(part, 64)) for part in (sizes, strides)]
+        dtype, device, layout = (
+            from_json({tag: each}) for tag, each in zip(_KIND, kind, strict=True)
+        )
+        shapes = [
+            tuple(self._size(each) for each in list_of(part, 64)) for part in (sizes, strides)
+        ]
         if len(shapes[0]) != len(shapes[1]) and shapes[1]:
             raise EntryError("a tensor with different numbers of sizes and strides")
         return meta_fns.TensorSpec(shapes[0], shapes[1], self._size(offset), dtype, device, layout)
@@ -103,7 +134,11 @@ class GraphReader:
     def _size(self, data: Json) -> Any:
         if type(data) is int:
             return integer_of(data, -(1 << 62))
-        found = self._terms.term(data["term"]) if type(data) is dict and data.keys() == {"term"} else None
+        found = (
+            self._terms.term(data["term"])
+            if type(data) is dict and data.keys() == {"term"}
+            else None
+        )
         if found is None or found.is_bool:
             raise EntryError(f"not a size: {str(data)[:80]}")
         return self._env.nodes.size(found)
@@ -149,7 +184,9 @@ class GraphReader:
         """Return the name of a process group."""
         name, ranks, backends = exactly(data, 3)
         text_of(backends, 1000)
-        self.groups.append([text_of(name, 1000), [integer_of(each) for each in list_of(ranks)], backends])
+        self.groups.append(
+            [text_of(name, 1000), [integer_of(each) for each in list_of(ranks)], backends]
+        )
         return str(name)
 
     def compare_groups(self) -> None:
@@ -174,9 +211,14 @@ class GraphReader:
             raise EntryError("a step that is not a JSON object")
         if "assert" in data:
             return self._assertion(data)
-        missing, unknown = {"op", "args", "outputs"} - data.keys(), data.keys() - _OPTIONAL - {"op", "args", "outputs"}
+        missing, unknown = (
+            {"op", "args", "outputs"} - data.keys(),
+            data.keys() - _OPTIONAL - {"op", "args", "outputs"},
+        )
         if missing or unknown:
-            raise EntryError(f"a step lacks {sorted(missing)}, or has {sorted(map(str, unknown))[:4]}")
+            raise EntryError(
+                f"a step lacks {sorted(missing)}, or has {sorted(map(str, unknown))[:4]}"
+            )
         op, names = self._ops[integer_of(data["op"], 0, len(self._ops))]
         args = tuple(self._argument(each) for each in list_of(data["args"], 256))
         if op is _RESHAPE_ALIAS:  # ``view`` checks its sizes, and finds the strides itself
@@ -189,32 +231,57 @@ class GraphReader:
         if len(args) > len(names) or not set(kwargs) <= set(names[len(args) :]):
             raise EntryError(f"{op} takes no such arguments")
         keywords = {key: self._argument(each) for key, each in kwargs.items()}
-        outputs = tuple(None if each is None else self._new(each) for each in list_of(data["outputs"], 4096))
-        bindings = tuple(self._binding(each, outputs) for each in list_of(data.get("bindings", []), 4096))
+        outputs = tuple(
+            None if each is None else self._new(each) for each in list_of(data["outputs"], 4096)
+        )
+        bindings = tuple(
+            self._binding(each, outputs) for each in list_of(data.get("bindings", []), 4096)
+        )
         leaves = data.get("leaves")
         return Node(
-            op, args, keywords, outputs, _flag(data, "single", True) is True, bindings, _flag(data, "grad"),
-            _flag(data, "inference"), _flag(data, "untracked", False) is True, self._location_of(data.get("location")),
-            None if leaves is None else (self._known(exactly(leaves, 2)[0]), self._spec_of(leaves[1])),
+            op,
+            args,
+            keywords,
+            outputs,
+            _flag(data, "single", True) is True,
+            bindings,
+            _flag(data, "grad"),
+            _flag(data, "inference"),
+            _flag(data, "untracked", False) is True,
+            self._location_of(data.get("location")),
+            None
+            if leaves is None
+            else (self._known(exactly(leaves, 2)[0]), self._spec_of(leaves[1])),
             meta_fns.memory_safety(op) is meta_fns.MemorySafety.CHECKED,
-        )  # fmt: skip
+        )
 
     def _location_of(self, number: Json) -> tuple[str, int, str] | None:
-        return None if number is None else self._locations[integer_of(number, 0, len(self._locations))]
+        return (
+            None if number is None else self._locations[integer_of(number, 0, len(self._locations))]
+        )
 
     def _binding(self, data: Json, outputs: Sequence[Value | None]) -> Binding:
         symbol, kind, output, dim = exactly(data, 4)
         if kind not in _BINDINGS:
             raise EntryError(f"unknown kind of binding: {str(kind)[:80]}")
-        return Binding(_identifier(symbol), kind, integer_of(output, 0, max(1, len(outputs))), integer_of(dim, 0, 64))
+        return Binding(
+            _identifier(symbol),
+            kind,
+            integer_of(output, 0, max(1, len(outputs))),
+            integer_of(dim, 0, 64),
+        )
 
     def _assertion(self, data: Json) -> Assertion:
         condition, message, error = fields_of(data, "assert", "message", "error")
         guards = guard_set(condition)
         kind = getattr(builtins, text_of(error, 64), None)
         if len(guards.guards) != 1 or not isinstance(kind, type) or not issubclass(kind, Exception):
-            raise EntryError("an assertion of one condition that raises one of Python's exceptions is needed")
-        return Assertion(guards.guards[0], Message(tuple(map(self._part, list_of(message, 1000)))), kind)
+            raise EntryError(
+                "an assertion of one condition that raises one of Python's exceptions is needed"
+            )
+        return Assertion(
+            guards.guards[0], Message(tuple(map(self._part, list_of(message, 1000)))), kind
+        )
 
     def _part(self, data: Json) -> str | Place:
         if type(data) is str:
@@ -233,7 +300,11 @@ def operator(name: str) -> OpOverload:
     packet, _, overload = rest.rpartition(".")
     ops = getattr(torch.ops, space or "aten") if space in ("", COLLECTIVES) else None
     found = getattr(getattr(ops, packet, None), overload, None) if packet.isidentifier() else None
-    if not isinstance(found, OpOverload) or found.namespace not in NAMESPACES or meta_fns.lookup(found) is None:
+    if (
+        not isinstance(found, OpOverload)
+        or found.namespace not in NAMESPACES
+        or meta_fns.lookup(found) is None
+    ):
         raise EntryError(f"unknown operator: {name[:80]}")
     if found is not _RESHAPE_ALIAS and trusts_its_arguments(found):
         raise EntryError(f"operator that may leave the memory of its arguments: {name[:80]}")
@@ -252,18 +323,26 @@ def guard_set(data: Json) -> GuardSet:
 
 def _constant(content: Any, spec: meta_fns.TensorSpec) -> torch.Tensor:
     """Return a tensor that the program writes down."""
-    if type(content) is not bytes or not all(type(each) is int for each in (*spec.sizes, *spec.strides)):
+    if type(content) is not bytes or not all(
+        type(each) is int for each in (*spec.sizes, *spec.strides)
+    ):
         raise EntryError("a constant without content, or of unknown sizes")
     count = 1
     for each in spec.sizes:
         count *= each
     if any(each < 0 for each in spec.sizes) or len(content) != count * spec.dtype.itemsize:
         raise EntryError("a constant whose size differs from its content's")
-    flat = torch.frombuffer(bytearray(content), dtype=spec.dtype) if content else torch.empty(0, dtype=spec.dtype)
+    flat = (
+        torch.frombuffer(bytearray(content), dtype=spec.dtype)
+        if content
+        else torch.empty(0, dtype=spec.dtype)
+    )
     dense = flat.reshape(spec.sizes)
     if spec.strides == dense.stride():
         return dense.to(spec.device)
-    reach = 1 + sum((size - 1) * stride for size, stride in zip(spec.sizes, spec.strides, strict=True))
+    reach = 1 + sum(
+        (size - 1) * stride for size, stride in zip(spec.sizes, spec.strides, strict=True)
+    )
     if min(spec.strides) < 0 or reach > max(1, 4 * count):
         raise EntryError("a constant with invalid strides")
     made = torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)

@@ -36,10 +36,13 @@ class GraphWriter:
     Args:
         graph: what is written.
         terms: the table of formulas.
-        number_of: of a real tensor outside the arguments: its number among the objects that the state names.
+        number_of: of a real tensor outside the arguments: its number among the objects that the
+            state names.
     """
 
-    def __init__(self, graph: Graph, terms: TermsWriter, number_of: Callable[[torch.Tensor, str], int]) -> None:
+    def __init__(
+        self, graph: Graph, terms: TermsWriter, number_of: Callable[[torch.Tensor, str], int]
+    ) -> None:
         self._graph = graph
         self._terms = terms
         self._number_of = number_of
@@ -54,12 +57,16 @@ class GraphWriter:
         """Return the graph as JSON.
 
         Raises:
-            NotStorable: it has an operator without a rule, a generator of random numbers, a tensor without a name …
+            NotStorable: it has an operator without a rule, a generator of random numbers, a tensor
+                without a name …
         """
         graph = self._graph
         inputs = [[each.position, each.path, self._value(each.value)] for each in graph.inputs]
         lifted = [self._lifted(each) for each in graph.lifted]
-        steps = [self._node(each) if isinstance(each, Node) else self._assertion(each) for each in graph.steps]
+        steps = [
+            self._node(each) if isinstance(each, Node) else self._assertion(each)
+            for each in graph.steps
+        ]
         return {
             "inputs": inputs,
             "lifted": lifted,
@@ -89,7 +96,10 @@ class GraphWriter:
 
     def _spec(self, spec: meta_fns.TensorSpec) -> int:
         number = self._terms.number
-        sizes, strides = [number(each) for each in spec.sizes], [number(each) for each in spec.strides]
+        sizes, strides = (
+            [number(each) for each in spec.sizes],
+            [number(each) for each in spec.strides],
+        )
         kind = [str(spec.dtype), str(spec.device), str(spec.layout)]
         return self._row("specs", [sizes, strides, number(spec.storage_offset), *kind])
 
@@ -116,7 +126,9 @@ class GraphWriter:
             return self._terms.number(arg)
         if isinstance(arg, torch.Generator):
             raise NotStorable("an operator that draws from a random generator of its own")
-        raise NotStorable(f"an operator that is given a {type(arg).__module__}.{type(arg).__qualname__}")
+        raise NotStorable(
+            f"an operator that is given a {type(arg).__module__}.{type(arg).__qualname__}"
+        )
 
     def _node(self, node: Node) -> Json:
         name = self._row("ops", op_name(node.op))
@@ -125,14 +137,19 @@ class GraphWriter:
         def argument(place: int | str, value: Any) -> Json:
             return group_to_json(value) if place in among else self._argument(value)
 
-        found: dict[str, Json] = {"op": name, "args": [argument(*each) for each in enumerate(node.args)]}
+        found: dict[str, Json] = {
+            "op": name,
+            "args": [argument(*each) for each in enumerate(node.args)],
+        }
         if node.kwargs:
             found["kwargs"] = {key: argument(key, each) for key, each in node.kwargs.items()}
         found["outputs"] = [None if each is None else self._value(each) for each in node.outputs]
         if not node.single:
             found["single"] = False
         if node.bindings:
-            found["bindings"] = [[each.symbol, each.kind, each.output, each.dim] for each in node.bindings]
+            found["bindings"] = [
+                [each.symbol, each.kind, each.output, each.dim] for each in node.bindings
+            ]
         for flag in ("grad", "inference"):
             if getattr(node, flag) is not None:
                 found[flag] = getattr(node, flag)
@@ -147,11 +164,17 @@ class GraphWriter:
     def _assertion(self, step: Assertion) -> Json:
         if getattr(builtins, step.error.__name__, None) is not step.error:
             raise NotStorable(f"an assertion that raises {step.error.__qualname__}")
-        return {"assert": guards_text(GuardSet((step.guard,), {})), "message": self._message(step.message),
-                "error": step.error.__name__}  # fmt: skip
+        return {
+            "assert": guards_text(GuardSet((step.guard,), {})),
+            "message": self._message(step.message),
+            "error": step.error.__name__,
+        }
 
     def _message(self, message: Message) -> Json:
-        return [part if isinstance(part, str) else [self._terms.number(part.term), part.spec] for part in message.parts]
+        return [
+            part if isinstance(part, str) else [self._terms.number(part.term), part.spec]
+            for part in message.parts
+        ]
 
 
 NAMESPACES = ("aten", COLLECTIVES)
@@ -171,30 +194,47 @@ def refuse_control_flow(program: Program) -> None:
 
 
 def op_name(op: Any) -> str:
-    """Return the name of an operator that an entry may have: one of torch's own, with a rule of ours.
+    """Return the name of an operator that an entry may have: one of torch's own, with a rule of
+    ours.
 
     Raises:
         NotStorable: it is another.
     """
-    if not isinstance(op, OpOverload) or op.namespace not in NAMESPACES or meta_fns.lookup(op) is None:
-        raise NotStorable(f"the operator {op}, which is not one of torch's own operators with a rule in symshape")
-    if op is not torch.ops.aten._reshape_alias.default and trusts_its_arguments(op):  # that one is read as ``view``
+    if (
+        not isinstance(op, OpOverload)
+        or op.namespace not in NAMESPACES
+        or meta_fns.lookup(op) is None
+    ):
+        raise NotStorable(
+            f"the operator {op}, which is not one of torch's own operators with a rule in symshape"
+        )
+    # that one is read as ``view``
+    if op is not torch.ops.aten._reshape_alias.default and trusts_its_arguments(op):
         raise NotStorable(f"the operator {op}, whose kernel does not check its arguments")
     name = f"{op._schema.name.partition('::')[2]}.{op._overloadname}"
     return name if op.namespace == "aten" else f"{op.namespace}::{name}"
 
 
 def trusts_its_arguments(op: OpOverload) -> bool:
-    """Return whether a call of an operator may read or write beyond its arguments, and nothing can tell which calls."""
+    """Return whether a call of an operator may read or write beyond its arguments, and nothing can
+    tell which calls.
+    """
     return op.namespace == "aten" and meta_fns.memory_safety(op) is meta_fns.MemorySafety.UNSAFE
 
 
 def with_groups(op: OpOverload) -> set[int | str]:
-    """Return the arguments of an operator, by position and by name, that are names of process groups."""
+    """Return the arguments of an operator, by position and by name, that are names of process
+    groups.
+    """
     if op.namespace != COLLECTIVES:
         return set()
     names = [each.name for each in op._schema.arguments]
-    return {each for position, name in enumerate(names) if name == "group_name" for each in (position, name)}
+    return {
+        each
+        for position, name in enumerate(names)
+        if name == "group_name"
+        for each in (position, name)
+    }
 
 
 def group_to_json(group: Any) -> Json:
@@ -205,7 +245,9 @@ def group_to_json(group: Any) -> Json:
     """
     words = process_groups.described(group)
     if words is None or type(group) is not str:
-        raise NotStorable(f"a collective of the process group {group}, of which this process is not a member")
+        raise NotStorable(
+            f"a collective of the process group {group}, of which this process is not a member"
+        )
     return {"group": words}
 
 

@@ -1,7 +1,8 @@
-"""Errors for calls that no stored entry serves: the sizes of the call, and what the nearest entry lacks.
+"""Errors for calls that no stored entry serves: the sizes of the call, and what the nearest entry
+lacks.
 
-They are only for calls that must not be traced: all entries of the function are read, and the nearest sizes are
-searched for.
+They are only for calls that must not be traced: all entries of the function are read, and the
+nearest sizes are searched for.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class _Reason:
     """The reason why one entry does not serve a call; the smaller the rank, the nearer the entry.
 
     Attributes:
-        rank: what kind of reason it is, how many things would have to change, and by how much in all.
+        rank: what kind of reason it is, how many things would have to change, and by how much in
+            all.
         text: the reason in a sentence.
         nearest: by the caller's words what sizes would be served, where they are known.
     """
@@ -69,17 +71,26 @@ def miss_error(
     Args:
         asked: the call.
         here: the entries of its function, made in surroundings like these.
-        elsewhere: other entries, of which those of a function of this name say why they are not ``here``.
+        elsewhere: other entries, of which those of a function of this name say why they are not
+            ``here``.
         environment: these surroundings.
     """
-    sizes = {source.text(): value for source, value in zip(asked.sources, asked.values, strict=True)}
+    sizes = {
+        source.text(): value for source, value in zip(asked.sources, asked.values, strict=True)
+    }
     listed = [f"{name} = {value}" for name, value in list(sizes.items())[:_MOST_SIZES]]
     more = ", …" if len(sizes) > _MOST_SIZES else ""
-    call = f"{asked.function} with {', '.join(listed)}{more}" if listed else f"{asked.function} with these arguments"
+    call = (
+        f"{asked.function} with {', '.join(listed)}{more}"
+        if listed
+        else f"{asked.function} with these arguments"
+    )
     reasons = [found for each in here if (found := _reason(asked, each)) is not None]
     if reasons:
         best = min(reasons, key=lambda each: each.rank)
-        return MissError(f"no stored program serves {call}: {best.text}; {_ADVICE}", sizes, best.nearest)
+        return MissError(
+            f"no stored program serves {call}: {best.text}; {_ADVICE}", sizes, best.nearest
+        )
     others = [each for each in elsewhere if each.header["function"] == asked.function]
     why = _surroundings(others, environment) if others else "the store has none of this function"
     return MissError(f"no stored program serves {call}: {why}; {_ADVICE}", sizes)
@@ -103,9 +114,13 @@ def _reason(asked: Asked, stored: StoredEntry) -> _Reason | None:
         return None
     names = slot_names(len(slots))
     sources = dict(zip(names, asked.sources, strict=True))
-    found_here = guards.explain(conditions, dict(zip(names, asked.values, strict=True)), sources, entry=name)
+    found_here = guards.explain(
+        conditions, dict(zip(names, asked.values, strict=True)), sources, entry=name
+    )
     if found_here is None:
-        return _Reason((1, 0), f"{name} serves such sizes, but another property of the arguments differs")
+        return _Reason(
+            (1, 0), f"{name} serves such sizes, but another property of the arguments differs"
+        )
     near = found_here.nearest
     if near is None:
         return _Reason((1, 100), found_here.text)
@@ -116,29 +131,43 @@ def _reason(asked: Asked, stored: StoredEntry) -> _Reason | None:
 
 
 def _structure_differences(then: Any, asked: Asked) -> list[str]:
-    """Return the differences between the structures of a call and an entry, in sentences; at least one."""
+    """Return the differences between the structures of a call and an entry, in sentences; at least
+    one.
+    """
     now = asked.structure
     if now is None:
         return ["an argument cannot be described for another process"]
     if then.get("tree") != now["tree"] or len(then.get("leaves", ())) != len(now["leaves"]):
         return ["its arguments have other names, or come in other containers"]
     leaves = zip(asked.paths, now["leaves"], then["leaves"], strict=True)
-    found = [f"{path} is {_shown(one)}, but was {_shown(other)}" for path, one, other in leaves if one != other]
+    found = [
+        f"{path} is {_shown(one)}, but was {_shown(other)}"
+        for path, one, other in leaves
+        if one != other
+    ]
     if then.get("modes") != now["modes"]:
-        found.append(f"it runs under {_modes(now['modes'])}, but was traced under {_modes(then['modes'])}")
+        found.append(
+            f"it runs under {_modes(now['modes'])}, but was traced under {_modes(then['modes'])}"
+        )
     return found or ["other arguments of it are the same object"]
 
 
 def _shown(leaf: Any) -> str:
     if isinstance(leaf, list) and leaf[:1] == ["tensor"] and len(leaf) == 7:
         _, dtype, device, grad, ndim, layout, _ = leaf
-        return f"a {layout} {dtype} tensor of {ndim} dim(s) on {device}{', requires_grad' if grad else ''}"
+        return (
+            f"a {layout} {dtype} tensor of {ndim} dim(s) on "
+            f"{device}{', requires_grad' if grad else ''}"
+        )
     return "an int" if leaf == ["int"] else str(leaf)[:60]
 
 
 def _modes(modes: Any) -> str:
     grad, inference, dtype, autocast, device = modes
-    parts = ["inference mode" if inference else "grad mode" if grad else "no_grad", f"default dtype {dtype}"]
+    parts = [
+        "inference mode" if inference else "grad mode" if grad else "no_grad",
+        f"default dtype {dtype}",
+    ]
     parts += [f"autocast {device} {dtype}" for device, dtype in autocast]
     return ", ".join([*parts, f"default device {device}"] if device else parts)
 
@@ -153,5 +182,11 @@ def _surroundings(others: Sequence[StoredEntry], environment: Any) -> str:
         if fewest is None or len(found) < len(fewest):
             fewest = found
     if not fewest:
-        return "its entries were made with another dynamic=…, with other options, or for another function of this name"
-    return f"its entries were made elsewhere: {printable(', '.join(fewest))} differ{'s' if len(fewest) == 1 else ''}"
+        return (
+            "its entries were made with another dynamic=…, with other options, or for another "
+            "function of this name"
+        )
+    return (
+        f"its entries were made elsewhere: {printable(', '.join(fewest))} "
+        f"differ{'s' if len(fewest) == 1 else ''}"
+    )

@@ -1,7 +1,7 @@
 """Steps from one object to another, such as ``["item", "w"]``, which run no code of the program.
 
-Each kind of step is one row of a table: how it is taken, and the recorded place that it stands for (``None`` for a step
-that only leads to another object).
+Each kind of step is one row of a table: how it is taken, and the recorded place that it stands for
+(``None`` for a step that only leads to another object).
 """
 
 from __future__ import annotations
@@ -56,7 +56,11 @@ def _mapping(owner: Any) -> Any:
 
 def _item(owner: Any, key: Any) -> Any:
     try:
-        return dict.get(owner, key, MISSING) if isinstance(owner, dict) else _mapping(owner).get(key, MISSING)
+        return (
+            dict.get(owner, key, MISSING)
+            if isinstance(owner, dict)
+            else _mapping(owner).get(key, MISSING)
+        )
     except TypeError as error:
         raise Differs("a key") from error
 
@@ -86,7 +90,9 @@ def _cell(owner: Any, key: Any) -> Any:
 
 
 def _part(name: str, *kinds: type) -> Callable[[Any, Any], Any]:
-    """Return the step to an attribute of C objects, for which no class of the program can substitute."""
+    """Return the step to an attribute of C objects, for which no class of the program can
+    substitute.
+    """
 
     def read(owner: Any, _: Any) -> Any:
         return getattr(owner, name, MISSING) if type(owner) in kinds else MISSING
@@ -132,7 +138,11 @@ def _keys(owner: Any, key: Any) -> Any:
 
 
 def _flag_of_module(owner: Any, key: Any) -> Any:
-    if not isinstance(owner, types.ModuleType) or not trusted_code.is_machinery(owner.__name__) or type(key) is not str:
+    if (
+        not isinstance(owner, types.ModuleType)
+        or not trusted_code.is_machinery(owner.__name__)
+        or type(key) is not str
+    ):
         return MISSING
     return getattr(owner, key, MISSING)
 
@@ -154,11 +164,15 @@ def _decimal(_: Any, key: Any) -> Any:
 
 
 def flags_of_hooks(module: torch.nn.Module) -> str:
-    """Return how the hooks of a module are called, which is stored beside them (checked on torch 2.11 to 2.13)."""
+    """Return how the hooks of a module are called, which is stored beside them (checked on torch
+    2.11 to 2.13).
+    """
     held = module.__dict__
     found = [held.get("_is_full_backward_hook")]
     for hooks, *tables in _HOOK_TABLES:
-        found += [each in (held.get(table) or ()) for each in held.get(hooks) or () for table in tables]
+        found += [
+            each in (held.get(table) or ()) for each in held.get(hooks) or () for table in tables
+        ]
     return repr(found)
 
 
@@ -177,7 +191,9 @@ GROUPS: dict[str, tuple[Callable[[], str], Callable[[], str]]] = {
     "rank": (process_groups.standing, process_groups.standing),
     "groups": (process_groups.standing_in_groups, process_groups.layout),
 }
-"""The questions to torch.distributed: the value that a process compares with its own, and with another process's."""
+"""The questions to torch.distributed: the value that a process compares with its own, and with
+another process's.
+"""
 
 
 def _group(_: Any, key: Any) -> Any:
@@ -205,7 +221,9 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
     "function": (lambda roots, _: roots.fn if type(roots) is Roots else MISSING, None),
     "leaf": (
         lambda roots, i: (
-            roots.leaves[i] if type(roots) is Roots and type(i) is int and 0 <= i < len(roots.leaves) else MISSING
+            roots.leaves[i]
+            if type(roots) is Roots and type(i) is int and 0 <= i < len(roots.leaves)
+            else MISSING
         ),
         None,
     ),
@@ -234,21 +252,34 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
     "class": (lambda owner, _: type(owner), None),
     "slot": (_slot, Attribute),
     "static": (_static, Attribute),
-    "look-up": (_static, lambda o, key, v, name: Answer(attribute_lookups.Lookup(o, key), v, name, key)),
+    "look-up": (
+        _static,
+        lambda o, key, v, name: Answer(attribute_lookups.Lookup(o, key), v, name, key),
+    ),
     "entry": (_entry, lambda o, key, v, name: Cell(o.__dict__, key, v, name)),
     "base": (_base, None),
-    "keys": (_keys, lambda o, key, v, name: Keys(o.__dict__ if isinstance(o, type) else o, v, name, key)),
+    "keys": (
+        _keys,
+        lambda o, key, v, name: Keys(o.__dict__ if isinstance(o, type) else o, v, name, key),
+    ),
     "weak slot": (_slot, lambda o, key, v, name: Answer(WeakAttribute(o, key), v, name, key)),
     "flag of module": (
         _flag_of_module,
         lambda o, key, v, name: Answer(functools.partial(getattr, o, key, MISSING), v, name, key),
     ),
     "flag": (_flag, lambda o, key, v, name: Answer(FLAGS[key], v, name)),
-    "environment": (_environment, lambda o, key, v, name: Answer(functools.partial(os.environ.get, key), v, name)),
-    "context": (_context, lambda o, key, v, name: Answer(functools.partial(o.get, MISSING), v, name)),
+    "environment": (
+        _environment,
+        lambda o, key, v, name: Answer(functools.partial(os.environ.get, key), v, name),
+    ),
+    "context": (
+        _context,
+        lambda o, key, v, name: Answer(functools.partial(o.get, MISSING), v, name),
+    ),
     "process group": (_group, _group_here),
     "decimal": (_decimal, lambda o, key, v, name: Answer(decimal_context, v, name)),
     "flags of hooks": (_flags_of_hooks, None),
     "compiled": (_compiled, None),
 }
-"""The steps by kind: how each is taken from an owner with a key, and the place that it stands for."""
+"""The steps by kind: how each is taken from an owner with a key, and the place that it stands for.
+"""

@@ -21,12 +21,15 @@ Step = tuple[str, Any]
 
 
 def behind(kind: type) -> Any:
-    """Return the real dictionary of a class, behind the view that ``__dict__`` makes anew each time."""
+    """Return the real dictionary of a class, behind the view that ``__dict__`` makes anew each
+    time.
+    """
     return dictionary_reads.dict_behind(kind.__dict__)
 
 
 def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
-    """Return a place's owner (None if it has none), the step to it, and whether the owner is a class's dictionary.
+    """Return a place's owner (None if it has none), the step to it, and whether the owner is a
+    class's dictionary.
 
     Raises:
         NotStorable: it is an answer that no other process can ask for.
@@ -34,7 +37,11 @@ def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
     owner = place.owner
     if isinstance(place, Keys):
         step: Step = ("keys", place.key)
-        return (dictionary_reads.dict_behind(owner), step, True) if _is_view(owner) else (owner, step, False)
+        return (
+            (dictionary_reads.dict_behind(owner), step, True)
+            if _is_view(owner)
+            else (owner, step, False)
+        )
     if isinstance(place, Attribute):
         of_a_class = isinstance(owner, type) and place.key != "__class__"
         return owner, ("static" if of_a_class else "slot", place.key), False

@@ -1,7 +1,9 @@
-"""Ranks with devices of their own: ``cuda:0`` on one rank and ``cuda:1`` on another are no difference.
+"""Ranks with devices of their own: ``cuda:0`` on one rank and ``cuda:1`` on another are no
+difference.
 
-Only comparisons ignore the device number. A program is for one device: its results may depend on the number (a branch
-on ``x.device.index``, a ``"cuda:0"`` in its code), and no recording excludes that.
+Only comparisons ignore the device number. A program is for one device: its results may depend on
+the number (a branch on ``x.device.index``, a ``"cuda:0"`` in its code), and no recording excludes
+that.
 """
 
 from __future__ import annotations
@@ -20,10 +22,15 @@ def with_own_devices(structure: Json) -> Json:
 
     def numbered(device: Any) -> Any:
         kind, colon, _ = str(device).partition(":")
-        return numbers.setdefault(device, f"{kind} {len(numbers)}") if colon and kind != "cpu" else device
+        return (
+            numbers.setdefault(device, f"{kind} {len(numbers)}")
+            if colon and kind != "cpu"
+            else device
+        )
 
     leaves = [
-        [*each[:2], numbered(each[2]), *each[3:]] if each[0] == "tensor" else each for each in structure["leaves"]
+        [*each[:2], numbered(each[2]), *each[3:]] if each[0] == "tensor" else each
+        for each in structure["leaves"]
     ]
     *modes, default = structure["modes"]
     return {**structure, "leaves": leaves, "modes": [*modes, numbered(default)]}
@@ -42,4 +49,7 @@ def moved(body: str, theirs: Json, mine: Json) -> str:
 
 
 def _devices(structure: Json) -> list[str]:
-    return [*(str(each[2]) for each in structure["leaves"] if each[0] == "tensor"), str(structure["modes"][-1])]
+    return [
+        *(str(each[2]) for each in structure["leaves"] if each[0] == "tensor"),
+        str(structure["modes"][-1]),
+    ]

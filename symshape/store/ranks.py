@@ -1,10 +1,12 @@
-"""Ranks that compile one program together: they compare their calls, one traces, the others load its entry.
+"""Ranks that compile one program together: they compare their calls, one traces, the others load
+its entry.
 
-All messages go through the key-value store of the process group (no collective, nothing on a warm call), at the first
-call of a compiled function. Every rank publishes its call. The first rank compares them and gives a verdict: sizes that
-differ are dynamic on all ranks; code or arguments that differ are an error on all ranks, which names the rank. The
-first rank then traces and passes its entry to the others. Nobody waits longer than the timeout. Its error says who did
-not come, and how far each rank was.
+All messages go through the key-value store of the process group (no collective, nothing on a warm
+call), at the first call of a compiled function. Every rank publishes its call. The first rank
+compares them and gives a verdict: sizes that differ are dynamic on all ranks; code or arguments
+that differ are an error on all ranks, which names the rank. The first rank then traces and passes
+its entry to the others. Nobody waits longer than the timeout. Its error says who did not come, and
+how far each rank was.
 """
 
 from __future__ import annotations
@@ -27,10 +29,14 @@ from symshape.store.store_errors import Differs, EntryError, NotStorable
 _SOON, _LATE = 0.001, 0.05
 """The seconds between two looks at the store, at first and later on."""
 _LATE_A_RANK = 1e-4
-"""The seconds between two looks for each rank, if that is later: one server answers all ranks, one at a time."""
+"""The seconds between two looks for each rank, if that is later: one server answers all ranks, one
+at a time.
+"""
 
 Get = Callable[[Sequence[Source], Sequence[Sequence[int]]], Program]
-"""A stored program that serves these integers of other ranks too, or one traced with these sources as symbols."""
+"""A stored program that serves these integers of other ranks too, or one traced with these sources
+as symbols.
+"""
 
 
 class KeyValueStore(Protocol):
@@ -47,7 +53,8 @@ class KeyValueStore(Protocol):
 
 
 class Ranks:
-    """A store option by which all ranks of a process group compile a function together: ``store=Ranks()``.
+    """A store option by which all ranks of a process group compile a function together:
+    ``store=Ranks()``.
 
     Args:
         store: where entries are kept besides: ``True``, a path, a store; None for nowhere.
@@ -56,7 +63,8 @@ class Ranks:
         board: for tests: what stands for the group's store, this rank and the number of ranks.
     """
 
-    _numbers = count()  # of the functions that this process compiles with others: the nth of one is the nth of all
+    # of the functions that this process compiles with others: the nth of one is the nth of all
+    _numbers = count()
 
     def __init__(
         self,
@@ -86,9 +94,13 @@ class Ranks:
         from torch.distributed import distributed_c10d
 
         if not dist.is_available() or not dist.is_initialized():
-            raise RankError("store=Ranks() needs a process group: call torch.distributed.init_process_group() first")
+            raise RankError(
+                "store=Ranks() needs a process group: call torch.distributed.init_process_group() "
+                "first"
+            )
         group: Any = self._group or dist.group.WORLD
-        found = distributed_c10d._get_process_group_store(group)  # (private; checked on 2.11 to 2.13)
+        # (private; checked on 2.11 to 2.13)
+        found = distributed_c10d._get_process_group_store(group)
         board: Any = distributed_c10d.PrefixStore("symshape", found)
         return board, dist.get_rank(group), dist.get_world_size(group)
 
@@ -110,11 +122,15 @@ class Meeting:
         timeout: seconds.
     """
 
-    def __init__(self, board: KeyValueStore, rank: int, size: int, key: str, name: str, timeout: float) -> None:
+    def __init__(
+        self, board: KeyValueStore, rank: int, size: int, key: str, name: str, timeout: float
+    ) -> None:
         self._board, self._rank, self._size, self._timeout = board, rank, size, timeout
         self._key, self._name = key, name
 
-    def program(self, keeper: FunctionEntries, call: Call, values: Sequence[int], get: Get) -> Program:
+    def program(
+        self, keeper: FunctionEntries, call: Call, values: Sequence[int], get: Get
+    ) -> Program:
         """Return the program for the first call of all ranks.
 
         Raises:
@@ -168,7 +184,10 @@ class Meeting:
     ) -> Program:
         """Load the entry of rank 0; if it does not fit, load a stored one, or trace."""
         entry = self._hear("entry", 0, "compiles")
-        program, reason = None, entry.get("reason", "rank 0's program is for other sizes, or for its own device")
+        program, reason = (
+            None,
+            entry.get("reason", "rank 0's program is for other sizes, or for its own device"),
+        )
         if "content" in entry:
             try:
                 program = keeper.program_of(entry["content"].encode(), call, values)
@@ -192,7 +211,9 @@ class Meeting:
 
     # -- writing and reading
     def _say(self, what: str, data: Any, rank: int | None = None) -> None:
-        self._board.set(f"{self._key}/{what}/{self._rank if rank is None else rank}", json.dumps(data))
+        self._board.set(
+            f"{self._key}/{what}/{self._rank if rank is None else rank}", json.dumps(data)
+        )
 
     def _hear_all(self, what: str, doing: str) -> list[Any]:
         return [self._hear(what, rank, doing) for rank in range(self._size)]
@@ -205,7 +226,8 @@ class Meeting:
             while not self._board.check([key]):
                 if time.monotonic() > end:
                     raise RankError(
-                        f"{self._name}: rank {self._rank} waited {self._timeout:g} s for rank {rank}, which "
+                        f"{self._name}: rank {self._rank} waited {self._timeout:g} s for rank "
+                        f"{rank}, which "
                         f"should say that it {doing}; {self._states()}"
                     )
                 time.sleep(pause)
@@ -214,7 +236,9 @@ class Meeting:
         except RankError:
             raise
         except (RuntimeError, OSError) as error:  # the process that keeps the group's store is gone
-            raise RankError(f"{self._name}: rank {self._rank} cannot reach the group's store: {error}") from error
+            raise RankError(
+                f"{self._name}: rank {self._rank} cannot reach the group's store: {error}"
+            ) from error
 
     def _states(self) -> str:
         """Return the progress of each rank, in words."""
@@ -226,13 +250,21 @@ class Meeting:
                 if self._board.check([f"{self._key}/{step}/{rank}"]):
                     state = words
             found.setdefault(state, []).append(str(rank))
-        return "; ".join(f"rank{'s' * (len(ranks) > 1)} {', '.join(ranks)} {state}" for state, ranks in found.items())
+        return "; ".join(
+            f"rank{'s' * (len(ranks) > 1)} {', '.join(ranks)} {state}"
+            for state, ranks in found.items()
+        )
 
 
 def _verdict(have: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is wrong, and which integers differ; the majority of ranks is taken to be right."""
+    """Return what is wrong, and which integers differ; the majority of ranks is taken to be
+    right.
+    """
     wrong = []
-    for part, words in (("name", "compiles another function"), ("code", "has different code for the function")):
+    for part, words in (
+        ("name", "compiles another function"),
+        ("code", "has different code for the function"),
+    ):
         wrong += _odd(have, part, words)
     if not wrong:
         wrong = _odd_arguments(have)
@@ -256,7 +288,8 @@ def _odd(have: Sequence[dict[str, Any]], part: str, words: str) -> list[str]:
 
 def _odd_arguments(have: Sequence[dict[str, Any]]) -> list[str]:
     have = [
-        {**each, "structure": with_own_devices(each["structure"])} if "structure" in each else each for each in have
+        {**each, "structure": with_own_devices(each["structure"])} if "structure" in each else each
+        for each in have
     ]
     texts = [json.dumps([each.get("structure"), each.get("unstorable")]) for each in have]
     usual = max(texts, key=texts.count)
@@ -271,15 +304,22 @@ def _odd_arguments(have: Sequence[dict[str, Any]]) -> list[str]:
 def _difference(mine: dict[str, Any], other: dict[str, Any], rank: int) -> str:
     """Return the first argument in which two calls differ, in words."""
     if mine.get("structure") is None or other.get("structure") is None:
-        return f"has an argument that cannot be compared: {mine.get('unstorable') or other.get('unstorable')}"
+        return (
+            "has an argument that cannot be compared: "
+            f"{mine.get('unstorable') or other.get('unstorable')}"
+        )
     leaves, others = mine["structure"]["leaves"], other["structure"]["leaves"]
     for path, one, two in zip(mine["paths"], leaves, others, strict=False):
         if one != two:
-            return f"is given {path} as {_short(json.dumps(one))}, where rank {rank} has {_short(json.dumps(two))}"
+            return (
+                f"is given {path} as {_short(json.dumps(one))}, where rank {rank} has "
+                f"{_short(json.dumps(two))}"
+            )
     if len(leaves) != len(others):
         return f"is given {len(leaves)} arguments, where rank {rank} has {len(others)}"
     return (
-        f"is in other modes (gradients, inference, autocast) than rank {rank}, or has its arguments in other containers"
+        f"is in other modes (gradients, inference, autocast) than rank {rank}, or has its "
+        "arguments in other containers"
     )
 
 

@@ -1,10 +1,11 @@
-"""Entries that many machines share: a folder of this machine in front of a remote store (fsspec or Redis).
+"""Entries that many machines share: a folder of this machine in front of a remote store (fsspec or
+Redis).
 
-Reads go through: an entry that is not in the folder is fetched and stored there. Writes go to the remote store later,
-in a thread. A call waits for the remote store at most as long as it was told to, and not at all for a while after a
-failure, so that a dead server costs next to nothing. Remote entries are checked by their digest; with a ``key`` they
-must be signed. An entry decides what a program computes: share a store only with people whom you trust with that, or
-sign.
+Reads go through: an entry that is not in the folder is fetched and stored there. Writes go to the
+remote store later, in a thread. A call waits for the remote store at most as long as it was told
+to, and not at all for a while after a failure, so that a dead server costs next to nothing. Remote
+entries are checked by their digest; with a ``key`` they must be signed. An entry decides what a
+program computes: share a store only with people whom you trust with that, or sign.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from symshape.store.store_errors import EntryError
 
 T = TypeVar("T")
 _PAUSE, _LONGEST_PAUSE = 5.0, 300.0
-"""The seconds without the remote store after a failure, doubled with each, and their largest value."""
+"""The seconds without the remote store after a failure, doubled with each, and their largest value.
+"""
 _MOST_WAITING = 256
 _SIGNATURE = 65  # bytes: 64 of hexadecimal digits and a line's end
 
@@ -47,7 +49,8 @@ class Remote(Protocol):
 
 
 class Files:
-    """Entries under a URL that fsspec knows (``s3://bucket/x``, ``file:///shared/x``, ``http://…`` to read).
+    """Entries under a URL that fsspec knows (``s3://bucket/x``, ``file:///shared/x``, ``http://…``
+    to read).
 
     Args:
         url: the folder.
@@ -62,7 +65,9 @@ class Files:
             fsspec = importlib.import_module("fsspec.core")
             self._files, self._root = fsspec.url_to_fs(url, **options)
         except ImportError as error:
-            raise InputError(f"{url} needs what is not installed ({error}): pip install 'symshape[remote]'") from error
+            raise InputError(
+                f"{url} needs what is not installed ({error}): pip install 'symshape[remote]'"
+            ) from error
         except ValueError as error:
             raise InputError(f"{url} is not a URL that fsspec knows: {error}") from error
 
@@ -73,11 +78,17 @@ class Files:
             found = self._files.ls(f"{self._root}/{address}", detail=False)
         except FileNotFoundError:
             return []
-        return [name.rpartition("/")[2].removesuffix(".entry") for name in found if name.endswith(".entry")]
+        return [
+            name.rpartition("/")[2].removesuffix(".entry")
+            for name in found
+            if name.endswith(".entry")
+        ]
 
     def get(self, address: str, digest: str) -> bytes:
         """Return the content of one entry."""
-        content: bytes = self._files.cat_file(f"{self._root}/{address}/{digest}.entry", start=0, end=LARGEST)
+        content: bytes = self._files.cat_file(
+            f"{self._root}/{address}/{digest}.entry", start=0, end=LARGEST
+        )
         return content
 
     def put(self, address: str, digest: str, content: bytes) -> None:
@@ -105,7 +116,9 @@ class Redis:
             redis = importlib.import_module("redis")
         except ImportError as error:
             raise InputError(f"{url} needs the client: pip install 'symshape[remote]'") from error
-        self._client: Any = redis.Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=timeout)
+        self._client: Any = redis.Redis.from_url(
+            url, socket_timeout=timeout, socket_connect_timeout=timeout
+        )
         self._seconds = seconds
 
     def names(self, address: str) -> list[str]:
@@ -136,7 +149,9 @@ class SharedStore:
         key: signs what is written, and what is read must be signed by it.
     """
 
-    def __init__(self, remote: Remote | str, local: DiskStore, *, wait: float = 2.0, key: bytes | None = None) -> None:
+    def __init__(
+        self, remote: Remote | str, local: DiskStore, *, wait: float = 2.0, key: bytes | None = None
+    ) -> None:
         self.local = local
         self._remote = remote_of(remote) if isinstance(remote, str) else remote
         self._wait, self._key = wait, key
@@ -170,7 +185,9 @@ class SharedStore:
             raise FileNotFoundError(digest)
         content = self._opened(found, address)
         if digest_of(content) != digest:
-            raise EntryError("the entry of the remote store is damaged: its content is not that of its name")
+            raise EntryError(
+                "the entry of the remote store is damaged: its content is not that of its name"
+            )
         try:
             self.local.write(address, content)
         except OSError as error:
@@ -212,11 +229,16 @@ class SharedStore:
 
     def _signature(self, content: bytes, address: str) -> bytes:
         assert self._key is not None
-        return hmac.new(self._key, address.encode() + content, hashlib.sha256).hexdigest().encode() + b"\n"
+        return (
+            hmac.new(self._key, address.encode() + content, hashlib.sha256).hexdigest().encode()
+            + b"\n"
+        )
 
     # -- the other side, with a bounded wait
     def _ask(self, question: Callable[[], T]) -> T | None:
-        """Return the answer of the remote store; None if it is late, or if the store failed a moment ago."""
+        """Return the answer of the remote store; None if it is late, or if the store failed a
+        moment ago.
+        """
         if time.monotonic() < self._without_until:
             return None
         answer: Future[T] = Future()
@@ -239,16 +261,25 @@ class SharedStore:
         return found
 
     def _failed(self, error: Exception) -> None:
-        reason = "did not answer in time" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        reason = (
+            "did not answer in time"
+            if isinstance(error, TimeoutError)
+            else f"{type(error).__name__}: {error}"
+        )
         self._without_until = time.monotonic() + self._pause
-        events.emit(events.StoreFailed(repr(self), f"{reason}; not asked again for {self._pause:g} s"))
+        events.emit(
+            events.StoreFailed(repr(self), f"{reason}; not asked again for {self._pause:g} s")
+        )
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _later(self, task: Callable[[], object]) -> None:
         with self._lock:
-            if self._thread is None or not self._thread.is_alive():  # it stayed behind in the process that forked
+            # it stayed behind in the process that forked
+            if self._thread is None or not self._thread.is_alive():
                 self._behind = queue.Queue(_MOST_WAITING)  # as does what that one is about to write
-                self._thread = threading.Thread(target=self._write_behind, name="symshape write-behind", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._write_behind, name="symshape write-behind", daemon=True
+                )
                 self._thread.start()
                 atexit.register(self.flush, 5.0)
         try:

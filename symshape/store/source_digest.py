@@ -1,8 +1,8 @@
 """The digest of symshape's own sources, cached until one of them changes.
 
-Reading some hundred files takes four times as long as asking for their inodes, sizes and times. The digest for these is
-cached in a folder of entries. ``ctime`` is among them, which no program can set: an edit that restores size and
-modification time is seen too.
+Reading some hundred files takes four times as long as asking for their inodes, sizes and times. The
+digest for these is cached in a folder of entries. ``ctime`` is among them, which no program can
+set: an edit that restores size and modification time is seen too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import meta_fns
 from symshape import options
 
 Source = tuple[str, int, int, int, int]
-"""Path, inode, size, and the times of the last write (mtime) and of the last change of metadata (ctime)."""
+"""Path, inode, size, and the times of the last write (mtime) and of the last change of metadata
+(ctime).
+"""
 
 _SETTLED = 2_000_000_000
 """The time in nanoseconds after which another edit has another time stamp, on any file system."""
@@ -31,7 +33,8 @@ _made: list[str] = []
 
 
 def sources_digest(kept: Path | None = None) -> str:
-    """Return the digest of the sources of symshape, guards and meta_fns, even if compiled parts are used.
+    """Return the digest of the sources of symshape, guards and meta_fns, even if compiled parts are
+    used.
 
     It is made once in a process.
 
@@ -72,7 +75,9 @@ def digest_of(folders: Sequence[str], kept: Path | None) -> str:
             with open(path, "rb") as file:
                 digest.update(file.read())
     made = digest.hexdigest()
-    newest = max((max(written, changed) for each in found for *_, written, changed in each), default=0)
+    newest = max(
+        (max(written, changed) for each in found for *_, written, changed in each), default=0
+    )
     settled = newest + _SETTLED < time.time_ns()
     if kept is not None and settled and found == [sorted(_sources(folder)) for folder in folders]:
         _keep(kept, f"{seen} {made}\n")
@@ -85,20 +90,28 @@ def _known(kept: Path, seen: str) -> str | None:
         handle = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, encoding="ascii") as file:
             found = os.fstat(handle)
-            if found.st_uid not in (os.geteuid(), 0) or found.st_mode & stat.S_IWOTH or not stat.S_ISREG(found.st_mode):
+            if (
+                found.st_uid not in (os.geteuid(), 0)
+                or found.st_mode & stat.S_IWOTH
+                or not stat.S_ISREG(found.st_mode)
+            ):
                 return None
             then, _, made = file.read(200).partition(" ")
     except (OSError, ValueError):
         return None
     made = made.removesuffix("\n")
-    return made if then == seen and len(made) == 64 and set(made) <= set("0123456789abcdef") else None
+    return (
+        made if then == seen and len(made) == 64 and set(made) <= set("0123456789abcdef") else None
+    )
 
 
 def _keep(kept: Path, content: str) -> None:
     """Write the digest whole, or not at all."""
     unfinished = kept.with_name(f"{kept.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(
+            unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         with open(handle, "w", encoding="ascii") as file:
             file.write(content)
         os.replace(unfinished, kept)

@@ -1,4 +1,6 @@
-"""Comparison of an entry's recorded state with this process: each check in turn, without running any code."""
+"""Comparison of an entry's recorded state with this process: each check in turn, without running
+any code.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,12 @@ class StateReader:
     """
 
     def __init__(
-        self, checks: Json, objects: Json, fn: Callable[..., Any], leaves: Sequence[Any], documented: bool
+        self,
+        checks: Json,
+        objects: Json,
+        fn: Callable[..., Any],
+        leaves: Sequence[Any],
+        documented: bool,
     ) -> None:
         self._descriptions = list_of(objects)
         self._describing = Describer(documented)
@@ -48,7 +55,9 @@ class StateReader:
             if type(check) is not list or len(check) != 5:
                 raise EntryError("an unknown kind of check")
             owner, kind, key, expected, name = check
-            reached = roots if owner is None else self._bound[integer_of(owner, 0, len(self._bound))]
+            reached = (
+                roots if owner is None else self._bound[integer_of(owner, 0, len(self._bound))]
+            )
             if kind in ("items", "hooks"):
                 self._items(reached, expected, name, 1 + (kind == "hooks"))
             else:
@@ -60,13 +69,15 @@ class StateReader:
         return State(self._places, self._containers)
 
     def holds(self) -> bool:
-        """Return whether the objects still match their descriptions: code, classes and tensors can be changed in place.
+        """Return whether the objects still match their descriptions: code, classes and tensors can
+        be changed in place.
 
         (Values read *from* objects are compared by the state.)
         """
         if self._describing.with_documentation:  # texts too can be changed in place
             return False
-        if any(GROUPS[key][1]() != then for key, then in self._groups):  # a process can end its groups, and make others
+        # a process can end its groups, and make others
+        if any(GROUPS[key][1]() != then for key, then in self._groups):
             return False
         for value, then in self._alterable:
             if isinstance(value, types.FunctionType):
@@ -100,7 +111,11 @@ class StateReader:
             self._places.append(note(owner, plain, value, label_of(name)))
 
     def _items(self, owner: Any, expected: Json, name: Json, every: int) -> None:
-        items = items_of(owner) if isinstance(owner, _WITH_ITEMS) or type(owner).__module__ == "numpy" else None
+        items = (
+            items_of(owner)
+            if isinstance(owner, _WITH_ITEMS) or type(owner).__module__ == "numpy"
+            else None
+        )
         wanted = list_of(expected)
         compared = () if items is None else items[every - 1 :: every]
         if items is None or len(compared) != len(wanted):
@@ -121,7 +136,8 @@ class StateReader:
                     raise Differs(_words(kind, key, name))
                 return
         kind_of = type(value)
-        if kind_of is str or kind_of is bool or kind_of is int or value is None:  # is written as it is
+        # is written as it is
+        if kind_of is str or kind_of is bool or kind_of is int or value is None:
             alike = kind_of is type(expected) and value == expected
         else:
             alike = kind_of in PLAIN and _is_written(value, expected)
@@ -140,12 +156,16 @@ class StateReader:
             if number >= len(self._descriptions):
                 raise EntryError("an object without a description")
             if description != self._descriptions[number]:
-                raise Differs(_words(kind, key, name), of_code=description[0] in ("function", "code"))
+                raise Differs(
+                    _words(kind, key, name), of_code=description[0] in ("function", "code")
+                )
             self._numbers[id(value)] = number
             self._bound.append(value)
             if description[0] in _ALTERABLE:
                 attribute = _ALTERABLE[description[0]]
-                self._alterable.append((value, getattr(value, attribute) if attribute else present(value)))
+                self._alterable.append(
+                    (value, getattr(value, attribute) if attribute else present(value))
+                )
         elif known is None or known != number:
             raise Differs(_words(kind, key, name))
 
@@ -156,7 +176,9 @@ def _is_written(value: Any, expected: Json) -> bool:
 
 
 _ALTERABLE = {"function": "__code__", "class": "__mro__", "tensor": ""}
-"""The attribute that changes when an object is changed in place, by the first word of its description."""
+"""The attribute that changes when an object is changed in place, by the first word of its
+description.
+"""
 _WITH_ITEMS = (list, tuple, dict, set, frozenset, bytearray, deque)
 
 

@@ -1,8 +1,10 @@
-"""All that a trace read, as steps from the function: another process must find it again to use the entry.
+"""All that a trace read, as steps from the function: another process must find it again to use the
+entry.
 
-Each thing read is a *check*: the owner, the step, and the value. An object gets a number and a description where it is
-first met; wherever it is met again, it must be the same object. A place whose owner is reached by no chain of checks
-cannot be found in another process: then the program cannot be stored.
+Each thing read is a *check*: the owner, the step, and the value. An object gets a number and a
+description where it is first met; wherever it is met again, it must be the same object. A place
+whose owner is reached by no chain of checks cannot be found in another process: then the program
+cannot be stored.
 """
 
 from __future__ import annotations
@@ -45,14 +47,18 @@ class StateWriter:
         objects: the descriptions of objects, by number.
     """
 
-    def __init__(self, fn: Callable[..., Any], state: State, call: Call, leaves: Sequence[Any]) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], state: State, call: Call, leaves: Sequence[Any]
+    ) -> None:
         self.checks: list[Json] = []
         self.objects: list[Json] = []
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []  # so that ids stay theirs
         self._pending: deque[Any] = deque()
         self._wanted: dict[int, list[Callable[[int], None]]] = {}
-        self._classes: dict[int, list[Callable[[int], None]]] = {}  # by id of the dictionary behind a class
+        self._classes: dict[
+            int, list[Callable[[int], None]]
+        ] = {}  # by id of the dictionary behind a class
         self._left: dict[int, str] = {}
         begun = [each for reference in state.begun if (each := reference()) is not None]
         self._codes = [each.__code__ for each in begun]
@@ -81,7 +87,8 @@ class StateWriter:
         found = self._numbers.get(id(tensor))
         if found is None:
             raise NotStorable(
-                f"the tensor {name}, which another process could not find by the names that the program read"
+                f"the tensor {name}, which another process could not find by the names that the "
+                "program read"
             )
         return found
 
@@ -90,9 +97,13 @@ class StateWriter:
             if trusted_code.is_trusted(code.co_filename):
                 continue
             if makes_sets(code) and not is_library(code.co_filename):
-                raise NotStorable(f"{code.co_qualname} creates a set, whose order may differ between processes")
+                raise NotStorable(
+                    f"{code.co_qualname} creates a set, whose order may differ between processes"
+                )
             if not _HIDDEN_NAMES.isdisjoint(code.co_names):
-                raise NotStorable(f"{code.co_qualname} may call id(), whose result differs between processes")
+                raise NotStorable(
+                    f"{code.co_qualname} may call id(), whose result differs between processes"
+                )
 
     # -- what is wanted
     def _sort(self, state: State) -> None:
@@ -133,10 +144,16 @@ class StateWriter:
                 raise NotStorable("a program that reads more than half a million places")
 
     def _others(self, begun: Iterable[types.FunctionType]) -> None:
-        """Find owners that no chain reaches, by the name of an imported module that is trusted not to change."""
+        """Find owners that no chain reaches, by the name of an imported module that is trusted not
+        to change.
+        """
         for module_name, module in list(sys.modules.items()):
             namespace = getattr(module, "__dict__", None)
-            if type(namespace) is dict and id(namespace) in self._wanted and id(namespace) not in self._numbers:
+            if (
+                type(namespace) is dict
+                and id(namespace) in self._wanted
+                and id(namespace) not in self._numbers
+            ):
                 self._meet(module, None, ("module", module_name))
         self._walk()
         for name in ("Tensor",):
@@ -151,7 +168,10 @@ class StateWriter:
             if self._is_wanted(function):
                 self._begun(function)
         for function in begun:
-            if any(map(self._is_wanted, function.__closure__ or ())) and id(function) not in self._numbers:
+            if (
+                any(map(self._is_wanted, function.__closure__ or ()))
+                and id(function) not in self._numbers
+            ):
                 self._begun(function)
         self._walk()
         if self._left:
@@ -160,24 +180,32 @@ class StateWriter:
                 "names that the program read"
             )
         for each in begun:
-            if id(each) not in self._numbers and not trusted_code.is_of_torch(each.__code__.co_filename):
+            if id(each) not in self._numbers and not trusted_code.is_of_torch(
+                each.__code__.co_filename
+            ):
                 self._begun(each)
         self._walk()
 
     def _begun(self, function: types.FunctionType) -> None:
-        """Add a function that ran and that no place leads to: a method that Python calls implicitly."""
-        for kind in [each for each in self._kept if isinstance(each, type) and id(each) in self._numbers]:
+        """Add a function that ran and that no place leads to: a method that Python calls
+        implicitly.
+        """
+        for kind in [
+            each for each in self._kept if isinstance(each, type) and id(each) in self._numbers
+        ]:
             for key in (function.__name__, *function.__qualname__.rpartition(".")[2:]):
                 found = attribute_lookups.static(kind, key)
                 if any(
-                    each is function for each in (found, *(getattr(found, of, None) for of in ("fget", "__func__")))
+                    each is function
+                    for each in (found, *(getattr(found, of, None) for of in ("fget", "__func__")))
                 ):
                     self._meet(found, self._numbers[id(kind)], ("static", key))
                     return
         file = getattr(sys.modules.get(function.__module__), "__file__", None) or ""
         if not is_library(file) or not self._by_name(function):
             raise NotStorable(
-                f"the function {function.__qualname__}, which another process could not find by the "
+                f"the function {function.__qualname__}, which another process could not find by "
+                "the "
                 "names that the program read"
             )
 
@@ -220,15 +248,24 @@ class StateWriter:
 
     def _items(self, container: Container, owner: int) -> None:
         if "hooks of " in container.name and all(type(key) is int for key in container.items[::2]):
-            values = [self._expected(each) for each in container.items[1::2]]  # their keys count all hooks of a process
+            # their keys count all hooks of a process
+            values = [self._expected(each) for each in container.items[1::2]]
             self.checks.append([owner, "hooks", None, values, container.name])
             return
         self.checks.append(
-            [owner, "items", None, [self._expected(each) for each in container.items], container.name or None]
+            [
+                owner,
+                "items",
+                None,
+                [self._expected(each) for each in container.items],
+                container.name or None,
+            ]
         )
 
     def _expected(self, value: Any) -> Json:
-        """Return the expected value of a check: missing, a plain value, or the number of an object."""
+        """Return the expected value of a check: missing, a plain value, or the number of an
+        object.
+        """
         if value is MISSING:
             return {"missing": 0}
         if type(value) in PLAIN:
@@ -275,21 +312,31 @@ class StateWriter:
         elif kind in _PARTS:
             for name, attribute in _PARTS[kind]:
                 inner = getattr(value, attribute)
-                if inner is not None and not (name == "self" and isinstance(inner, (type, types.ModuleType))):
+                if inner is not None and not (
+                    name == "self" and isinstance(inner, (type, types.ModuleType))
+                ):
                     yield (name, None), inner
         elif kind is dict:
             yield from self._of_namespace(value)
         elif isinstance(value, (tuple, frozenset)):
             for position, item in enumerate(value):
                 yield ("nth", position), item
-        if not isinstance(value, type) and (self._is_wanted(kind) or not trusted_code.is_of_c(kind)):
+        if not isinstance(value, type) and (
+            self._is_wanted(kind) or not trusted_code.is_of_c(kind)
+        ):
             yield ("class", None), kind
-        if hasattr(kind, "__symshape_compiled__") or kind.__module__.startswith("symshape.frontends."):
-            inner = value if not hasattr(kind, "__symshape_compiled__") else value.__symshape_compiled__
+        if hasattr(kind, "__symshape_compiled__") or kind.__module__.startswith(
+            "symshape.frontends."
+        ):
+            inner = (
+                value if not hasattr(kind, "__symshape_compiled__") else value.__symshape_compiled__
+            )
             yield ("compiled", None), inner.fn
 
     def _whole(self, value: Any, attributes: dict[str, Any] | None) -> Iterator[tuple[Step, Any]]:
-        """Yield everything that an object of Python's or torch's own holds, since its methods read it unseen."""
+        """Yield everything that an object of Python's or torch's own holds, since its methods read
+        it unseen.
+        """
         if attributes is not None:
             yield ("attributes", None), attributes
             items = tuple(part for pair in attributes.items() for part in pair)
@@ -301,12 +348,15 @@ class StateWriter:
     def _of_module(self, value: torch.nn.Module) -> Iterator[tuple[Step, Any]]:
         attributes = value.__dict__
         yield ("flags of hooks", None), flags_of_hooks(value)
-        tables = [name for name in _OF_MODULES if name in attributes and self._is_wanted(attributes[name])]
+        tables = [
+            name for name in _OF_MODULES if name in attributes and self._is_wanted(attributes[name])
+        ]
         if tables:
             if id(attributes) not in self._numbers and not self._is_wanted(attributes):
                 yield ("attributes", None), attributes
             self._wanted.setdefault(id(attributes), []).extend(
-                functools.partial(self._check, ("item", name), attributes[name], None) for name in tables
+                functools.partial(self._check, ("item", name), attributes[name], None)
+                for name in tables
             )
 
     def _of_function(self, value: types.FunctionType) -> Iterator[tuple[Step, Any]]:
@@ -316,16 +366,23 @@ class StateWriter:
         for position, cell in enumerate(value.__closure__ or ()):
             if stays:
                 yield ("cell", position), cell
-                self._wanted.setdefault(id(cell), []).append(functools.partial(self._contents, cell))
+                self._wanted.setdefault(id(cell), []).append(
+                    functools.partial(self._contents, cell)
+                )
             elif self._is_wanted(cell):
                 yield ("cell", position), cell
-        for step, inner in (("defaults", value.__defaults__), ("keyword defaults", value.__kwdefaults__)):
+        for step, inner in (
+            ("defaults", value.__defaults__),
+            ("keyword defaults", value.__kwdefaults__),
+        ):
             if inner is not None:
                 yield (step, None), inner
                 if isinstance(inner, dict) and not self._is_wanted(inner):
                     items = tuple(part for pair in inner.items() for part in pair)
                     made = Container(inner, items, f"defaults of {value.__name__}")
-                    self._wanted.setdefault(id(inner), []).append(functools.partial(self._items, made))
+                    self._wanted.setdefault(id(inner), []).append(
+                        functools.partial(self._items, made)
+                    )
         wrapped = value.__dict__.get("__wrapped__")
         if wrapped is not None and not stays:
             yield ("attributes", None), value.__dict__
@@ -358,7 +415,11 @@ _PARTS: dict[type, tuple[tuple[str, str], ...]] = {
     types.MethodType: (("self", "__self__"), ("method", "__func__")),
     types.BuiltinFunctionType: (("self", "__self__"),),
     types.MethodWrapperType: (("self", "__self__"),),
-    functools.partial: (("partial", "func"), ("partial args", "args"), ("partial keywords", "keywords")),
+    functools.partial: (
+        ("partial", "func"),
+        ("partial args", "args"),
+        ("partial keywords", "keywords"),
+    ),
     staticmethod: (("method", "__func__"),),
     classmethod: (("method", "__func__"),),
     property: (("getter", "fget"), ("setter", "fset")),

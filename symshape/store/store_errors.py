@@ -23,7 +23,8 @@ class Differs(Exception):
 
 
 class EntryError(SymShapeError):
-    """A stored entry is damaged, of another version, or not one at all; delete it (``symshape cache prune``).
+    """A stored entry is damaged, of another version, or not one at all; delete it
+    (``symshape cache prune``).
 
     The message may quote the file: unprintable characters are escaped.
     """
@@ -35,4 +36,6 @@ class EntryError(SymShapeError):
 
 
 class NotImported(EntryError):
-    """The class of an entry's result is unknown in this process; the entry may be valid, and of use to another."""
+    """The class of an entry's result is unknown in this process; the entry may be valid, and of use
+    to another.
+    """

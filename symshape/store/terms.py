@@ -45,7 +45,9 @@ class TermsWriter:
         return {"term": self.term(value)} if isinstance(value, Term) else to_json(value)
 
     def number(self, value: Any) -> Json:
-        """Return a size, or another number of a program, as JSON: plain, a term, or a float term."""
+        """Return a size, or another number of a program, as JSON: plain, a term, or a float
+        term.
+        """
         if isinstance(value, Term):
             return {"term": self.term(value)}
         if isinstance(value, FloatTerm):
@@ -96,7 +98,9 @@ class TermsReader:
         return value
 
     def tagged(self, tag: str, inner: Json) -> Any:
-        """Return the value under the tags ``term`` and ``float_term``, for ``constants.from_json``."""
+        """Return the value under the tags ``term`` and ``float_term``, for
+        ``constants.from_json``.
+        """
         if tag == "term":
             return self.term(inner)
         if tag == "float_term":

@@ -13,7 +13,13 @@ from symshape.store.constants import Json, exactly, from_json, list_of, text_of,
 from symshape.store.store_errors import EntryError, NotImported, NotStorable
 from symshape.torch_internals import pytree
 
-_PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered": OrderedDict, "size": torch.Size}
+_PLAIN: dict[str, type] = {
+    "tuple": tuple,
+    "list": list,
+    "dict": dict,
+    "ordered": OrderedDict,
+    "size": torch.Size,
+}
 _NAMES = {kind: name for name, kind in _PLAIN.items()}
 _DEEPEST = 64
 
@@ -22,7 +28,8 @@ def tree_to_json(tree: pytree.TreeSpec) -> Json:
     """Return a nesting as JSON: null for a leaf; else the class, its context, and its children.
 
     Raises:
-        NotStorable: it has a class that cannot be found by its name, or that holds more than plain values.
+        NotStorable: it has a class that cannot be found by its name, or that holds more than plain
+            values.
 
     >>> tree_to_json(pytree.tree_structure((1, {"a": 2})))
     ['tuple', None, [None, ['dict', ['a'], [None]]]]
@@ -37,7 +44,8 @@ def tree_from_json(data: Json, depth: int = 0) -> pytree.TreeSpec:
     """Return the nesting that :func:`tree_to_json` wrote.
 
     Raises:
-        EntryError: it is none, or has a class that this process does not know as one of torch's pytrees.
+        EntryError: it is none, or has a class that this process does not know as one of torch's
+            pytrees.
     """
     if data is None:
         return pytree.treespec_leaf()
@@ -54,17 +62,28 @@ def tree_from_json(data: Json, depth: int = 0) -> pytree.TreeSpec:
 
 def _class_name(kind: Any) -> str:
     if kind in object_arguments.STAND_INS:
-        raise NotStorable("a call with an object argument that the program writes to (a model's cache)")
+        raise NotStorable(
+            "a call with an object argument that the program writes to (a model's cache)"
+        )
     name = f"{kind.__module__}:{kind.__qualname__}"
     if _found(name) is not kind:
-        raise NotStorable(f"the class {kind.__module__}.{kind.__qualname__} of a container, which no name leads to")
+        raise NotStorable(
+            f"the class {kind.__module__}.{kind.__qualname__} of a container, which no name leads "
+            "to"
+        )
     return name
 
 
 def _class_named(name: str) -> Any:
     kind = _found(name)
-    if not isinstance(kind, type) or kind not in pytree.SUPPORTED_NODES or kind in object_arguments.STAND_INS:
-        raise NotImported(f"{name} is not a container that torch.utils._pytree knows in this process")
+    if (
+        not isinstance(kind, type)
+        or kind not in pytree.SUPPORTED_NODES
+        or kind in object_arguments.STAND_INS
+    ):
+        raise NotImported(
+            f"{name} is not a container that torch.utils._pytree knows in this process"
+        )
     return kind
 
 

@@ -8,13 +8,16 @@ from typing import Any
 
 from symshape.torch_internals.private import needed, optional
 
-saving: Any = needed("torch._C._autograd")  # its functions are looked up at each use: a trace replaces some of them
+# its functions are looked up at each use: a trace replaces some of them
+saving: Any = needed("torch._C._autograd")
 top_saving_hooks: Callable[[bool], Any] = optional(
     "torch._C._autograd._top_saved_tensors_default_hooks", lambda ignore_tracing: None
 )
 """``top_saving_hooks(True)``: the innermost saved-tensor hooks; None if there are none."""
 current_node: Callable[[], Any] = optional("torch._C._current_autograd_node", lambda: None)
-"""``current_node()``: the autograd node that this thread's backward is in; None outside of a backward."""
+"""``current_node()``: the autograd node that this thread's backward is in; None outside of a
+backward.
+"""
 HookMixin: Any = needed("torch.autograd.function._HookMixin")
 enter_dual_level: Callable[[], int] = needed("torch._C._enter_dual_level")
 exit_dual_level: Callable[..., None] = needed("torch._C._exit_dual_level")

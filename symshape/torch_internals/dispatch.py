@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from symshape.torch_internals.private import needed, optional
 
-DisableTorchFunction: Callable[[], AbstractContextManager[object]] = needed("torch._C.DisableTorchFunction")
+DisableTorchFunction: Callable[[], AbstractContextManager[object]] = needed(
+    "torch._C.DisableTorchFunction"
+)
 disabled_torch_function: Any = needed("torch._C._disabled_torch_function_impl")
 has_kernel: Callable[[str], bool] = needed("torch._C._dispatch_has_kernel")
-has_kernel_for: Callable[[str, Any], bool] = needed("torch._C._dispatch_has_kernel_for_dispatch_key")
+has_kernel_for: Callable[[str, Any], bool] = needed(
+    "torch._C._dispatch_has_kernel_for_dispatch_key"
+)
 included_keys: Callable[[], Any] = needed("torch._C._dispatch_tls_local_include_set")
 excluded_keys: Callable[[], Any] = needed("torch._C._dispatch_tls_local_exclude_set")
-keys_forced: Callable[[Any, Any], AbstractContextManager[object]] = needed("torch._C._ForceDispatchKeyGuard")
+keys_forced: Callable[[Any, Any], AbstractContextManager[object]] = needed(
+    "torch._C._ForceDispatchKeyGuard"
+)
 python_dispatcher: Callable[[], AbstractContextManager[object]] = needed(
     "torch._dispatch.python.enable_python_dispatcher"
 )
@@ -26,7 +32,9 @@ function_modes: Callable[[], list[Any]] = needed("torch.overrides._get_current_f
 pop_function_mode: Callable[[], Any] = needed("torch._C._pop_torch_function_stack")
 push_function_mode: Callable[[Any], None] = needed("torch._C._push_on_torch_function_stack")
 dispatch_mode_count: Callable[[], int] = needed("torch._C._len_torch_dispatch_stack")
-dispatch_modes: Callable[[], list[Any]] = needed("torch.utils._python_dispatch._get_current_dispatch_mode_stack")
+dispatch_modes: Callable[[], list[Any]] = needed(
+    "torch.utils._python_dispatch._get_current_dispatch_mode_stack"
+)
 modes_disabled: Callable[[], AbstractContextManager[Any]] = needed(
     "torch.utils._python_dispatch._disable_current_modes"
 )

@@ -9,6 +9,7 @@ from symshape.torch_internals.private import optional
 aot_autograd: Any = optional("torch._dynamo.backends.common.aot_autograd")
 TorchDynamoException: Any = optional("torch._dynamo.exc.TorchDynamoException", ())
 wrapping: str = optional("torch._dynamo.external_utils.__file__", "")
-"""The file of the functions that torch puts around modules and functions that are not the user's."""
+"""The file of the functions that torch puts around modules and functions that are not the user's.
+"""
 FakeTensor: Any = optional("torch._subclasses.fake_tensor.FakeTensor")
 guard_scalar: Any = optional("torch.fx.experimental.symbolic_shapes.guard_scalar")

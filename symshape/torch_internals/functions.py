@@ -1,8 +1,8 @@
 """Watching calls of ``torch.autograd.Function.apply`` while a program is traced.
 
-In torch 2.11 to 2.13 ``apply`` is a Python function: its code is replaced for the time of a trace. In torch 2.14 it is
-a C method, which reads ``_backward_cls``, ``forward`` and ``setup_context`` from the class: the metaclass answers these
-reads for the time of a trace.
+In torch 2.11 to 2.13 ``apply`` is a Python function: its code is replaced for the time of a trace.
+In torch 2.14 it is a C method, which reads ``_backward_cls``, ``forward`` and ``setup_context``
+from the class: the metaclass answers these reads for the time of a trace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import attrs
 import torch
 
 End = Callable[[tuple[Any, ...], Mapping[str, Any], Any, Any], None]
-"""The callback at the end of a call: arguments by position and by name, result, and autograd's node.
+"""The callback at the end of a call: arguments by position and by name, result, and autograd's
+node.
 
 Where the node is None, the result shows it.
 """
@@ -33,10 +34,11 @@ _NAME = "symshape_apply"
 
 
 def calls_watched(begin: Begin) -> AbstractContextManager[None]:
-    """Report this thread's calls of ``Function.apply`` within the block, by whatever name ``apply`` is called.
+    """Report this thread's calls of ``Function.apply`` within the block, by whatever name ``apply``
+    is called.
 
-    The arguments and the result that ``begin``'s answer is told are those of ``forward`` where ``apply`` is a method
-    of C: its result is then not yet part of autograd's graph.
+    The arguments and the result that ``begin``'s answer is told are those of ``forward`` where
+    ``apply`` is a method of C: its result is then not yet part of autograd's graph.
     """
     return _by_code(begin) if APPLY is not None else _by_reads(begin)
 
@@ -45,25 +47,32 @@ def calls_watched(begin: Begin) -> AbstractContextManager[None]:
 
 
 def _replacement() -> FunctionType:
-    """Return the function whose code ``Function.apply`` runs while calls are watched; it has torch's free variable."""
+    """Return the function whose code ``Function.apply`` runs while calls are watched; it has
+    torch's free variable.
+    """
     __class__: Any = None
 
     def apply(cls, *args, **kwargs):  # type: ignore[no-untyped-def]
-        return __class__ and symshape_apply(cls, args, kwargs)  # type: ignore[name-defined] # noqa: F821
+        return __class__ and symshape_apply(cls, args, kwargs)  # type: ignore[name-defined]  # noqa: F821
 
     return apply  # type: ignore[return-value]
 
 
 def _python_apply() -> FunctionType | None:
     found = getattr(_FUNCTION.__dict__.get("apply"), "__func__", None)
-    fits = isinstance(found, FunctionType) and found.__code__.co_freevars == REPLACEMENT.__code__.co_freevars
+    fits = (
+        isinstance(found, FunctionType)
+        and found.__code__.co_freevars == REPLACEMENT.__code__.co_freevars
+    )
     return found if fits else None
 
 
 REPLACEMENT = _replacement()
 APPLY = _python_apply()
 """``Function.apply``, if it is a Python function; else None."""
-_OWN: Any = APPLY and FunctionType(APPLY.__code__, APPLY.__globals__, "apply", APPLY.__defaults__, APPLY.__closure__)
+_OWN: Any = APPLY and FunctionType(
+    APPLY.__code__, APPLY.__globals__, "apply", APPLY.__defaults__, APPLY.__closure__
+)
 
 
 def unwatched(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -91,7 +100,8 @@ def _by_code(begin: Begin) -> Iterator[None]:
         yield
     finally:
         APPLY.__code__ = code
-        names[_NAME] = unwatched if before is None else before  # another thread may be about to call it
+        # another thread may be about to call it
+        names[_NAME] = unwatched if before is None else before
 
 
 # -- torch 2.14
@@ -99,7 +109,9 @@ def _by_code(begin: Begin) -> Iterator[None]:
 
 @attrs.define(eq=False)
 class _Call:
-    """A call of ``apply`` that has begun: the class, autograd's node, and the name that C reads next."""
+    """A call of ``apply`` that has begun: the class, autograd's node, and the name that C reads
+    next.
+    """
 
     cls: Any
     node: Any
@@ -112,9 +124,12 @@ class _Call:
         result = own(*args, **kwargs)
         if given is not args:
             marked = (*(self.node.dirty_tensors or ()), *(self.node.non_differentiable or ()))
-            kept = {id(each) for each in given if isinstance(each, torch.Tensor)} - set(map(id, marked))
+            kept = {id(each) for each in given if isinstance(each, torch.Tensor)} - set(
+                map(id, marked)
+            )
             result = _as_views(result, kept)
-        node = self.node if self.node.next_functions else None  # without edges autograd records nothing
+        # without edges autograd records nothing
+        node = self.node if self.node.next_functions else None
         told = partial(self.end, given, kwargs, result, node)
         if type.__getattribute__(self.cls, "setup_context") is _FUNCTION.setup_context:
             told()
@@ -131,7 +146,8 @@ class _Call:
 
 
 def _as_views(result: Any, given: Set[int]) -> Any:
-    """Return the result of ``forward`` with views of the arguments that it returns, which ``apply`` would make.
+    """Return the result of ``forward`` with views of the arguments that it returns, which ``apply``
+    would make.
 
     Args:
         result: what ``forward`` returned.
@@ -143,7 +159,9 @@ def _as_views(result: Any, given: Set[int]) -> Any:
 
 
 class _Reads(threading.local):
-    """The state of this thread: its trace, and the call of ``apply`` whose C code is between two reads of the class."""
+    """The state of this thread: its trace, and the call of ``apply`` whose C code is between two
+    reads of the class.
+    """
 
     begin: Begin | None = None
     call: _Call | None = None

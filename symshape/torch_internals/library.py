@@ -15,14 +15,17 @@ generic_associative_scan: Callable[..., Any] = needed(
 )
 generic_scan: Callable[..., Any] = needed("torch._higher_order_ops.scan.generic_scan")
 registry: Any = optional("torch._library.simple_registry.singleton")
-"""The registrations of each operator beside its kernels: fake implementations, autograd and vmap rules."""
+"""The registrations of each operator beside its kernels: fake implementations, autograd and vmap
+rules.
+"""
 
 
 def register_fake(library: torch.library.Library, name: str, fake: Callable[..., Any]) -> None:
-    """Register a fake implementation for an operator of our own library, as ``torch.library.register_fake`` does.
+    """Register a fake implementation for an operator of our own library, as
+    ``torch.library.register_fake`` does.
 
-    Torch's function finds out the caller's file for its messages. The search visits each loaded module, which takes 30
-    ms. Here the file is given.
+    Torch's function finds out the caller's file for its messages. The search visits each loaded
+    module, which takes 30 ms. Here the file is given.
     """
     qualified = f"{library.ns}::{name}"
     try:

@@ -1,4 +1,6 @@
-"""Functions of torch without a public name: C++ ones behind ``torch`` and ``torch.nn.functional``, and switches."""
+"""Functions of torch without a public name: C++ ones behind ``torch`` and ``torch.nn.functional``,
+and switches.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from symshape.torch_internals.private import needed, optional
 
 variable_functions: Any = needed("torch._C._VariableFunctions")
 nn: Any = needed("torch._C._nn")
-may_overlap_itself: Callable[[Any], int] = optional("torch._debug_has_internal_overlap", lambda tensor: 2)
+may_overlap_itself: Callable[[Any], int] = optional(
+    "torch._debug_has_internal_overlap", lambda tensor: 2
+)
 """Return quickly whether elements of a tensor share memory: 0 no, 1 yes, 2 too hard to decide."""
 softmax: Any = needed("torch._softmax")
 asserting: Any = optional("torch._assert", None)
@@ -21,7 +25,8 @@ wrapped_in_a_warning: str = optional("torch._check_is_size.__code__.co_filename"
 whole_layers: tuple[Any, ...] = tuple(
     each
     for each in (
-        optional(f"torch.{name}", None) for name in ("_transformer_encoder_layer_fwd", "_native_multi_head_attention")
+        optional(f"torch.{name}", None)
+        for name in ("_transformer_encoder_layer_fwd", "_native_multi_head_attention")
     )
     if each is not None
 )

@@ -1,7 +1,8 @@
 """Access to private parts of torch, and stand-ins in a torch that lacks one.
 
-The private parts were seen to work in torch ``OLDEST`` to ``NEWEST``. Any other torch causes one warning. Where a part
-is missing, symshape still imports; calls are then served without that part, or run eagerly.
+The private parts were seen to work in torch ``OLDEST`` to ``NEWEST``. Any other torch causes one
+warning. Where a part is missing, symshape still imports; calls are then served without that part,
+or run eagerly.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _missing: list[str] = []
 def needed(path: str) -> Any:
     """Return a private part of torch by its dotted name.
 
-    Where this torch lacks it, return a stand-in that raises an UnsupportedError when it is called, and have every call
-    run eagerly (:func:`refusal`).
+    Where this torch lacks it, return a stand-in that raises an UnsupportedError when it is called,
+    and have every call run eagerly (:func:`refusal`).
     """
     try:
         return pkgutil.resolve_name(path)
@@ -40,8 +41,8 @@ _STAND_IN = object()
 def optional(path: str, otherwise: Any = _STAND_IN) -> Any:
     """Return a private part of torch by its dotted name.
 
-    Where this torch lacks it, return ``otherwise``, or a stand-in that raises an UnsupportedError when it is called.
-    Other calls are served all the same.
+    Where this torch lacks it, return ``otherwise``, or a stand-in that raises an UnsupportedError
+    when it is called. Other calls are served all the same.
     """
     try:
         return pkgutil.resolve_name(path)
@@ -50,7 +51,9 @@ def optional(path: str, otherwise: Any = _STAND_IN) -> Any:
 
 
 def refusal() -> UnsupportedError | None:
-    """Return why no call can be traced or served in this torch; None where no needed part is missing."""
+    """Return why no call can be traced or served in this torch; None where no needed part is
+    missing.
+    """
     return _refusal(*_missing) if _missing else None
 
 
@@ -63,18 +66,23 @@ def refuse_if_missing() -> None:
 
 def _refusal(*paths: str) -> UnsupportedError:
     return UnsupportedError(
-        f"torch {torch.__version__} has no {', '.join(paths)}, which symshape needs: its calls run eagerly; install "
+        f"torch {torch.__version__} has no {', '.join(paths)}, which symshape needs: its calls run "
+        "eagerly; install "
         f"torch {OLDEST} to {NEWEST}, or a newer symshape",
         reason=Reason.INSTALLATION,
     )
 
 
 class _Absent(type):
-    """The class of stand-ins for parts that this torch lacks: each is a class, so that others can derive from it."""
+    """The class of stand-ins for parts that this torch lacks: each is a class, so that others can
+    derive from it.
+    """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise an UnsupportedError that names the part."""
-        raise _refusal(next(each.__doc__ or "" for each in cls.__mro__[::-1] if type(each) is _Absent))
+        raise _refusal(
+            next(each.__doc__ or "" for each in cls.__mro__[::-1] if type(each) is _Absent)
+        )
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -86,12 +94,16 @@ def _stand_in(path: str) -> Any:
     return _Absent(path.rpartition(".")[2], (), {"__doc__": path})
 
 
-def warn_of_version(version: str = torch.__version__, warn: Callable[..., object] = warnings.warn) -> None:
+def warn_of_version(
+    version: str = torch.__version__, warn: Callable[..., object] = warnings.warn
+) -> None:
     """Warn if symshape was never run with this version of torch."""
     if not _numbers(OLDEST) <= _numbers(version) <= _numbers(NEWEST):
         warn(
-            f"symshape was seen working with torch {OLDEST} to {NEWEST}, and this is torch {version}. Where it lacks a "
-            "private part that symshape uses, functions run eagerly or without a feature, and say so.\n  "
+            f"symshape was seen working with torch {OLDEST} to {NEWEST}, and this is torch "
+            f"{version}. Where it lacks a "
+            "private part that symshape uses, functions run eagerly or without a feature, and say "
+            "so.\n  "
             f"{note_of(UntestedTorchWarning.code)}",
             UntestedTorchWarning,
             stacklevel=2,

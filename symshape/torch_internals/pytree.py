@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from torch.utils._pytree import treespec_leaf as treespec_leaf
 else:
     _NAMES = (
-        *("SUPPORTED_NODES", "GetAttrKey", "MappingKey", "SequenceKey", "TreeSpec", "_get_node_type"),
+        *(
+            "SUPPORTED_NODES",
+            "GetAttrKey",
+            "MappingKey",
+            "SequenceKey",
+            "TreeSpec",
+            "_get_node_type",
+        ),
         *("is_namedtuple_class", "keystr", "register_pytree_node", "treespec_leaf"),
         *("tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_map", "tree_map_only"),
         *("tree_structure", "tree_unflatten"),

@@ -1,4 +1,6 @@
-"""The symbols of torch's sizes. Their kind tells torch's helpers whether a number is computed from data."""
+"""The symbols of torch's sizes. Their kind tells torch's helpers whether a number is computed from
+data.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Torch's structured log: artefacts of ``TORCH_TRACE``, which tlparse shows.
 
-``torch._logging.trace_structured`` and ``torch._logging._internal.trace_log`` are private; checked on 2.11 to 2.14.
-Where they are missing, nothing is written.
+``torch._logging.trace_structured`` and ``torch._logging._internal.trace_log`` are private; checked
+on 2.11 to 2.14. Where they are missing, nothing is written.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ def collects() -> bool:
 
 
 def _stores(handler: Any) -> bool:
-    """Return whether a handler stores records: torch installs one without a folder unless ``TORCH_TRACE`` names one.
+    """Return whether a handler stores records: torch installs one without a folder unless
+    ``TORCH_TRACE`` names one.
 
-    (That handler removes itself at the first record, for which the whole graph would have to be printed.)
+    (That handler removes itself at the first record, for which the whole graph would have to be
+    printed.)
     """
     return getattr(handler, "root_dir", "") is not None or "MAST_HPC_JOB_NAME" in os.environ
 

@@ -1,18 +1,21 @@
-"""The tracer: runs a function on symbolic tensors and records every op that the function calls as a program.
+"""The tracer: runs a function on symbolic tensors and records every op that the function calls as a
+program.
 
-``capture`` is the walk. It records what the function reads besides its arguments (``state``) and makes
-``symbolic_arguments`` of the call. It runs the function in its ``traced_modes``, with everything caught that would
-bypass an op (``intercept``). Then it assembles the graph, the ``outputs`` and the guards.
+``capture`` is the walk. It records what the function reads besides its arguments (``state``) and
+makes ``symbolic_arguments`` of the call. It runs the function in its ``traced_modes``, with
+everything caught that would bypass an op (``intercept``). Then it assembles the graph, the
+``outputs`` and the guards.
 
-The ``mode`` hands each op to the ``tracer``. The tracer looks up the op's rule (``op_plans``), splits its
-``op_arguments`` into specs and values, lets the rule infer the outputs on ``symbolic`` sizes, and adds a node. Rules of
-data-dependent ops make ``unknowns``. ``lifting`` gives real tensors their values; ``gradients`` keeps autograd state
-correct.
+The ``mode`` hands each op to the ``tracer``. The tracer looks up the op's rule (``op_plans``),
+splits its ``op_arguments`` into specs and values, lets the rule infer the outputs on ``symbolic``
+sizes, and adds a node. Rules of data-dependent ops make ``unknowns``. ``lifting`` gives real
+tensors their values; ``gradients`` keeps autograd state correct.
 
-``torch.cond`` on data, loops and scans go to ``control_flow``. It traces their functions as ``parts`` and records a
-node that runs them (``rows`` for a scan, ``levels`` for an associative scan). ``restart`` says when a loop is
-unrolled instead, and starts a trace again with other settings.
+``torch.cond`` on data, loops and scans go to ``control_flow``. It traces their functions as
+``parts`` and records a node that runs them (``rows`` for a scan, ``levels`` for an associative
+scan). ``restart`` says when a loop is unrolled instead, and starts a trace again with other
+settings.
 
-``from_fx`` makes a program without running anything: from a graph of AOTAutograd's, whose nodes have their results in
-Dynamo's symbols (``fx_sizes``, ``torch_expressions``).
+``from_fx`` makes a program without running anything: from a graph of AOTAutograd's, whose nodes
+have their results in Dynamo's symbols (``fx_sizes``, ``torch_expressions``).
 """

@@ -23,7 +23,14 @@ from symshape.calls.modes import modes
 from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
 from symshape.calls.variables import Variable, Write, all_written, containers_in, note_written
-from symshape.errors import InternalError, Problem, Reason, SymShapeError, UnsupportedError, refusals_noted
+from symshape.errors import (
+    InternalError,
+    Problem,
+    Reason,
+    SymShapeError,
+    UnsupportedError,
+    refusals_noted,
+)
 from symshape.graph.autograd_history import without_unseen_history
 from symshape.graph.codegen import compile_graph
 from symshape.graph.graph import Graph
@@ -48,16 +55,33 @@ from symshape.tracing.memo_calls import ATTEMPTS, MemoCalls
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, steps_for, written_by
 from symshape.tracing.record_writes import GivenRecords
-from symshape.tracing.restart import Attempt, Change, Restart, traced_with_restarts, with_fewer_symbols
+from symshape.tracing.restart import (
+    Attempt,
+    Change,
+    Restart,
+    traced_with_restarts,
+    with_fewer_symbols,
+)
 from symshape.tracing.state.compare.state import State
-from symshape.tracing.state.instrument.hooks import recorder_of, recording, tell, with_their_own_code
+from symshape.tracing.state.instrument.hooks import (
+    recorder_of,
+    recording,
+    tell,
+    with_their_own_code,
+)
 from symshape.tracing.state.instrument.placeholders import Planted, is_planted_by_another
 from symshape.tracing.state.record import torch_flags
 from symshape.tracing.state.record.container_arguments import Given
 from symshape.tracing.state.record.recorder import Recorder
 from symshape.tracing.state.undo import side_effects
 from symshape.tracing.state.undo.grad_fields import Gradients
-from symshape.tracing.state.undo.writes import Changes, items_but, may_grow, variables_read, where_of
+from symshape.tracing.state.undo.writes import (
+    Changes,
+    items_but,
+    may_grow,
+    variables_read,
+    where_of,
+)
 from symshape.tracing.surroundings import Surroundings
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
@@ -73,7 +97,9 @@ T = TypeVar("T")
 
 
 def wait_for_traces() -> bool:
-    """Wait for another thread's trace, whose placeholder objects user code could see; return whether there was one."""
+    """Wait for another thread's trace, whose placeholder objects user code could see; return
+    whether there was one.
+    """
     if not is_planted_by_another():
         return False
     with _tracing_lock:
@@ -83,7 +109,8 @@ def wait_for_traces() -> bool:
 def between_traces(function: Callable[P, T]) -> Callable[P, T]:
     """Return ``function`` so that no other thread traces while it runs.
 
-    A trace replaces the code of functions and puts placeholder objects where user code can see them.
+    A trace replaces the code of functions and puts placeholder objects where user code can see
+    them.
     """
 
     @wraps(function)
@@ -110,9 +137,10 @@ def capture(
 ) -> Program:
     """Trace ``fn`` on symbolic tensors for this call and return the program.
 
-    Writes of the function outside of its results are undone after the trace; each call of the program makes them again.
-    A trace that needs other settings is started again (see ``restart.py``).  After an error of the function or of
-    torch, the next attempt answers ``is_compiling()`` with no, if the function had asked.  Else it fixes sizes.
+    Writes of the function outside of its results are undone after the trace; each call of the
+    program makes them again. A trace that needs other settings is started again (see
+    ``restart.py``).  After an error of the function or of torch, the next attempt answers
+    ``is_compiling()`` with no, if the function had asked.  Else it fixes sizes.
 
     Args:
         fn: the function to trace.
@@ -121,17 +149,20 @@ def capture(
         options: of the trace.
         given_up: called with the state that was read if an attempt fails.
         variables: the places whose values are the last leaves of the call.
-        serves: whether the program serves calls of ``fn`` in its place: then ``fn`` may not print, log or warn; else
-            it may not write outside.
-        asks: whether ``GradientsRead`` is raised where gradients of earlier calls are no variables yet.
+        serves: whether the program serves calls of ``fn`` in its place: then ``fn`` may not print,
+            log or warn; else it may not write outside.
+        asks: whether ``GradientsRead`` is raised where gradients of earlier calls are no variables
+            yet.
 
     Raises:
-        SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
+        SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own
+            exceptions pass through.
     """
     refuse_if_missing()
     if inspect.iscoroutinefunction(fn.forward if isinstance(fn, torch.nn.Module) else fn):
         raise UnsupportedError(
-            f"{name_of(fn)} is a coroutine function, whose calls compute nothing before they are awaited; compile the "
+            f"{name_of(fn)} is a coroutine function, whose calls compute nothing before they are "
+            "awaited; compile the "
             "function that computes, and await around it",
             reason=Reason.COROUTINE,
         )
@@ -141,7 +172,9 @@ def capture(
             return traced_with_restarts(
                 name_of(fn),
                 Attempt.first(policies),
-                lambda attempt: _trace(fn, call, attempt.policies, options, given_up, variables, serves, asks),
+                lambda attempt: _trace(
+                    fn, call, attempt.policies, options, given_up, variables, serves, asks
+                ),
                 partial(_change_after, fn),
             )
     except BaseException:
@@ -150,7 +183,8 @@ def capture(
 
 
 def _change_after(fn: Callable[..., Any], error: Exception | Restart, attempt: Attempt) -> Change:
-    """Return the change of settings for the next attempt to trace ``fn``, after ``error`` ended the last one.
+    """Return the change of settings for the next attempt to trace ``fn``, after ``error`` ended the
+    last one.
 
     Raises:
         SymShapeError: no other attempt would help.
@@ -173,8 +207,10 @@ def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:
         return
     events.emit(events.Defect(name_of(fn), said, place))
     raise InternalError(
-        f"symshape itself failed while it traced {name_of(fn)} (at {raised_at(error)}): {said} at {place}; "
-        "this is a defect of symshape, please report it with the function; symshape.compile without fullgraph=True "
+        f"symshape itself failed while it traced {name_of(fn)} (at {raised_at(error)}): {said} at "
+        f"{place}; "
+        "this is a defect of symshape, please report it with the function; symshape.compile "
+        "without fullgraph=True "
         "runs the function as it is"
     ) from error
 
@@ -191,14 +227,18 @@ def _trace(
 ) -> Program:
     start, refusals = time.perf_counter(), list[BaseException]()
     with _tracing_lock:
-        recorder = recorder_of(fn, call.constants, call.classes, serves=serves, stored=bool(options.store))
+        recorder = recorder_of(
+            fn, call.constants, call.classes, serves=serves, stored=bool(options.store)
+        )
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
         tracer.asks = asks
         arguments = SymbolicArguments(tracer, call, policies, options)
         memos = MemoCalls(tracer, recorder, arguments, Identity(tracer, call.leaves))
-        around = Surroundings(lambda: given_up and given_up(_state(recorder, variables)), draws.put_back)
+        around = Surroundings(
+            lambda: given_up and given_up(_state(recorder, variables)), draws.put_back
+        )
         try:
             with generators_put_back(), output_held(), refusals_noted() as refusals:
                 try:
@@ -206,7 +246,8 @@ def _trace(
                         _run, fn, call, tracer, arguments, recorder, draws, variables, around, memos
                     )
                 except (Exception, Restart):
-                    tracer.raise_if_gradients_were_read()  # the program caught that, and failed on its other way
+                    # the program caught that, and failed on its other way
+                    tracer.raise_if_gradients_were_read()
                     raise
                 tracer.raise_if_gradients_were_read()
                 if refusals:  # caught by the program, which went another way than it goes in eager
@@ -214,7 +255,9 @@ def _trace(
                 roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
                 outputs, specs, tree = outputs_of(tracer, result, roots)
                 if changes.changes and not serves:
-                    side_effects.refuse([Problem(changes.changes[0].text, Reason.STATE)], name_of(fn))
+                    side_effects.refuse(
+                        [Problem(changes.changes[0].text, Reason.STATE)], name_of(fn)
+                    )
                 written, every = written_by(tracer, changes, result, roots, len(outputs))
                 writes, given = _given(changes, every, recorder)
                 outputs += tuple(written)
@@ -228,15 +271,45 @@ def _trace(
             raise
     tracer.own.forget()
     state = _state(recorder, variables)
-    graph = Graph(tuple(arguments.inputs), tuple(tracer.lifting.lifted.values()), steps, outputs, tree)
+    graph = Graph(
+        tuple(arguments.inputs), tuple(tracer.lifting.lifted.values()), steps, outputs, tree
+    )
     guards = _guards(tracer.env, options)
-    run = without_autocast(compile_graph(graph, symbol_positions(slots := tuple(arguments.slots))), now := modes())
-    events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), took := (time.perf_counter() - start) * 1e3))
-    new, asked = _variables(recorder, writes, variables), _whether_inference(graph, call.leaves, writes or given)
+    run = without_autocast(
+        compile_graph(graph, symbol_positions(slots := tuple(arguments.slots))), now := modes()
+    )
+    events.emit(
+        events.Traced(
+            name_of(fn), len(graph.nodes), len(guards), took := (time.perf_counter() - start) * 1e3
+        )
+    )
+    new, asked = (
+        _variables(recorder, writes, variables),
+        _whether_inference(graph, call.leaves, writes or given),
+    )
     questions = {**tracer.questions, **tracer.env.data.questions(call.leaves), **asked}
     tracer.lifting.let_go()
-    parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, took)
-    return Program(name_of(fn), *parts, questions, writes, new, given, _apart(call, tree, writes, given, recorder))
+    parts = (
+        skeleton(call),
+        slots,
+        dict(tracer.env.symbols),
+        guards,
+        graph,
+        specs,
+        state,
+        now,
+        run,
+        took,
+    )
+    return Program(
+        name_of(fn),
+        *parts,
+        questions,
+        writes,
+        new,
+        given,
+        _apart(call, tree, writes, given, recorder),
+    )
 
 
 def _raise_caught_restart(error: BaseException, refusals: Sequence[BaseException]) -> None:
@@ -247,34 +320,59 @@ def _raise_caught_restart(error: BaseException, refusals: Sequence[BaseException
 
 
 def _silent(
-    tracer: Tracer, call: Call, arguments: SymbolicArguments, steps: tuple[Step, ...], outputs: tuple[Any, ...]
+    tracer: Tracer,
+    call: Call,
+    arguments: SymbolicArguments,
+    steps: tuple[Step, ...],
+    outputs: tuple[Any, ...],
 ) -> tuple[Step, ...]:
     """Return the steps; those whose autograd history no output shows do not record gradients."""
     if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
         return steps
     lifted = tracer.lifting.lifted.values()
     roots = [each.value for each in arguments.inputs] + [each.value for each in lifted]
-    asking = [each.value for each in arguments.inputs if getattr(call.keys[each.position], "requires_grad", False)]
+    asking = [
+        each.value
+        for each in arguments.inputs
+        if getattr(call.keys[each.position], "requires_grad", False)
+    ]
     asking += [each.value for each in lifted if each.tensor.requires_grad]
     return without_unseen_history(steps, roots, asking, outputs)
 
 
-def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> dict[Question, Hashable]:
-    """Return the question whether each argument that is written in place is an inference tensor, with its answer.
+def _whether_inference(
+    graph: Graph, leaves: Sequence[Any], outside: object
+) -> dict[Question, Hashable]:
+    """Return the question whether each argument that is written in place is an inference tensor,
+    with its answer.
 
-    Only a program that also writes ``outside`` of its arguments needs these questions.  Outside of inference mode torch
-    raises an error when an inference tensor is written.  By then the program may have written elsewhere, and the
-    function could not run eagerly instead.  The answers keep such calls from the program before it runs.
+    Only a program that also writes ``outside`` of its arguments needs these questions.  Outside of
+    inference mode torch raises an error when an inference tensor is written.  By then the program
+    may have written elsewhere, and the function could not run eagerly instead.  The answers keep
+    such calls from the program before it runs.
     """
     if not outside:
         return {}
-    written = {id(value.storage) for node in graph.nodes if not node.inference for value in written_values(node)}
-    asked = (Question(each.position, "is_inference") for each in graph.inputs if id(each.value.storage) in written)
+    written = {
+        id(value.storage)
+        for node in graph.nodes
+        if not node.inference
+        for value in written_values(node)
+    }
+    asked = (
+        Question(each.position, "is_inference")
+        for each in graph.inputs
+        if id(each.value.storage) in written
+    )
     return {each: each.answer(leaves[each.position]) for each in asked}
 
 
-def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tuple[list[Write], ArgumentWrites | None]:
-    """Return the writes outside of the arguments, and the writes to lists and dictionaries among the arguments."""
+def _given(
+    changes: Changes, every: Sequence[Write], recorder: Recorder
+) -> tuple[list[Write], ArgumentWrites | None]:
+    """Return the writes outside of the arguments, and the writes to lists and dictionaries among
+    the arguments.
+    """
     outside = [each for each in every if not isinstance(each.variable, ArgumentContents)]
     own = [each for each in every if isinstance(each.variable, ArgumentContents)]
     if not own and not changes.returned_arguments:
@@ -284,15 +382,23 @@ def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tupl
 
 
 def _apart(
-    call: Call, tree: TreeSpec, writes: Sequence[Write], given: ArgumentWrites | None, recorder: Recorder
+    call: Call,
+    tree: TreeSpec,
+    writes: Sequence[Write],
+    given: ArgumentWrites | None,
+    recorder: Recorder,
 ) -> frozenset[int]:
-    """Return the ids of lists and dictionaries that the program reads or writes and that may not be arguments too."""
+    """Return the ids of lists and dictionaries that the program reads or writes and that may not be
+    arguments too.
+    """
     outside = [each.owner for each in recorder.containers]
     return forbidden_containers(call, outside, writes, writes_records(tree), given is not None)
 
 
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
-    """Return the state that later calls compare: the places that the trace read, except the variables."""
+    """Return the state that later calls compare: the places that the trace read, except the
+    variables.
+    """
     known = {each.where for each in variables}
     pinned = None if recorder.from_memos else frozenset(recorder.pinned)
     if not known:
@@ -308,14 +414,22 @@ def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
     return State(places, containers, recorder.begun, pinned)
 
 
-def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:
-    """Return new variables: places that the program read, that a program writes, and that are no variables yet."""
+def _variables(
+    recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]
+) -> list[Variable]:
+    """Return new variables: places that the program read, that a program writes, and that are no
+    variables yet.
+    """
     note_written(writes)
     known = {each.where for each in variables}
     found = [each for each in variables_read(recorder, all_written()) if each.where not in known]
     if found or known:  # what is kept along with a variable will be read by another program
         known |= {each.where for each in found}
-        found += [each.variable for each in writes if each.variable.where not in known and may_grow(each.variable)]
+        found += [
+            each.variable
+            for each in writes
+            if each.variable.where not in known and may_grow(each.variable)
+        ]
     return found
 
 
@@ -330,20 +444,29 @@ def _run(
     around: Surroundings,
     memos: MemoCalls,
 ) -> tuple[Any, Changes]:
-    """Return the result on symbolic arguments, with writes to argument objects, and the changes that were undone."""
+    """Return the result on symbolic arguments, with writes to argument objects, and the changes
+    that were undone.
+    """
     args, kwargs, values = call.nest(arguments.leaves)
     given, records = Given(args, kwargs), GivenRecords(call, (args, kwargs, values))
     planted, gradients = Planted(variables, values), Gradients(tell, tracer.read_first)
     problems, changes, found = list[Problem](), list[Changes](), list[Any]()
-    around.afterwards(partial(_closed, tracer, arguments), partial(_world_as_it_was, recorder, planted, changes))
-    tracer.env.data = ScalarData(tracer, arguments.floats, arguments.integers) if recorder.serves else tracer.env.data
+    around.afterwards(
+        partial(_closed, tracer, arguments), partial(_world_as_it_was, recorder, planted, changes)
+    )
+    tracer.env.data = (
+        ScalarData(tracer, arguments.floats, arguments.integers)
+        if recorder.serves
+        else tracer.env.data
+    )
     try:
+        # backward in this thread, also for CUDA's tensors
         with (
             draws.watched(tracer.kept),
             while_tracing(),
             ids_of_stand_ins_refused(ChainMap(memos.ids, dict.fromkeys(records.containers))),
             number_methods(),
-            torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors
+            torch.autograd.set_multithreading_enabled(False),
             TracingMode(tracer),
             FunctionMode(tracer, gradients, _attends),
             gradients.accumulating(),
@@ -364,8 +487,14 @@ def _run(
         outcome, result = _to_arguments(changes[0], given, outcome, result)
     problems += changes[0].problems + given.changes(result) + changes[0].returned(result)
     problems = problems or fill_or_refuse(changes[0], recorder, tracer)
-    changes[0].given = given.containers | records.containers | {id(each) for _, each in containers_in(result)}
-    side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn), changes[0].to(call.leaves))
+    changes[0].given = (
+        given.containers | records.containers | {id(each) for _, each in containers_in(result)}
+    )
+    side_effects.refuse(
+        problems + records.problems(recorder.known.values()),
+        name_of(fn),
+        changes[0].to(call.leaves),
+    )
     tracer.own.settle(found, changes[0].changes)
     recorder.refuse_transformed(tracer.lifting.lifted.values())
     memos.settle(changes[0], outcome, call.leaves)
@@ -373,12 +502,16 @@ def _run(
 
 
 def _attends(device: torch.device) -> None:
-    """Record the flags by which fused attention chooses a kernel on ``device``; later calls compare them."""
+    """Record the flags by which fused attention chooses a kernel on ``device``; later calls compare
+    them.
+    """
     tell(Recorder.ask, torch_flags.of_attention(device))
 
 
 def _world_as_it_was(recorder: Recorder, planted: Planted, changes: Sequence[Changes]) -> None:
-    """Undo the writes of a trace and put real values back, unless its context managers did so at their ends."""
+    """Undo the writes of a trace and put real values back, unless its context managers did so at
+    their ends.
+    """
     with_their_own_code(recorder)
     unfinished = not changes  # an interrupt came before the writes were undone, or while they were
     if unfinished:
@@ -396,8 +529,8 @@ def _closed(tracer: Tracer, arguments: SymbolicArguments) -> list[Problem]:
 def _to_arguments(changes: Changes, given: Given, outcome: Any, result: Any) -> tuple[Any, Any]:
     """Add the contents of lists and dictionaries among the arguments to the changes.
 
-    Return the outcome and the result without these containers.  A result that creates objects is not changed, and
-    containers of the arguments in such a result are refused later.
+    Return the outcome and the result without these containers.  A result that creates objects is
+    not changed, and containers of the arguments in such a result are refused later.
     """
     changes.changes += given.writes(changes.is_kept)
     found, changes.returned_arguments = given.returned(outcome)
@@ -405,8 +538,12 @@ def _to_arguments(changes: Changes, given: Given, outcome: Any, result: Any) -> 
 
 
 @contextmanager
-def _undone(recorder: Recorder, changes: list[Changes], found: list[Any], tracer: Tracer) -> Iterator[None]:
-    """Undo the block's side effects at its end; append them to ``changes``, and their autograd nodes to ``found``."""
+def _undone(
+    recorder: Recorder, changes: list[Changes], found: list[Any], tracer: Tracer
+) -> Iterator[None]:
+    """Undo the block's side effects at its end; append them to ``changes``, and their autograd
+    nodes to ``found``.
+    """
     try:
         yield
     finally:
@@ -416,6 +553,10 @@ def _undone(recorder: Recorder, changes: list[Changes], found: list[Any], tracer
 
 
 def _guards(env: ShapeEnv, options: Options) -> GuardSet:
-    ranges = {symbol.name: limits_of(symbol.sources[0]) for symbol in env.symbols.values() if symbol.backed}
+    ranges = {
+        symbol.name: limits_of(symbol.sources[0])
+        for symbol in env.symbols.values()
+        if symbol.backed
+    }
     guards = GuardSet(env.guards, ranges=ranges)
     return guards.minimise() if options.minimise_guards else guards

@@ -1,8 +1,8 @@
 """Errors in symshape's own code, distinguished from errors of the program and of torch.
 
-A program that cannot run on symbols fails with an error of its own or of torch's, and is traced again with fixed sizes.
-An error that our own code did not mean to raise is a defect. Tracing again would only hide the defect behind fewer
-dynamic sizes.
+A program that cannot run on symbols fails with an error of its own or of torch's, and is traced
+again with fixed sizes. An error that our own code did not mean to raise is a defect. Tracing again
+would only hide the defect behind fewer dynamic sizes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def defect(error: Exception) -> str | None:
         return None
     frame, line = frames[-1]
     file = frame.f_code.co_filename
-    if not (is_ours(file) or file.startswith(("guards/", "meta_fns/", "symshape/"))):  # compiled modules' names
+    # compiled modules' names
+    if not (is_ours(file) or file.startswith(("guards/", "meta_fns/", "symshape/"))):
         return None
     short = file.removeprefix(_ROOT)
     if short.startswith(_ACTING):

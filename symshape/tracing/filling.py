@@ -1,10 +1,12 @@
-"""Functions with a memo that a trace would have filled: they are called once for themselves, then traced again.
+"""Functions with a memo that a trace would have filled: they are called once for themselves, then
+traced again.
 
-What a memo keeps is made once, from the world as it was then, and the very object is what every later call gets. So
-what a trace finds missing is made outside of it, by calling the function as the program does; the next trace finds it
-there. That is eager's order as long as the program writes nothing and the function draws nothing; else it is refused,
-and the call that runs as it is fills the memo. Calls whose key holds sizes come here only where the function that the
-memo wraps cannot be traced in its place (see ``memo_calls.py``).
+What a memo keeps is made once, from the world as it was then, and the very object is what every
+later call gets. So what a trace finds missing is made outside of it, by calling the function as the
+program does; the next trace finds it there. That is eager's order as long as the program writes
+nothing and the function draws nothing; else it is refused, and the call that runs as it is fills
+the memo. Calls whose key holds sizes come here only where the function that the memo wraps cannot
+be traced in its place (see ``memo_calls.py``).
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def _memos_to_fill(missing: Sequence[_Missed], fixed: Sequence[Source]) -> Resta
             if not failed.of_library:
                 return None
             ATTEMPTS.unfillable[id(failed.memo)] = failed.memo  # the next trace leaves it alone
-        static = {each: Policy.STATIC for each in fixed if attempt.policies.get(each) is Policy.AUTO}
+        static = {
+            each: Policy.STATIC for each in fixed if attempt.policies.get(each) is Policy.AUTO
+        }
         return attrs.evolve(attempt, policies={**attempt.policies, **static})
 
     name = missing[0][0].name
@@ -54,7 +58,9 @@ def _memos_to_fill(missing: Sequence[_Missed], fixed: Sequence[Source]) -> Resta
 
 
 def _fill(missing: Sequence[_Missed]) -> Missing | None:
-    """Call the functions; return the first that did not make what the trace made, if there is one."""
+    """Call the functions; return the first that did not make what the trace made, if there is
+    one.
+    """
     state = state_of(torch.default_generator)
     for each, args, kwargs in missing:
         if each.is_there:
@@ -98,16 +104,25 @@ def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list
         symbols = [each for one in missing for size in one.sizes for each in size.node.term.symbols]
         fixed = [source for each in symbols for source in tracer.env.symbols[each.name].sources]
         raise _memos_to_fill(known, fixed)
-    users = [one for one, call in calls if not one.of_library and (call is not None or one.must_be_made)]
-    texts = [f"makes {each.kind} that the memo of {each.name} keeps; call {each.name} once before" for each in users]
+    users = [
+        one for one, call in calls if not one.of_library and (call is not None or one.must_be_made)
+    ]
+    texts = [
+        f"makes {each.kind} that the memo of {each.name} keeps; call {each.name} once before"
+        for each in users
+    ]
     return changes.unmade + [Problem(text, Reason.MEMO) for text in texts]
 
 
 def _matters(step: Step, memory: set[int]) -> bool:
-    """Return whether the order of a step among the others matters: it draws, or writes to memory from before."""
+    """Return whether the order of a step among the others matters: it draws, or writes to memory
+    from before.
+    """
     if not isinstance(step, Node):
         return False
-    if step.inference is not None or (draws_random_numbers(step) and drawn_from(step) is not torch.default_generator):
+    if step.inference is not None or (
+        draws_random_numbers(step) and drawn_from(step) is not torch.default_generator
+    ):
         return True
     return any(id(each.storage) in memory for each in written_values(step))
 

@@ -1,9 +1,10 @@
 """Fewer runs of Python's garbage collector during a trace.
 
-A trace makes tens of thousands of objects that live until its end, and hardly a cycle. At Python's own threshold the
-collector scans them again and again, and everything that was loaded before. A program is hundreds of thousands of
-objects that stay. So many young objects soon make the collector scan all objects of the process, which takes .4 s where
-torch and transformers are loaded. So the objects that exist after a large trace are made old at once.
+A trace makes tens of thousands of objects that live until its end, and hardly a cycle. At Python's
+own threshold the collector scans them again and again, and everything that was loaded before. A
+program is hundreds of thousands of objects that stay. So many young objects soon make the collector
+scan all objects of the process, which takes .4 s where torch and transformers are loaded. So the
+objects that exist after a large trace are made old at once.
 """
 
 from __future__ import annotations
@@ -13,17 +14,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 RARELY = 100_000
-"""The collector's threshold during a trace: allocations minus deallocations before the young generation is scanned."""
+"""The collector's threshold during a trace: allocations minus deallocations before the young
+generation is scanned.
+"""
 MANY = 10_000
-"""The number of young objects after a trace from which on they are made old: those of some hundred ops."""
+"""The number of young objects after a trace from which on they are made old: those of some hundred
+ops.
+"""
 MOST_AGED = 250_000
-"""The number of objects that may become old after traces between two full collections: six traces of a GPT-2's step."""
+"""The number of objects that may become old after traces between two full collections: six traces
+of a GPT-2's step.
+"""
 _aged = (-1, 0)  # full collections so far, and the objects that became old since the last one
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Raise the collector's threshold inside, in all threads; a collector that is off or slower is unchanged."""
+    """Raise the collector's threshold inside, in all threads; a collector that is off or slower is
+    unchanged.
+    """
     before = gc.get_threshold()
     try:
         if 0 < before[0] < RARELY:
@@ -39,15 +48,18 @@ def seldom_collected() -> Iterator[None]:
 
 
 def age() -> None:
-    """Make all objects old after a trace that made many; garbage among the young ones is collected first.
+    """Make all objects old after a trace that made many; garbage among the young ones is collected
+    first.
 
-    Objects that become old in this way do not bring the next full collection nearer, so their number is limited. Small
-    programs are left to the collector: else dropped ones would pile up. Nothing happens if objects are frozen or the
-    collector is off. The collection takes 20 ms for a GPT-2's step.
+    Objects that become old in this way do not bring the next full collection nearer, so their
+    number is limited. Small programs are left to the collector: else dropped ones would pile up.
+    Nothing happens if objects are frozen or the collector is off. The collection takes 20 ms for a
+    GPT-2's step.
     """
     global _aged
     count = gc.get_count()[0]
-    if count < MANY or not gc.isenabled() or gc.get_freeze_count():  # which counts them: 36 ms for a million
+    # which counts them: 36 ms for a million
+    if count < MANY or not gc.isenabled() or gc.get_freeze_count():
         return
     full = gc.get_stats()[2]["collections"]
     since, aged = _aged

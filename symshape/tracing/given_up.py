@@ -1,7 +1,7 @@
 """Undo for a trace that fails: random generators that no graph owns, and printed output.
 
-The program then runs again in eager and must find the same state. :mod:`symshape.tracing.state` restores attributes,
-globals, closures and containers.
+The program then runs again in eager and must find the same state. :mod:`symshape.tracing.state`
+restores attributes, globals, closures and containers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _DEBUGGERS = ("pdb", "bdb", "code", "codeop")
 
 
 class _Held(io.TextIOBase):
-    """Standard output that buffers what one thread writes; other threads, and debuggers, write through."""
+    """Standard output that buffers what one thread writes; other threads, and debuggers, write
+    through.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -48,7 +50,9 @@ class _Held(io.TextIOBase):
 
 
 class _HeldText(_Held, io.StringIO):
-    """The same buffer for a stream that is an ``io.StringIO``: a program may test whether its output is captured."""
+    """The same buffer for a stream that is an ``io.StringIO``: a program may test whether its
+    output is captured.
+    """
 
 
 def _debugging() -> bool:
@@ -90,7 +94,8 @@ def output_held() -> Iterator[None]:
 def generators_put_back() -> Iterator[None]:
     """Put the global generators (torch's, Python's, NumPy's) back if an error ends the block.
 
-    NumPy's generator has no state to keep before ``numpy.random`` is imported, which takes longer than a small trace.
+    NumPy's generator has no state to keep before ``numpy.random`` is imported, which takes longer
+    than a small trace.
     """
     of_numpy = sys.modules.get("numpy.random")
     ours, pythons = state_of(torch.default_generator), random.getstate()

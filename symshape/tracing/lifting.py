@@ -30,7 +30,9 @@ class Lifting:
         in_memory: the number of these tensors in each storage, by its address.
     """
 
-    def __init__(self, new_value: Callable[[TensorSpec, object], Value], names: Mapping[int, str]) -> None:
+    def __init__(
+        self, new_value: Callable[[TensorSpec, object], Value], names: Mapping[int, str]
+    ) -> None:
         self.lifted: dict[int, Lifted] = {}
         self.tensors: dict[Value, torch.Tensor] = {}
         self.constants: dict[Value, torch.Tensor] = {}
@@ -47,22 +49,28 @@ class Lifting:
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
                 if not computes_as_torch_tensor(type(tensor)):
                     raise UnsupportedError(
-                        f"the program reads a {type(tensor).__name__}, which cannot be traced", reason=Reason.LAYOUT
+                        f"the program reads a {type(tensor).__name__}, which cannot be traced",
+                        reason=Reason.LAYOUT,
                     )
-                tell(special_methods, type(tensor))  # subclasses may be changed later to override torch's functions
+                # subclasses may be changed later to override torch's functions
+                tell(special_methods, type(tensor))
             if tensor.is_nested:
                 raise UnsupportedError(
-                    "the program reads a nested tensor, which cannot be traced", reason=Reason.LAYOUT
+                    "the program reads a nested tensor, which cannot be traced",
+                    reason=Reason.LAYOUT,
                 )
             if tensor.layout is not torch.strided:
                 raise UnsupportedError(
-                    f"the program reads a tensor of layout {tensor.layout}; only strided is supported",
+                    f"the program reads a tensor of layout {tensor.layout}; only strided is "
+                    "supported",
                     reason=Reason.LAYOUT,
                 )
             try:
                 key = tensor.untyped_storage()._cdata
             except (RuntimeError, NotImplementedError) as error:
-                raise UnsupportedError("the program reads a tensor without storage", reason=Reason.LAYOUT) from error
+                raise UnsupportedError(
+                    "the program reads a tensor without storage", reason=Reason.LAYOUT
+                ) from error
             storage = self._storages.setdefault(key, object())
             name = self._names.get(id(tensor)) or f"constant{len(self.lifted)}"
             value = self._new_value(TensorSpec.of(tensor), storage)
@@ -74,7 +82,9 @@ class Lifting:
         return found
 
     def constant(self, tensor: torch.Tensor, trace: Trace) -> SymbolicTensor:
-        """Return a stand-in for a constant in the code (``torch.tensor([1, 2])``), which each run copies afresh."""
+        """Return a stand-in for a constant in the code (``torch.tensor([1, 2])``), which each run
+        copies afresh.
+        """
         with outside_modes():
             kept = tensor.detach().clone()
         value = self.lift(kept, constant=True).value
@@ -85,7 +95,9 @@ class Lifting:
         return made
 
     def let_go(self) -> None:
-        """Release the tensors after the trace: objects that live on for their sizes keep no tensor alive."""
+        """Release the tensors after the trace: objects that live on for their sizes keep no tensor
+        alive.
+        """
         self.lifted, self.tensors, self.constants, self._made = {}, {}, {}, {}
 
     def forget(self, written: Iterable[Value]) -> None:

@@ -1,9 +1,10 @@
-"""Calls of functions with a memo (``functools.lru_cache``) whose key holds sizes: the wrapped function is traced.
+"""Calls of functions with a memo (``functools.lru_cache``) whose key holds sizes: the wrapped
+function is traced.
 
-The answer of the wrapped function is a formula of the sizes, so one trace serves all of them. Eager might get another
-answer, which the memo keeps from before. Each later call compares the two first, and fills the memo at its end (see
-``graph/lru_cache_answers.py``). Where the program could tell the two ways apart, the trace is made again and calls the
-memo.
+The answer of the wrapped function is a formula of the sizes, so one trace serves all of them. Eager
+might get another answer, which the memo keeps from before. Each later call compares the two first,
+and fills the memo at its end (see ``graph/lru_cache_answers.py``). Where the program could tell the
+two ways apart, the trace is made again and calls the memo.
 """
 
 from __future__ import annotations
@@ -51,16 +52,20 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def _called_plainly() -> Restart:
-    """Return the restart of a trace whose program can tell a memo from the function that it wraps."""
+    """Return the restart of a trace whose program can tell a memo from the function that it
+    wraps.
+    """
     return Restart(
-        "the program can tell a function with a memo from the function that it wraps; call it outside of the program",
+        "the program can tell a function with a memo from the function that it wraps; call it "
+        "outside of the program",
         with_fewer_symbols,
         Reason.MEMO,
     )
 
 
 class Attempts:
-    """The traces of one call: the memos whose wrapped functions the last one ran, and those that later ones call.
+    """The traces of one call: the memos whose wrapped functions the last one ran, and those that
+    later ones call.
 
     One thread traces at a time, so there is one object of this class.
     """
@@ -131,7 +136,9 @@ class MemoCalls:
         ids: by id, the objects in answers that eager would have from the memo.
     """
 
-    def __init__(self, tracer: Tracer, recorder: Recorder, arguments: SymbolicArguments, identity: Identity) -> None:
+    def __init__(
+        self, tracer: Tracer, recorder: Recorder, arguments: SymbolicArguments, identity: Identity
+    ) -> None:
         self._tracer, self._arguments = tracer, arguments
         self._recorder: Any = weakref.proxy(recorder)  # which holds this object
         self._steps, self._modes = tracer.steps, _modes()
@@ -156,25 +163,35 @@ class MemoCalls:
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = self._run(memo, args, kwargs)
-        self._plainly |= bool(found.memory) and self._tracer.steps is not self._steps  # inside control flow
+        # inside control flow
+        self._plainly |= bool(found.memory) and self._tracer.steps is not self._steps
         return found.result
 
     def _call_plainly(self, memo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         before = memo.cache_info()
         result = memo(*args, **kwargs)
         now = memo.cache_info()
-        if now.hits > before.hits and now.misses == before.misses:  # the very object of every later call
+        # the very object of every later call
+        if now.hits > before.hits and now.misses == before.misses:
             self._recorder.answered[id(result)] = result
             note_given_answer(memo, result)
         return result
 
     def _is_wanted(self, memo: Any, terms: Sequence[Term], key: Any) -> bool:
         inner, parameters = memo.__wrapped__, memo.cache_parameters()
-        if id(memo) in ATTEMPTS.plain or parameters["typed"] or parameters["maxsize"] == 0 or answers_of(memo) is None:
+        if (
+            id(memo) in ATTEMPTS.plain
+            or parameters["typed"]
+            or parameters["maxsize"] == 0
+            or answers_of(memo) is None
+        ):
             return False
-        if type(inner) is not types.FunctionType or trusted_code.is_trusted(inner.__code__.co_filename):
+        if type(inner) is not types.FunctionType or trusted_code.is_trusted(
+            inner.__code__.co_filename
+        ):
             return False
-        if not any(each is inner for each in gc.get_referents(memo)):  # another one stands under that name
+        # another one stands under that name
+        if not any(each is inner for each in gc.get_referents(memo)):
             return False
         try:
             hash(key)
@@ -184,8 +201,12 @@ class MemoCalls:
 
     @functools.cached_property
     def _symbols(self) -> dict[str, SizeLeaf]:
-        """By name, the symbols that are sizes of tensors among the leaves, or integers among them."""
-        found = {name: SizeLeaf(position, None) for name, position in self._arguments.integers.items()}
+        """By name, the symbols that are sizes of tensors among the leaves, or integers among
+        them.
+        """
+        found = {
+            name: SizeLeaf(position, None) for name, position in self._arguments.integers.items()
+        }
         for each in self._arguments.inputs:
             for dim, size in enumerate(each.value.spec.sizes):
                 if isinstance(size, IntNode) and size.term.op is Op.SYMBOL:
@@ -221,7 +242,9 @@ class MemoCalls:
             self._hold(each, held, tensors)
 
     def is_same(self, one: Any, other: Any) -> bool:
-        """``one is other``: eager may have one object for both, or an object that it has had for long."""
+        """``one is other``: eager may have one object for both, or an object that it has had for
+        long.
+        """
         if one is not None and other is not None and (id(one) in self.ids or id(other) in self.ids):
             self._plainly = True
         return self._identity.is_same(one, other)
@@ -256,27 +279,36 @@ class MemoCalls:
             changes.changes.append(Change(each, flat, tree, (), f"fills {each.name}"))
 
     def _refuse_escaped(self, outcome: Any) -> None:
-        """Refuse answers that somebody can change or has changed, and that tensors share memory with.
+        """Refuse answers that somebody can change or has changed, and that tensors share memory
+        with.
 
         Raises:
             Restart: there is one.
         """
-        held = {id(each): (each, before) for made in self._made.values() for each, before in made.held}
+        held = {
+            id(each): (each, before) for made in self._made.values() for each, before in made.held
+        }
         memory = {each for made in self._made.values() for each in made.memory}
         nodes: dict[int, Any] = {}
-        leaves = pytree.tree_leaves(outcome, is_leaf=lambda each: nodes.setdefault(id(each), each) is None)
+        leaves = pytree.tree_leaves(
+            outcome, is_leaf=lambda each: nodes.setdefault(id(each), each) is None
+        )
         if not held.keys().isdisjoint(nodes):
             raise _called_plainly()
         if not all(_is_unchanged(each, before) for each, before in held.values()):
             raise _called_plainly()
-        if any(id(each._value.storage) in memory for each in leaves if isinstance(each, SymbolicTensor)):
+        if any(
+            id(each._value.storage) in memory for each in leaves if isinstance(each, SymbolicTensor)
+        ):
             raise _called_plainly()
         answers = [each for each in self.ids.values() if type(each) is SymbolicTensor]
         if any(each.requires_grad or attributes_of(each) for each in answers):
             raise _called_plainly()
         for made in self._made.values():
             after = (step for step in self._tracer.steps[made.end :] if isinstance(step, Node))
-            if made.memory and any(id(each.storage) in made.memory for step in after for each in written_values(step)):
+            if made.memory and any(
+                id(each.storage) in made.memory for step in after for each in written_values(step)
+            ):
                 raise _called_plainly()
 
     def _answer(self, made: _Made, changes: Changes) -> MemoAnswer:
@@ -309,26 +341,35 @@ class MemoCalls:
         symbols = self._symbols
         if not names or not names <= symbols.keys():
             raise _called_plainly()
-        return MemoAnswer(made.memo, args, kwargs, answer, {each: symbols[each] for each in names}, bool(tensors))
+        return MemoAnswer(
+            made.memo, args, kwargs, answer, {each: symbols[each] for each in names}, bool(tensors)
+        )
 
     @staticmethod
     def _term(value: Any, names: set[str]) -> Any:
         term = value.node.term
         if isinstance(term, FloatTerm) and term.unbacked():
             raise _called_plainly()
-        names |= {each.name for each in (term.symbols() if isinstance(term, FloatTerm) else term.symbols)}
+        names |= {
+            each.name for each in (term.symbols() if isinstance(term, FloatTerm) else term.symbols)
+        }
         return term
 
 
 def _modes() -> tuple[Any, ...]:
     """Torch's modes that tell what a function makes."""
-    autocast = [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in ("cpu", "cuda")]
+    autocast = [
+        (torch.is_autocast_enabled(each), torch.get_autocast_dtype(each))
+        for each in ("cpu", "cuda")
+    ]
     plain = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
     return *plain, *autocast, torch.get_default_device()
 
 
 def _described(value: Any, terms: list[Term]) -> Any:
-    """An argument of a memo such that equal ones are one key; the terms of sizes in it are added to ``terms``."""
+    """An argument of a memo such that equal ones are one key; the terms of sizes in it are added to
+    ``terms``.
+    """
     kind = type(value)
     if kind is torch.SymInt and isinstance(value.node, IntNode):
         term = value.node.term
@@ -342,14 +383,18 @@ def _described(value: Any, terms: list[Term]) -> Any:
 
 
 def _memory(steps: Sequence[Step]) -> tuple[set[int], set[int], bool]:
-    """The memory that steps make, the memory from before that they use, and whether they write or draw nothing else."""
+    """The memory that steps make, the memory from before that they use, and whether they write or
+    draw nothing else.
+    """
     inside: set[int] = set()
     outside: set[int] = set()
     pure = True
     for step in steps:
         if not isinstance(step, Node):
             continue
-        outside |= {id(each.storage) for arg in (step.args, step.kwargs) for each in values_in(arg)} - inside
+        outside |= {
+            id(each.storage) for arg in (step.args, step.kwargs) for each in values_in(arg)
+        } - inside
         inside |= {id(each.storage) for each in step.outputs if each is not None} - outside
         pure = pure and not draws_random_numbers(step)
         pure = pure and all(id(each.storage) in inside for each in written_values(step))
@@ -359,4 +404,6 @@ def _memory(steps: Sequence[Step]) -> tuple[set[int], set[int], bool]:
 def _is_unchanged(value: Any, before: Any) -> bool:
     if type(value) is dict:
         return _is_unchanged([*value, *value.values()], [*before, *before.values()])
-    return len(value) == len(before) and all(one is other for one, other in zip(value, before, strict=True))
+    return len(value) == len(before) and all(
+        one is other for one, other in zip(value, before, strict=True)
+    )

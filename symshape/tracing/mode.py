@@ -19,7 +19,8 @@ from symshape.tracing.op_plans import plan_of
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 
-_metadata = {id(op): answer for op, answer in METADATA.items()}  # hashing an overload runs Python code
+# hashing an overload runs Python code
+_metadata = {id(op): answer for op, answer in METADATA.items()}
 modes_on_stack = dispatch.dispatch_mode_count
 """Return the number of active dispatch modes; zero means that no trace is running."""
 
@@ -36,11 +37,14 @@ class Dispatcher(Protocol):
 
 
 _WRITTEN_OUT = frozenset({"flex_attention"})
-"""Operators that take functions and that eager runs as Python code, which calls each function once."""
+"""Operators that take functions and that eager runs as Python code, which calls each function once.
+"""
 
 
 class TracingMode(TorchDispatchMode):
-    """The mode that sends every ATen op to the tracer, factories and ops on real parameters included."""
+    """The mode that sends every ATen op to the tracer, factories and ops on real parameters
+    included.
+    """
 
     def __init__(self, tracer: Dispatcher) -> None:
         super().__init__()
@@ -67,7 +71,8 @@ class TracingMode(TorchDispatchMode):
         return self.tracer.dispatch(func, args, kwargs or {})
 
     def _higher_order(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Run the branch that sizes choose for ``torch.cond``, and for ``scan`` the loop that eager runs.
+        """Run the branch that sizes choose for ``torch.cond``, and for ``scan`` the loop that eager
+        runs.
 
         Raises:
             UnsupportedError: a branch that only data choose, or another op that takes functions.
@@ -79,16 +84,33 @@ class TracingMode(TorchDispatchMode):
                 return chosen(*args[3])
         if name in _WRITTEN_OUT:  # traced as the operators that eager runs
             with self:
-                return func.py_kernels[dispatch.DispatchKey.CompositeExplicitAutograd](*args, **kwargs)
+                return func.py_kernels[dispatch.DispatchKey.CompositeExplicitAutograd](
+                    *args, **kwargs
+                )
         if name == "scan":
             with self:
-                return loop()(args[0], args[1], args[2], additional_inputs=tuple(args[3]) if len(args) > 3 else ())
-        why = "takes functions, which a compiled graph cannot hold; call it outside the compiled function"
+                return loop()(
+                    args[0],
+                    args[1],
+                    args[2],
+                    additional_inputs=tuple(args[3]) if len(args) > 3 else (),
+                )
+        why = (
+            "takes functions, which a compiled graph cannot hold; call it outside the compiled "
+            "function"
+        )
         if name == "cond":
-            why = "chooses by a tensor's data, and a compiled graph does not branch here; choose with torch.where"
-        raise UnsupportedError(f"{name} (at {self.tracer.env.origin()}) {why}", reason=Reason.CONTROL_FLOW)
+            why = (
+                "chooses by a tensor's data, and a compiled graph does not branch here; choose "
+                "with torch.where"
+            )
+        raise UnsupportedError(
+            f"{name} (at {self.tracer.env.origin()}) {why}", reason=Reason.CONTROL_FLOW
+        )
 
 
 def is_tracing() -> bool:
     """Return whether this thread is inside a trace of ours."""
-    return modes_on_stack() > 0 and any(isinstance(mode, TracingMode) for mode in _get_current_dispatch_mode_stack())
+    return modes_on_stack() > 0 and any(
+        isinstance(mode, TracingMode) for mode in _get_current_dispatch_mode_stack()
+    )

@@ -1,4 +1,6 @@
-"""The arguments of an op call in two forms: for the rule (specs and sizes) and for the graph (values and terms)."""
+"""The arguments of an op call in two forms: for the rule (specs and sizes) and for the graph
+(values and terms).
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,20 @@ class OpArguments:
         trace: the trace that they belong to.
         lifting: gives real tensors their values.
         saved: results that autograd saved.
-        generators: the addresses of the random generators that existed before the trace; None for any.
+        generators: the addresses of the random generators that existed before the trace; None for
+            any.
 
     Attributes:
         seen: if not None, collects the tensors that were passed, by their values.
     """
 
-    def __init__(self, trace: Trace, lifting: Lifting, saved: SavedResults, generators: Collection[int] | None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        lifting: Lifting,
+        saved: SavedResults,
+        generators: Collection[int] | None,
+    ) -> None:
         self._trace = trace
         self._lifting = lifting
         self._saved = saved
@@ -50,8 +59,10 @@ class OpArguments:
             if kind is SymbolicTensor:
                 if arg._tracer is not trace:
                     raise UnsupportedError(
-                        "the program uses a tensor that belongs to an earlier trace, whose function stored it "
-                        "outside itself; return that tensor from the function and pass it as an argument",
+                        "the program uses a tensor that belongs to an earlier trace, whose "
+                        "function stored it "
+                        "outside itself; return that tensor from the function and pass it as an "
+                        "argument",
                         reason=Reason.OTHER_TRACE,
                     )
                 specs.append(arg._spec)
@@ -90,19 +101,24 @@ class OpArguments:
         if known is not None and address(generator) not in known:
             where = self._trace.env.origin()
             raise UnsupportedError(
-                f"the function creates a torch.Generator (used at {where}), which a compiled graph would not "
-                "create again: its numbers would continue where they should start over; create it outside and "
+                f"the function creates a torch.Generator (used at {where}), which a compiled graph "
+                "would not "
+                "create again: its numbers would continue where they should start over; create it "
+                "outside and "
                 "pass it as an argument",
                 reason=Reason.GENERATOR,
             )
 
 
 def _scalar(arg: torch.SymInt | torch.SymFloat | torch.SymBool) -> tuple[Any, Any]:
-    """Return a symbolic scalar for the rule and for the graph; a plain number where it is constant."""
+    """Return a symbolic scalar for the rule and for the graph; a plain number where it is
+    constant.
+    """
     node = arg.node
     if not isinstance(node, (IntNode, FloatNode, BoolNode)):
         raise SymShapeError(
-            "an argument of an op is a torch.SymInt of another tracer (torch.compile, torch.export); pass plain "
+            "an argument of an op is a torch.SymInt of another tracer (torch.compile, "
+            "torch.export); pass plain "
             "integers, or trace outside that tracer"
         )
     term = node.term

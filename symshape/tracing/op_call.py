@@ -48,14 +48,21 @@ class OpCall:
 
 
 def refuse_inference(call: OpCall, memory: Collection[object], env: ShapeEnv) -> None:
-    """Refuse a write to an inference tensor outside inference mode; ``memory`` are inference tensors' storages.
+    """Refuse a write to an inference tensor outside inference mode; ``memory`` are inference
+    tensors' storages.
 
     Raises:
-        ProgramError: the op writes there; torch refuses after the write. If the program catches the error the trace is
-            refused: its graph would not have written.
+        ProgramError: the op writes there; torch refuses after the write. If the program catches the
+            error the trace is refused: its graph would not have written.
     """
-    if memory and not torch.is_inference_mode_enabled() and any(value.storage in memory for value in call.written()):
-        said = f"{call.op} writes to an inference tensor, outside inference mode (at {env.origin()})"
+    if (
+        memory
+        and not torch.is_inference_mode_enabled()
+        and any(value.storage in memory for value in call.written())
+    ):
+        said = (
+            f"{call.op} writes to an inference tensor, outside inference mode (at {env.origin()})"
+        )
         raise ProgramError(said) from UnsupportedError(
             f"{said}, an error that the program catches", reason=Reason.MEMORY
         )
@@ -68,7 +75,9 @@ def refuse_unstrided(call: OpCall, spec: TensorSpec, env: ShapeEnv) -> None:
         UnsupportedError: it is sparse, quantized or the like.
     """
     if spec.layout is not torch.strided or spec.dtype in _QUANTIZED:
-        kind = "quantized" if spec.layout is torch.strided else str(spec.layout).removeprefix("torch.")
+        kind = (
+            "quantized" if spec.layout is torch.strided else str(spec.layout).removeprefix("torch.")
+        )
         raise UnsupportedError(
             f"{call.op} creates a {kind} tensor (at {env.origin()}), which cannot be traced; "
             "create it outside the compiled function",
@@ -76,17 +85,23 @@ def refuse_unstrided(call: OpCall, spec: TensorSpec, env: ShapeEnv) -> None:
         )
 
 
-def note_laziness(call: OpCall, value: Value, lazy: dict[Value, tuple[bool, bool]], env: ShapeEnv) -> None:
+def note_laziness(
+    call: OpCall, value: Value, lazy: dict[Value, tuple[bool, bool]], env: ShapeEnv
+) -> None:
     """Record whether a value is lazily conjugated or negated, which views inherit.
 
     Raises:
-        UnsupportedError: ``view_as_real`` is called on a conjugated tensor, which torch refuses, too.
+        UnsupportedError: ``view_as_real`` is called on a conjugated tensor, which torch refuses,
+            too.
     """
     source = call.values[0] if call.values else None
-    conjugated, negated = lazy.get(source, (False, False)) if type(source) is Value else (False, False)
+    conjugated, negated = (
+        lazy.get(source, (False, False)) if type(source) is Value else (False, False)
+    )
     if conjugated and call.op is aten.view_as_real.default:
         raise UnsupportedError(
-            f"the real and imaginary parts of a lazily conjugated tensor are read (at {env.origin()}), which "
+            "the real and imaginary parts of a lazily conjugated tensor are read (at "
+            f"{env.origin()}), which "
             "cannot be traced; call resolve_conj() on the tensor first",
             reason=Reason.CONJUGATED,
         )
@@ -116,7 +131,9 @@ def outputs_like(node: Node) -> tuple[Output | None, ...]:
 
 
 def scalar_result(item: Any, position: int, made: Unknowns | None, bindings: list[Binding]) -> Any:
-    """Return a result that is no tensor as the program gets it; add a binding where the op made its symbol."""
+    """Return a result that is no tensor as the program gets it; add a binding where the op made its
+    symbol.
+    """
     if type(item) is IntNode:
         if made is not None and any(each.term is item.term for each in made.made):
             bindings.append(Binding(item.term.name, "item", position))
@@ -126,7 +143,11 @@ def scalar_result(item: Any, position: int, made: Unknowns | None, bindings: lis
             bindings.append(Binding(item.term.symbol, "float", position))
         return torch.SymFloat(item)
     if type(item) is BoolNode:
-        bindings += [Binding(symbol.name, "bool", position) for symbol in item.term.symbols if made is not None]
+        bindings += [
+            Binding(symbol.name, "bool", position)
+            for symbol in item.term.symbols
+            if made is not None
+        ]
         return torch.SymBool(item)
     return item
 

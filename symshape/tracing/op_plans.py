@@ -17,8 +17,20 @@ from symshape.tracing.special_ops import SPECIAL
 aten = torch.ops.aten
 _PICK_AND_ORDER = frozenset(
     (
-        *(aten.t.default, aten.transpose.int, aten.permute.default, aten.select.int, aten.slice.Tensor),
-        *(aten.detach.default, aten.alias.default, aten.split.Tensor, aten.unbind.int, aten.diagonal.default),
+        *(
+            aten.t.default,
+            aten.transpose.int,
+            aten.permute.default,
+            aten.select.int,
+            aten.slice.Tensor,
+        ),
+        *(
+            aten.detach.default,
+            aten.alias.default,
+            aten.split.Tensor,
+            aten.unbind.int,
+            aten.diagonal.default,
+        ),
     )
 )
 
@@ -37,8 +49,10 @@ class OpPlan:
         mutated: the arguments that are written to.
         names: the names of the arguments.
         is_view: whether any output shares memory.
-        keeps_strides: whether outputs only pick and order dimensions of the argument that they view.
-        taken_apart: the device types on which C++ decomposes it before a mode sees it, except in inference mode.
+        keeps_strides: whether outputs only pick and order dimensions of the argument that they
+            view.
+        taken_apart: the device types on which C++ decomposes it before a mode sees it, except in
+            inference mode.
         special: whether it is one of the few ops that the tracer handles before their rule.
         changes_laziness: whether it conjugates or negates lazily.
         is_mutable: whether it writes to any argument.
@@ -66,7 +80,9 @@ class OpPlan:
 
 _LAZY = frozenset((aten._conj.default, aten._neg_view.default))
 _plans: dict[int, OpPlan] = {}
-"""The plans, by ``id`` of the overload, which its plan keeps alive (hashing an overload runs Python code)."""
+"""The plans, by ``id`` of the overload, which its plan keeps alive (hashing an overload runs Python
+code).
+"""
 
 
 def plan_of(op: OpOverload) -> OpPlan:

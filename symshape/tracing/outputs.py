@@ -35,7 +35,9 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 from symshape.tracing.tracer import Tracer
 
 
-def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
+def outputs_of(
+    tracer: Tracer, result: Any, inputs: set[Value]
+) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
     """Return the result's leaves for the graph, its specs, and its structure."""
     flat, tree = flat_with_paths(result)
     tree = with_plain_keys(tree)
@@ -79,7 +81,8 @@ def written_by(
 
 
 def _refuse_shared_with_the_call(changes: Changes, result: Any) -> None:
-    """Refuse containers that a program stores outside and that are also among its arguments or in its result.
+    """Refuse containers that a program stores outside and that are also among its arguments or in
+    its result.
 
     Raises:
         UnsupportedError: there is one.
@@ -90,12 +93,14 @@ def _refuse_shared_with_the_call(changes: Changes, result: Any) -> None:
         own, name = set(change.containers), change.variable.name
         if not own.isdisjoint(returned):
             raise UnsupportedError(
-                f"the program returns a list or dictionary that it also stores in {name}; return a copy of it",
+                f"the program returns a list or dictionary that it also stores in {name}; return a "
+                "copy of it",
                 reason=Reason.OBJECTS,
             )
         if not own.isdisjoint(changes.given):
             raise UnsupportedError(
-                f"the program stores a list or dictionary that is an argument in {name}; store a copy of it",
+                f"the program stores a list or dictionary that is an argument in {name}; store a "
+                "copy of it",
                 reason=Reason.OBJECTS,
             )
         twice = len(own) < len(change.containers) or any(times[each] > 1 for each in own)
@@ -105,7 +110,13 @@ def _refuse_shared_with_the_call(changes: Changes, result: Any) -> None:
 
 def steps_for(tracer: Tracer, outputs: tuple[Any, ...]) -> tuple[Step, ...]:
     """Return the steps that the outputs need, once all questions are asked."""
-    settle(tracer.copies, tracer.steps, (outputs, tracer.flows.results()), tracer.looked_at, tracer.given())
+    settle(
+        tracer.copies,
+        tracer.steps,
+        (outputs, tracer.flows.results()),
+        tracer.looked_at,
+        tracer.given(),
+    )
     found = tracer.kept.needed(tracer.flows.settled(tracer.own.steps(outputs), outputs))
     steps = see_to_unused(tracer.env, without_dead_code(found, outputs), outputs)
     check_promises(tracer.env)
@@ -131,15 +142,18 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
     if isinstance(leaf, SymbolicTensor):
         if attributes_of(leaf):
             raise UnsupportedError(
-                f"the function sets the attribute {attributes_of(leaf)[0]} on {path}, which a compiled graph would "
+                f"the function sets the attribute {attributes_of(leaf)[0]} on {path}, which a "
+                "compiled graph would "
                 "not repeat; return the attribute's value too",
                 reason=Reason.TENSOR_ATTRIBUTES,
             )
-        views = any(leaf._value.storage is each.storage for each in inputs)  # under no_grad views keep the flag
+        # under no_grad views keep the flag
+        views = any(leaf._value.storage is each.storage for each in inputs)
         if leaf.requires_grad and leaf.is_leaf and (leaf._value in tracer.own.told or not views):
             if leaf.grad is not None:
                 raise UnsupportedError(
-                    f"{path} requires gradients by requires_grad_() and has a gradient, which a compiled graph "
+                    f"{path} requires gradients by requires_grad_() and has a gradient, which a "
+                    "compiled graph "
                     "would not set; return the gradient instead",
                     reason=Reason.LOST_GRADIENTS,
                 )
@@ -157,14 +171,18 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
     if isinstance(leaf, _CONSTANTS) or is_plain_numpys(leaf) or _is_member(leaf):
         return leaf
     raise UnsupportedError(
-        f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns tensors, numbers, "
-        "strings, None, or containers of them (register others with torch.utils._pytree.register_pytree_node)",
+        f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns "
+        "tensors, numbers, "
+        "strings, None, or containers of them (register others with "
+        "torch.utils._pytree.register_pytree_node)",
         reason=Reason.RESULT,
     )
 
 
 def _shown_spec(env: ShapeEnv, output: Any) -> Any:
-    """Return a spec whose sizes are terms in the names that the facts leave (``u0`` after ``s0 == u0`` …)."""
+    """Return a spec whose sizes are terms in the names that the facts leave (``u0`` after
+    ``s0 == u0`` …).
+    """
     if isinstance(output, Value):
         output = output.spec
     if isinstance(output, TensorSpec):
@@ -178,4 +196,8 @@ def _shown_spec(env: ShapeEnv, output: Any) -> Any:
 
 
 def _shown_size(env: ShapeEnv, size: Any) -> Any:
-    return env.nodes.size(env.facts.canonical(tidy(env.known, size.term))) if isinstance(size, IntNode) else size
+    return (
+        env.nodes.size(env.facts.canonical(tidy(env.known, size.term)))
+        if isinstance(size, IntNode)
+        else size
+    )

@@ -1,8 +1,8 @@
 """Writes of a traced function to objects among its arguments, for its graph to repeat.
 
-See ``calls/object_arguments.py``. During the trace the function gets copies of these objects, of the same classes,
-whose attributes are symbolic. Attributes that differ afterwards are written to the caller's own objects at the end of
-each call.
+See ``calls/object_arguments.py``. During the trace the function gets copies of these objects, of
+the same classes, whose attributes are symbolic. Attributes that differ afterwards are written to
+the caller's own objects at the end of each call.
 """
 
 from __future__ import annotations
@@ -62,11 +62,15 @@ class GivenRecords:
             for position, leaf in enumerate(pytree.tree_leaves(flattened(args))):
                 record = owner_of(leaf)
                 if is_owner(leaf) and id(record) not in self._held:
-                    self._held[id(record)] = _Held(position, record, type(record), *contents(record))
+                    self._held[id(record)] = _Held(
+                        position, record, type(record), *contents(record)
+                    )
 
     @property
     def containers(self) -> set[int]:
-        """Return the ids of the object arguments and of the objects that were made and returned or written."""
+        """Return the ids of the object arguments and of the objects that were made and returned or
+        written.
+        """
         return {*self._held, *self._made}
 
     def outcome(self, result: Any, others: Collection[int] = ()) -> Any:
@@ -77,15 +81,18 @@ class GivenRecords:
             others: the ids of other lists and dictionaries among the arguments.
 
         Raises:
-            UnsupportedError: an object lost an attribute or an item, or has another class now; the result has one
-                container in two places, and it is neither a list nor a dictionary.
+            UnsupportedError: an object lost an attribute or an item, or has another class now; the
+                result has one container in two places, and it is neither a list nor a dictionary.
         """
         given = {key: held.position for key, held in self._held.items()}
         values = [each for held in self._held.values() for each in contents(held.record)[1]]
         outgoing = _Outgoing(given, _shared(result, values, {*others, *given}), others)
         returned = outgoing.convert(result, False)
         if outgoing.new and any(type(each) in outgoing.new for each in self._call.leaves):
-            raise ReadOtherwise("the function returns an object of a class that an argument has", reason=Reason.OBJECTS)
+            raise ReadOtherwise(
+                "the function returns an object of a class that an argument has",
+                reason=Reason.OBJECTS,
+            )
         if self._held:
             writes = [each for held in self._held.values() for each in self._writes(held, outgoing)]
             returned = Outcome(returned, writes)
@@ -93,7 +100,8 @@ class GivenRecords:
         return returned
 
     def problems(self, loaded: Iterable[Any]) -> list[Problem]:
-        """Return why a program that reaches such objects from elsewhere cannot be traced: one may be an argument.
+        """Return why a program that reaches such objects from elsewhere cannot be traced: one may
+        be an argument.
 
         Args:
             loaded: the objects that the program loaded besides its arguments.
@@ -103,10 +111,16 @@ class GivenRecords:
             for each in loaded:
                 kind = type(each)
                 if id(each) in self._made:
-                    text = f"returns a {kind.__name__} that is stored outside the function, or writes it to an argument"
+                    text = (
+                        f"returns a {kind.__name__} that is stored outside the function, or "
+                        "writes it to an argument"
+                    )
                     return [Problem(text, Reason.OBJECTS)]
                 if id(each) not in self._held and kind in kinds:
-                    text = f"reads a {kind.__name__} outside its arguments that may be the same object as one of them"
+                    text = (
+                        f"reads a {kind.__name__} outside its arguments that may be the same "
+                        "object as one of them"
+                    )
                     return [Problem(f"{text}; pass it too", Reason.OBJECTS)]
         return []
 
@@ -115,20 +129,30 @@ class GivenRecords:
         kind = held.kind
         if type(held.record) is not kind:
             raise UnsupportedError(
-                f"the function changes the class of the argument {self._call.paths[held.position]}, which a "
+                "the function changes the class of the argument "
+                f"{self._call.paths[held.position]}, which a "
                 "compiled graph would not repeat; return a new object instead",
                 reason=Reason.OBJECTS,
             )
         before = dict(zip(held.names, held.values, strict=True))
-        changed = [i for i, name in enumerate(names) if name not in before or not _same(before[name], values[i])]
+        changed = [
+            i
+            for i, name in enumerate(names)
+            if name not in before or not _same(before[name], values[i])
+        ]
         if kind is list:
             if not changed and len(values) == len(held.values):
                 return []
-            return [ObjectWrite(held.position, kind, names, [outgoing.convert(each, True) for each in values])]
+            return [
+                ObjectWrite(
+                    held.position, kind, names, [outgoing.convert(each, True) for each in values]
+                )
+            ]
         if not before.keys() <= set(names):
             gone = next(name for name in before if name not in names)
             raise UnsupportedError(
-                f"the function deletes the attribute {gone!r} of the argument {self._call.paths[held.position]}, "
+                f"the function deletes the attribute {gone!r} of the argument "
+                f"{self._call.paths[held.position]}, "
                 "which a compiled graph would not repeat; set it to None instead",
                 reason=Reason.OBJECTS,
             )
@@ -148,7 +172,9 @@ def _same(then: Any, now: Any) -> bool:
 
 
 def _shared(result: Any, written: Any, others: Collection[int]) -> set[int]:
-    """Return the ids of new lists and dictionaries that the result and the writes hold in two places."""
+    """Return the ids of new lists and dictionaries that the result and the writes hold in two
+    places.
+    """
     returned = [each for _, each in containers_in(result) if id(each) not in others]
     found = returned + [each for _, each in containers_in(written) if id(each) not in others]
     if len(found) < 2:
@@ -158,19 +184,22 @@ def _shared(result: Any, written: Any, others: Collection[int]) -> set[int]:
         if times[id(each)] > 1 and type(each) not in (list, dict):
             kind = type(each).__name__
             raise UnsupportedError(
-                f"the function returns the same {kind} in two places of its result; return a copy in one of them",
+                f"the function returns the same {kind} in two places of its result; return a copy "
+                "in one of them",
                 reason=Reason.OBJECTS,
             )
     return {id(each) for each in found if times[id(each)] > 1 and type(each) in (list, dict)}
 
 
 class _Outgoing:
-    """A converter that puts stand-ins in place of objects: of arguments, and of objects that the function made.
+    """A converter that puts stand-ins in place of objects: of arguments, and of objects that the
+    function made.
 
     Args:
         given: the positions of object arguments, by id.
         shared: the ids of lists and dictionaries in two places, which each call makes once.
-        others: the ids of the lists and dictionaries among the arguments that are not object arguments.
+        others: the ids of the lists and dictionaries among the arguments that are not object
+            arguments.
     """
 
     def __init__(self, given: dict[int, int], shared: set[int], others: Collection[int]) -> None:
@@ -181,14 +210,17 @@ class _Outgoing:
         self.new: set[type] = set()  # classes that calls flatten from now on
 
     def convert(self, value: Any, inside: bool) -> Any:
-        """Return a value in the form in which it is returned or written, nested in containers that pytree knows."""
+        """Return a value in the form in which it is returned or written, nested in containers that
+        pytree knows.
+        """
         position = self._given.get(id(value))
         if position is not None:
             return ArgumentReference(position)
         if id(value) in self._others:
             if self._given:
                 raise UnsupportedError(
-                    "the function returns a list or dictionary that is an argument, or stores it in another "
+                    "the function returns a list or dictionary that is an argument, or stores it "
+                    "in another "
                     "argument; use a copy of it",
                     reason=Reason.OBJECTS,
                 )

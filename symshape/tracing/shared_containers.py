@@ -1,4 +1,6 @@
-"""Containers that a program makes and stores in several places: each call makes one object for all of them."""
+"""Containers that a program makes and stores in several places: each call makes one object for all
+of them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class SharedContainers:
                 (self._shared if id(each) in seen else seen).add(id(each))
 
     def _containers(self, value: Any, seen: set[int]) -> Iterator[Any]:
-        """Yield each container once for each place that refers to it, but its contents only once."""
+        """Yield each container once for each place that refers to it, but its contents only
+        once.
+        """
         if self._is_kept(value):
             return
         if type(value) in CONTAINERS:
@@ -50,17 +54,24 @@ class SharedContainers:
         return self._flat(change.value, change, id(change.value) not in change.containers)
 
     def _flat(self, value: Any, change: Change, inside: bool) -> tuple[list[Any], pytree.TreeSpec]:
-        """Return leaves and structure; ``inside``: of a container's contents, rather than of a reference to it."""
+        """Return leaves and structure; ``inside``: of a container's contents, rather than of a
+        reference to it.
+        """
         leaves, tree = pytree.tree_flatten(
             value,
-            is_leaf=lambda each: not (inside and each is value) and (id(each) in self._shared or self._is_kept(each)),
+            is_leaf=lambda each: (
+                not (inside and each is value) and (id(each) in self._shared or self._is_kept(each))
+            ),
         )
         return [
-            self._of(each, change) if id(each) in self._shared else self._leaf_of(each, change) for each in leaves
+            self._of(each, change) if id(each) in self._shared else self._leaf_of(each, change)
+            for each in leaves
         ], tree
 
     def _of(self, container: Any, change: Change) -> SharedContainer:
         found = self._made.get(id(container))
         if found is None:
-            found = self._made[id(container)] = SharedContainer(*self._flat(container, change, True))
+            found = self._made[id(container)] = SharedContainer(
+                *self._flat(container, change, True)
+            )
         return found

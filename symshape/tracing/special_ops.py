@@ -1,4 +1,6 @@
-"""The few ops that a tracer answers without a node, or whose arguments it changes, before it asks their rule."""
+"""The few ops that a tracer answers without a node, or whose arguments it changes, before it asks
+their rule.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,23 @@ aten = torch.ops.aten
 _ASSERTIONS = (aten._assert_scalar.default, aten._assert_tensor_metadata.default)
 _CHOICES = tuple(
     getattr(packet, name)
-    for packet in (getattr(aten, f"_use_{library}_ctc_loss", None) for library in ("cudnn", "miopen"))
+    for packet in (
+        getattr(aten, f"_use_{library}_ctc_loss", None) for library in ("cudnn", "miopen")
+    )
     if packet is not None
     for name in packet.overloads()
 )
-"""Ops that ask, by the lengths' data, whether to use a library's CTC kernel: torch's own kernel takes all lengths."""
+"""Ops that ask, by the lengths' data, whether to use a library's CTC kernel: torch's own kernel
+takes all lengths.
+"""
 SPECIAL = frozenset(
-    (aten.lift_fresh.default, aten._to_copy.default, aten._local_scalar_dense.default, *_ASSERTIONS, *_CHOICES)
+    (
+        aten.lift_fresh.default,
+        aten._to_copy.default,
+        aten._local_scalar_dense.default,
+        *_ASSERTIONS,
+        *_CHOICES,
+    )
 )
 """The ops that :func:`special` handles, besides all ops of the profiler."""
 UNANSWERED = object()
@@ -71,7 +83,9 @@ def special(
             with suppress(Unknown):
                 return outward(trace.contents.item(args[0]._value)), args
     elif op is aten._assert_scalar.default:  # torch's graphs spell torch._check this way
-        torch._check(args[0] if isinstance(args[0], (bool, torch.SymBool)) else args[0] != 0, lambda: args[1])
+        torch._check(
+            args[0] if isinstance(args[0], (bool, torch.SymBool)) else args[0] != 0, lambda: args[1]
+        )
         return None, args
     elif op is aten._assert_tensor_metadata.default:
         _check_metadata(*args, **kwargs)
@@ -101,7 +115,10 @@ def _check_metadata(
     for what, wanted in (("dtype", dtype), ("device", device), ("layout", layout)):
         if wanted is not None and wanted != (found := getattr(tensor, what)):
             raise RuntimeError(f"Tensor {what} mismatch! Expected: {wanted} Got: {found}")
-    for what, numbers, found in (("sizes", size, tensor.shape), ("strides", stride, tensor.stride())):
+    for what, numbers, found in (
+        ("sizes", size, tensor.shape),
+        ("strides", stride, tensor.stride()),
+    ):
         if numbers is not None:
             torch._check(len(numbers) == len(found), lambda what=what: f"Tensor {what} mismatch!")
             for one, other in zip(numbers, found, strict=True):

@@ -1,8 +1,9 @@
-"""The global state of torch and Python that a trace changes, restored even if an interrupt cuts off a context manager.
+"""The global state of torch and Python that a trace changes, restored even if an interrupt cuts off
+a context manager.
 
-Python delivers a signal between any two steps of Python code, also inside ``__enter__`` and ``__exit__``, so that
-``with`` alone guarantees nothing. So the whole state is saved before the first change and compared after an exception.
-(Private names of torch, read on 2.11 and 2.13.)
+Python delivers a signal between any two steps of Python code, also inside ``__enter__`` and
+``__exit__``, so that ``with`` alone guarantees nothing. So the whole state is saved before the
+first change and compared after an exception. (Private names of torch, read on 2.11 and 2.13.)
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from symshape.tracing.state.instrument import hooks, placeholders
 from symshape.tracing.symbolic.nodes import texts
 
 _MISSING = object()
-_ATTEMPTS = 100  # to restore everything, which takes milliseconds: an alarm may ring again and again
+# to restore everything, which takes milliseconds: an alarm may ring again and again
+_ATTEMPTS = 100
 _AUTOCAST = ("cpu", "cuda")
 _PLACES: Sequence[tuple[Any, str]] = (
     (torch.compiler, "_is_compiling_flag"),
@@ -73,7 +75,9 @@ class Surroundings:
         self._later = [*later]
 
     def afterwards(self, *put_back: Callable[[], object]) -> None:
-        """Add callbacks to run after the modes are restored: they may run twice, and the last one added runs first."""
+        """Add callbacks to run after the modes are restored: they may run twice, and the last one
+        added runs first.
+        """
         self._later += put_back
 
     def put_back(self, error: BaseException) -> None:
@@ -97,7 +101,8 @@ class Surroundings:
         self._settle_all()
         for each in reversed(self._later):
             each()
-        self._settle_all()  # callbacks restore the values that the program found, which may have been ours
+        # callbacks restore the values that the program found, which may have been ours
+        self._settle_all()
 
     def _settle_all(self) -> None:
         _settle(self._dispatch, _python_dispatch._get_current_dispatch_mode_stack, _python_dispatch)
@@ -132,7 +137,9 @@ def _settle(before: Sequence[Any], now: Callable[[], Sequence[Any]], stack: Any)
 
 
 def _close_suspended(error: BaseException) -> None:
-    """End context managers that were entered but whose ``with`` was cut off: only the traceback holds them."""
+    """End context managers that were entered but whose ``with`` was cut off: only the traceback
+    holds them.
+    """
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:

@@ -1,4 +1,6 @@
-"""The symbolic tensors and numbers that a traced function gets in place of its arguments, by the policies."""
+"""The symbolic tensors and numbers that a traced function gets in place of its arguments, by the
+policies.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ import torch
 from guards.sets.sources import Source
 from guards.terms import arithmetic, boolean
 from meta_fns import TensorSpec
-from symshape.calls.arguments import INT_KEY, RECORD_KEY, STRIDED, Call, TensorKey, sources_of, values_of
+from symshape.calls.arguments import (
+    INT_KEY,
+    RECORD_KEY,
+    STRIDED,
+    Call,
+    TensorKey,
+    sources_of,
+    values_of,
+)
 from symshape.calls.floats import FloatLeaf
 from symshape.dims import Dim, Policy
 from symshape.errors import DimError
@@ -32,7 +42,8 @@ class SymbolicArguments:
     Attributes:
         slots: the integers of the call, in order, in terms of symbols.
         inputs: the tensor arguments of the graph.
-        leaves: the arguments of the traced function: symbolic tensors and numbers, and unchanged constants.
+        leaves: the arguments of the traced function: symbolic tensors and numbers, and unchanged
+            constants.
         floats: the floats that vary, by symbol: their positions among the leaves, and these leaves.
         integers: the integers that vary, by symbol: their positions among the leaves.
     """
@@ -68,16 +79,21 @@ class SymbolicArguments:
                 tracer.inference.add(tensor._value.storage)
             tensor._kind = key.kind
             self.inputs.append(Input(position, call.paths[position], tensor._value))
-            return tensor if key.kind is not FloatLeaf else self._float(tracer, position, tensor, leaf)
+            return (
+                tensor if key.kind is not FloatLeaf else self._float(tracer, position, tensor, leaf)
+            )
         if key is INT_KEY:
             size = self._integer(*next(self._sources))
             if not isinstance(size, IntNode):
                 return size
             self.integers[size.term.name] = position
             return size.symint
-        return None if key is RECORD_KEY else leaf  # the trace makes an object of its own: see ``Call.nest``
+        # the trace makes an object of its own: see ``Call.nest``
+        return None if key is RECORD_KEY else leaf
 
-    def _float(self, tracer: Tracer, position: int, tensor: SymbolicTensor, leaf: torch.Tensor) -> Any:
+    def _float(
+        self, tracer: Tracer, position: int, tensor: SymbolicTensor, leaf: torch.Tensor
+    ) -> Any:
         """Return the number of a float that varies: the graph reads it when it runs."""
         number = tracer.dispatch(aten._local_scalar_dense.default, (tensor,), {})
         self.floats[number.node.term.symbol] = position, leaf
@@ -109,7 +125,9 @@ class SymbolicArguments:
     def _size(self, source: Source, hint: int) -> int | IntNode:
         dim = self._policies.get(source, Policy.STATIC)
         policy = dim.policy if isinstance(dim, Dim) else dim
-        special = self._options.specialize_zero_one and hint in (0, 1) and policy is not Policy.UNBACKED
+        special = (
+            self._options.specialize_zero_one and hint in (0, 1) and policy is not Policy.UNBACKED
+        )
         if policy is Policy.STATIC or special:
             self.slots.append(Slot(source, arithmetic.const(hint)))
             return hint
@@ -133,12 +151,15 @@ class SymbolicArguments:
         symbol = self._env.symbols[dim.name]
         if self._dims[dim.name] != dim:
             raise DimError(
-                f"{self._dims[dim.name]!r} for {symbol.sources[0].text()} and {dim!r} for {source.text()} have the "
-                "same name but different bounds or policies; give them different names, or declare both alike"
+                f"{self._dims[dim.name]!r} for {symbol.sources[0].text()} and {dim!r} for "
+                f"{source.text()} have the "
+                "same name but different bounds or policies; give them different names, or declare "
+                "both alike"
             )
         if symbol.hint != hint:
             raise DimError(
-                f"{dim!r} is the name of both {symbol.sources[0].text()} and {source.text()}, but their sizes in "
+                f"{dim!r} is the name of both {symbol.sources[0].text()} and {source.text()}, but "
+                "their sizes in "
                 f"this call are {symbol.hint} and {hint}; give sizes that differ different names"
             )
         self._env.symbols.add_source(dim.name, source)
@@ -170,12 +191,18 @@ class SymbolicArguments:
             return hint
         if isinstance(dim, Dim):
             return self._size(source, hint)
-        node = self._env.new_integer(self._fresh(), hint, source, Policy.AUTO if policy is Policy.UNBACKED else policy)
+        node = self._env.new_integer(
+            self._fresh(), hint, source, Policy.AUTO if policy is Policy.UNBACKED else policy
+        )
         self.slots.append(Slot(source, node.term))
         return node
 
-    def _strides(self, sizes: Sequence[Any], hints: list[int], found: list[tuple[Source, int]]) -> tuple[Any, ...]:
-        """Return strides in terms of sizes where the example's strides are products of them; else plain or symbols."""
+    def _strides(
+        self, sizes: Sequence[Any], hints: list[int], found: list[tuple[Source, int]]
+    ) -> tuple[Any, ...]:
+        """Return strides in terms of sizes where the example's strides are products of them; else
+        plain or symbols.
+        """
         strides: list[Any] = [None] * len(sizes)
         slots: list[Slot | None] = [None] * len(sizes)
         order = sorted(range(len(sizes)), key=lambda d: (found[d][1], hints[d]))
@@ -193,7 +220,11 @@ class SymbolicArguments:
                 slots[d] = self.slots.pop()
                 self._env.declare(boolean.ge(strides[d].term, 1), f"{source.text()} is a step")
             if slots[d] is None:
-                term = strides[d].term if isinstance(strides[d], IntNode) else arithmetic.const(strides[d])
+                term = (
+                    strides[d].term
+                    if isinstance(strides[d], IntNode)
+                    else arithmetic.const(strides[d])
+                )
                 slots[d] = Slot(source, term)
             if stride >= expected_hint:
                 expected = strides[d] * sizes[d]
@@ -206,6 +237,7 @@ class SymbolicArguments:
 def _check_fits(dim: Dim, source: Source, hint: int) -> None:
     if hint < dim.min or (dim.max is not None and hint > dim.max) or hint % dim.multiple_of:
         raise DimError(
-            f"{source.text()} is {hint} in this call, which is outside the declared {dim!r}; widen the "
+            f"{source.text()} is {hint} in this call, which is outside the declared {dim!r}; widen "
+            "the "
             "Dim, or call with a size inside it"
         )

@@ -25,7 +25,9 @@ _R = TypeVar("_R")
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Make ``torch.compiler.is_compiling()`` true within the block: libraries then avoid data-dependent shortcuts."""
+    """Make ``torch.compiler.is_compiling()`` true within the block: libraries then avoid
+    data-dependent shortcuts.
+    """
     before = torch.compiler._is_compiling_flag
     torch.compiler._is_compiling_flag = True
     try:
@@ -38,9 +40,11 @@ _DYNAMO = "torch._dynamo"
 
 
 def without_dynamo() -> AbstractContextManager[object]:
-    """Return a context in which functions compiled with ``torch.compile`` run eagerly, so that a trace sees their ops.
+    """Return a context in which functions compiled with ``torch.compile`` run eagerly, so that a
+    trace sees their ops.
 
-    Dynamo is told so if it is loaded.  Loading Dynamo takes half a second, and before that it has compiled nothing.
+    Dynamo is told so if it is loaded.  Loading Dynamo takes half a second, and before that it has
+    compiled nothing.
     """
     if _DYNAMO in sys.modules:
         return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
@@ -49,7 +53,8 @@ def without_dynamo() -> AbstractContextManager[object]:
 
 @contextmanager
 def _before_dynamo() -> Iterator[None]:
-    """Keep Dynamo from being loaded under a trace's modes: load it outside of the trace, and start the trace again.
+    """Keep Dynamo from being loaded under a trace's modes: load it outside of the trace, and start
+    the trace again.
 
     Raises:
         Restart: this thread imports Dynamo, or another thread has loaded it within the block.
@@ -71,25 +76,32 @@ class _DynamoWanted:
         self._thread = threading.get_ident()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Raise ``Restart`` if the traced thread imports Dynamo; else return None: this hook finds no module."""
+        """Raise ``Restart`` if the traced thread imports Dynamo; else return None: this hook finds
+        no module.
+        """
         if name == _DYNAMO and threading.get_ident() == self._thread:
             raise _to_load()
 
 
 def _to_load() -> Restart:
     text = f"needs {_DYNAMO}, which is not loaded while something is traced; import it before"
-    return Restart(text, after(partial(importlib.import_module, _DYNAMO)), Reason.OTHER_TRACER, prepares=True)
+    return Restart(
+        text, after(partial(importlib.import_module, _DYNAMO)), Reason.OTHER_TRACER, prepares=True
+    )
 
 
 @contextmanager
 def outside_transforms() -> Iterator[None]:
     """Leave the transforms of ``torch.func`` around a compiled function within the block.
 
-    ``torch.func.grad`` or ``vmap`` then transforms the graph when the graph runs.  Inference mode may be on around
-    ``grad``, which switches it off inside.  Without the transform the dispatcher would still skip autograd, so
-    inference mode is switched off once more.  (A private name, checked on 2.11 to 2.13.)
+    ``torch.func.grad`` or ``vmap`` then transforms the graph when the graph runs.  Inference mode
+    may be on around ``grad``, which switches it off inside.  Without the transform the dispatcher
+    would still skip autograd, so inference mode is switched off once more.  (A private name,
+    checked on 2.11 to 2.13.)
     """
-    from symshape.torch_internals.functorch import interpreters_cleared as temporarily_clear_interpreter_stack
+    from symshape.torch_internals.functorch import (
+        interpreters_cleared as temporarily_clear_interpreter_stack,
+    )
 
     transformed = functorch.interpreters() is not None
     with temporarily_clear_interpreter_stack(), ExitStack() as stack:
@@ -102,7 +114,9 @@ def outside_transforms() -> Iterator[None]:
 
 @contextmanager
 def without_autocast_cache() -> Iterator[None]:
-    """Switch autocast's cache of casted weights off within the block: a trace neither reads from it nor adds to it."""
+    """Switch autocast's cache of casted weights off within the block: a trace neither reads from it
+    nor adds to it.
+    """
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:
@@ -115,8 +129,9 @@ def without_autocast_cache() -> Iterator[None]:
 def without_saving_hooks() -> Iterator[None]:
     """Remove the saved-tensor hooks around a call within the block, and put them back at its end.
 
-    The hooks see the tensors that the graph saves for autograd, but not the symbolic tensors of the trace.  Otherwise a
-    checkpoint around a compiled function would count more tensors during the trace than it recomputes.
+    The hooks see the tensors that the graph saves for autograd, but not the symbolic tensors of the
+    trace.  Otherwise a checkpoint around a compiled function would count more tensors during the
+    trace than it recomputes.
     """
     saving: Any = autograd.saving
     found: list[tuple[Any, Any]] = []
@@ -132,10 +147,12 @@ def without_saving_hooks() -> Iterator[None]:
 
 @contextmanager
 def nothing_left_entered() -> Iterator[None]:
-    """Exit, at the end of the block, the modes that were entered within it and not exited because of an error.
+    """Exit, at the end of the block, the modes that were entered within it and not exited because
+    of an error.
 
-    Graphs of Dynamo's enter autocast, ``torch.func``'s transforms and dual levels by one node, and exit by another.
-    (An autocast that is never exited keeps casts of weights for ever; private names, checked on 2.11 to 2.13.)
+    Graphs of Dynamo's enter autocast, ``torch.func``'s transforms and dual levels by one node, and
+    exit by another. (An autocast that is never exited keeps casts of weights for ever; private
+    names, checked on 2.11 to 2.13.)
     """
     layers, level = functorch.layers(), forward_ad._current_level
     casts, dual = _autocast_depth(), _is_dual()
@@ -172,15 +189,18 @@ def _autocast_depth() -> int:
 
 
 def _noted_by_torch() -> None:
-    """Fill torch's lazily set values before a trace, which would take them for changes by the program.
+    """Fill torch's lazily set values before a trace, which would take them for changes by the
+    program.
 
-    These are the number of devices and, once Dynamo is loaded, its mark on new modules (2.11 to 2.13).
+    These are the number of devices and, once Dynamo is loaded, its mark on new modules (2.11 to
+    2.13).
     """
     if torch.cuda.is_initialized():
         torch.cuda.device_count()
     marking = sys.modules.get("torch._dynamo.mutation_guard")
     if marking is not None and getattr(torch.nn.Module, "___needs_generation_tag_patch", True):
-        install = getattr(marking, "install_generation_tagging_init", None)  # absent while it is being loaded
+        # absent while it is being loaded
+        install = getattr(marking, "install_generation_tagging_init", None)
         if install is not None:
             install()
 
@@ -201,7 +221,9 @@ def while_tracing() -> Iterator[None]:
 
 
 def with_autocast_off(run: Callable[_P, _R], modes: Modes) -> Callable[_P, _R]:
-    """The same, with autocast off where it was on when a program was traced: its casts are in the graph."""
+    """The same, with autocast off where it was on when a program was traced: its casts are in the
+    graph.
+    """
     if not modes.autocast:
         return run
 
@@ -224,7 +246,9 @@ def without_autocast(run: Run, modes: Modes) -> Run:
 
 
 def as_generated(run: Run) -> Run:
-    """Return the generated function of a program's graph, without the wrapper of :func:`without_autocast`."""
+    """Return the generated function of a program's graph, without the wrapper of
+    :func:`without_autocast`.
+    """
     found: Run = getattr(run, "__wrapped__", run)
     return found
 
@@ -239,13 +263,17 @@ _DEVICES = ("cpu", "cuda")
 
 
 def _switches() -> list[Any]:
-    autocast = [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES]
+    autocast = [
+        (torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES
+    ]
     return [torch.is_grad_enabled(), torch.get_default_dtype(), *autocast]
 
 
 @contextmanager
 def left_as_they_are(problems: list[Problem]) -> Iterator[None]:
-    """Put torch's modes back at the end of the block; describe those that the function changed in ``problems``."""
+    """Put torch's modes back at the end of the block; describe those that the function changed in
+    ``problems``.
+    """
     before = _switches()
     try:
         yield
@@ -256,5 +284,8 @@ def left_as_they_are(problems: list[Problem]) -> Iterator[None]:
             for device, (enabled, dtype) in zip(_DEVICES, before[2:], strict=True):
                 torch.set_autocast_enabled(device, enabled)
                 torch.set_autocast_dtype(device, dtype)
-            text = "leaves torch's modes changed (gradients, autocast or the default dtype); use `with`"
+            text = (
+                "leaves torch's modes changed (gradients, autocast or the default dtype); use "
+                "`with`"
+            )
             problems.append(Problem(text, Reason.DEFAULTS))

@@ -1,4 +1,6 @@
-"""The recorder of ATen ops: infers the outputs of each op, by a rule or without one, and adds a node."""
+"""The recorder of ATen ops: infers the outputs of each op, by a rule or without one, and adds a
+node.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ from symshape.user_code import user_location
 aten = torch.ops.aten
 _is_inference_mode = torch.is_inference_mode_enabled
 _nothing = nullcontext()
-_OWN_FRAMES = 3  # frames of an op's call that are certainly ours: ``_node``, ``_record`` and its caller
+# frames of an op's call that are certainly ours: ``_node``, ``_record`` and its caller
+_OWN_FRAMES = 3
 
 
 class Tracer:
@@ -60,7 +63,8 @@ class Tracer:
     Args:
         env: symbols, facts and guards.
         names: the names of real tensors, by ``id``.
-        generators: the addresses of the random generators that existed before the trace; None for any.
+        generators: the addresses of the random generators that existed before the trace; None for
+            any.
 
     Attributes:
         env: symbols, facts and guards.
@@ -69,28 +73,34 @@ class Tracer:
         contents: the contents of tensors that the program made from sizes.
         copies: reshapes that could have been views.
         arguments: the values of tensor arguments.
-        originals: while the trace lasts, the argument tensors, with their positions among the leaves.
+        originals: while the trace lasts, the argument tensors, with their positions among the
+            leaves.
         inference: the storages of those that are inference tensors.
         questions: the questions about arguments that the keys do not answer, with the answers.
-        laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1 too: arguments, and
-            views of them that only pick and order dimensions.
+        laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1
+            too: arguments, and views of them that only pick and order dimensions.
         looked_at: the values whose memory layout the program read.
         own: the autograd calls of the program itself.
         op_arguments: converts the arguments of ops.
         counts: the numbers of nonzero elements of masks.
         flows: the functions of control flow, which run once, never, or many times.
         kept: the states of random generators that checkpoints save.
-        lazy: for values that torch conjugates or negates lazily: whether it conjugates, whether it negates.
+        lazy: for values that torch conjugates or negates lazily: whether it conjugates, whether it
+            negates.
         untracked_views: the memory of which autograd does not know all views.
         saved: results that autograd saved, whose histories a graph would lose.
         writes: the values that the last op writes to, and the fake implementation that it is in.
         closed: whether the trace is over.
-        asks: whether the first op after gradients of earlier calls were read raises ``GradientsRead``.
+        asks: whether the first op after gradients of earlier calls were read raises
+            ``GradientsRead``.
         read_first: these gradients.
     """
 
     def __init__(
-        self, env: ShapeEnv, names: Mapping[int, str] | None = None, generators: Collection[int] | None = None
+        self,
+        env: ShapeEnv,
+        names: Mapping[int, str] | None = None,
+        generators: Collection[int] | None = None,
     ) -> None:
         self.env = env
         self.steps: list[Step] = []
@@ -128,8 +138,12 @@ class Tracer:
         self._count += 1
         return value
 
-    def input_tensor(self, spec: TensorSpec, requires_grad: bool, is_leaf: bool = True) -> SymbolicTensor:
-        """Return a symbolic tensor for an argument; one with a history may be written to in place."""
+    def input_tensor(
+        self, spec: TensorSpec, requires_grad: bool, is_leaf: bool = True
+    ) -> SymbolicTensor:
+        """Return a symbolic tensor for an argument; one with a history may be written to in
+        place.
+        """
         value = self.new_value(spec)
         self.arguments.add(value)
         self.laid_out.add(value)
@@ -139,11 +153,18 @@ class Tracer:
         return SymbolicTensor.make(spec, value, self, requires_grad)
 
     def given(self) -> list[Value]:
-        """Return the values of arguments, parameters and buffers, any two of which may share memory in a later call."""
-        return [*self.arguments, *(each for each in self.lifting.tensors if each not in self.lifting.constants)]
+        """Return the values of arguments, parameters and buffers, any two of which may share memory
+        in a later call.
+        """
+        return [
+            *self.arguments,
+            *(each for each in self.lifting.tensors if each not in self.lifting.constants),
+        ]
 
     def ask(self, tensor: SymbolicTensor, what: str, about: Any = None) -> Hashable:
-        """Return the answer to a question about the argument behind ``tensor``; later calls must answer the same."""
+        """Return the answer to a question about the argument behind ``tensor``; later calls must
+        answer the same.
+        """
         position, original = self.originals[tensor._value]
         return self.note(Question(position, what, about), original)
 
@@ -194,13 +215,18 @@ class Tracer:
         except meta_fns.ShapeError as error:
             raise ProgramError(f"{error} (at {env.origin()})") from error
         except (meta_fns.DataDependentOutput, meta_fns.UnsupportedOp) as error:
-            raise UnsupportedError(f"{error} (at {env.origin()})", reason=Reason.OPERATOR) from error
+            raise UnsupportedError(
+                f"{error} (at {env.origin()})", reason=Reason.OPERATOR
+            ) from error
         finally:
             env.current_op, env.current_rule = outer
         return self._record(call, result, start, unknowns)
 
-    def _record(self, call: OpCall, result: Any, start: int, unknowns: Unknowns | None = None) -> Any:
-        """Wrap the rule's result in the structure that the op returns, and insert the node at ``start``.
+    def _record(
+        self, call: OpCall, result: Any, start: int, unknowns: Unknowns | None = None
+    ) -> Any:
+        """Wrap the rule's result in the structure that the op returns, and insert the node at
+        ``start``.
 
         Assertions that the rule made come after the node, which may bind their symbols.
         """
@@ -215,14 +241,17 @@ class Tracer:
                 output, shown = self._tensor_result(call, item, position)
             elif isinstance(item, (list, tuple)):  # such as _foreach ops with several lists
                 raise UnsupportedError(
-                    f"{call.op} returns nested lists, which cannot be traced", reason=Reason.OPERATOR
+                    f"{call.op} returns nested lists, which cannot be traced",
+                    reason=Reason.OPERATOR,
                 )
             else:
                 shown = op_call.scalar_result(item, position, unknowns, bindings)
             outputs.append(output)
             wrapped.append(shown)
         if unknowns is not None:
-            bindings += self._size_bindings(call.op, results, unknowns.made, {binding.symbol for binding in bindings})
+            bindings += self._size_bindings(
+                call.op, results, unknowns.made, {binding.symbol for binding in bindings}
+            )
         for binding in bindings:
             self.env.readings[binding.symbol] = reading(binding, single)
         if self._recording:
@@ -237,8 +266,12 @@ class Tracer:
             return wrapped[0] if call.plan.returns else None
         return wrapped if isinstance(result, list) else tuple(wrapped)
 
-    def _tensor_result(self, call: OpCall, spec: TensorSpec, position: int) -> tuple[Value | None, Any]:
-        """Return the value and the symbolic tensor of an output; an argument that was written to is its own output."""
+    def _tensor_result(
+        self, call: OpCall, spec: TensorSpec, position: int
+    ) -> tuple[Value | None, Any]:
+        """Return the value and the symbolic tensor of an output; an argument that was written to is
+        its own output.
+        """
         plan = call.plan
         owner = plan.same_as[position] if position < len(plan.same_as) else None
         if owner is not None:
@@ -260,20 +293,28 @@ class Tracer:
             return value, self.stand_in(value)
 
     def stand_in(self, value: Value, tensor: SymbolicTensor | None = None) -> SymbolicTensor:
-        """Return a symbolic tensor for a value; with ``tensor``, make the value live as long as that tensor."""
+        """Return a symbolic tensor for a value; with ``tensor``, make the value live as long as
+        that tensor.
+        """
         if tensor is None:
             tensor = SymbolicTensor.make(value.spec, value, self)
         self._holding.watch(value, tensor)
         return tensor
 
     def _node(
-        self, call: OpCall, outputs: tuple[Value | None, ...], single: bool, bindings: tuple[Binding, ...]
+        self,
+        call: OpCall,
+        outputs: tuple[Value | None, ...],
+        single: bool,
+        bindings: tuple[Binding, ...],
     ) -> Node:
         self.untracked_views.gradients |= torch.is_grad_enabled()
         if torch.get_default_dtype() is not self._default_dtype:
             raise UnsupportedError(
-                f"the function changes torch's default dtype (before {self.env.origin()}), which a compiled graph "
-                "would not repeat; pass dtype= explicitly, or change the default outside the function",
+                f"the function changes torch's default dtype (before {self.env.origin()}), which a "
+                "compiled graph "
+                "would not repeat; pass dtype= explicitly, or change the default outside the "
+                "function",
                 reason=Reason.DEFAULTS,
             )
         changed = call.args[0] if call.plan.changes_shape else None
@@ -290,12 +331,19 @@ class Tracer:
         )
 
     def modes_now(self) -> tuple[bool | None, bool | None]:
-        """Return whether gradients are recorded, and inference mode; None where unchanged since the trace began."""
+        """Return whether gradients are recorded, and inference mode; None where unchanged since the
+        trace began.
+        """
         grad, inference = torch.is_grad_enabled(), _is_inference_mode()
-        return None if grad is self._grad else grad, None if inference is self._inference else inference
+        return (
+            None if grad is self._grad else grad,
+            None if inference is self._inference else inference,
+        )
 
     def is_plain(self) -> bool:
-        """Return whether ops behave as at the start of the trace, without gradients, and no other mode sees them."""
+        """Return whether ops behave as at the start of the trace, without gradients, and no other
+        mode sees them.
+        """
         return (
             not self._grad
             and not self._inference
@@ -338,7 +386,9 @@ class Tracer:
         self.steps.append(node)
 
     def _written(self, tensor: Any, spec: TensorSpec) -> Any:
-        """Return the argument that an in-place op returns, with its metadata as the op leaves it."""
+        """Return the argument that an in-place op returns, with its metadata as the op leaves
+        it.
+        """
         if type(tensor) is SymbolicTensor:
             tensor._spec = spec
         elif spec.sizes != tensor.shape or spec.strides != tensor.stride():
@@ -354,7 +404,8 @@ class Tracer:
         self, op: OpOverload, results: Sequence[Any], made: list[IntNode], bound: set[str]
     ) -> list[Binding]:
         """Return where each new unbacked symbol can be read off the outputs."""
-        if not self._recording:  # inside a fake implementation, whose own result has to show the symbols
+        # inside a fake implementation, whose own result has to show the symbols
+        if not self._recording:
             self._inner_unknowns += made
             return []
         found: list[Binding] = []
@@ -369,19 +420,29 @@ class Tracer:
                     break
             else:
                 raise UnsupportedError(
-                    f"{op} creates a size that depends on data ({name}), but none of its results has a dimension "
-                    "of exactly that size, so a compiled graph could not read it; return a tensor with such a "
+                    f"{op} creates a size that depends on data ({name}), but none of its results "
+                    "has a dimension "
+                    "of exactly that size, so a compiled graph could not read it; return a tensor "
+                    "with such a "
                     "dimension from the fake implementation",
                     reason=Reason.NO_FAKE,
                 )
         return found
 
     def read_integer(self, op: OpOverload, tensor: SymbolicTensor, *args: int) -> Any:
-        """Return a stride or offset that only the real tensor has: an unbacked symbol, read when the graph runs."""
+        """Return a stride or offset that only the real tensor has: an unbacked symbol, read when
+        the graph runs.
+        """
         shown = "its storage offset" if not args else f"its stride along dimension {args[0]}"
-        node = self.env.new_unbacked(None, None, description=f"{shown}, which a tensor of these sizes has by accident")
+        node = self.env.new_unbacked(
+            None, None, description=f"{shown}, which a tensor of these sizes has by accident"
+        )
         binding = Binding(node.term.name, "item")
-        self.steps.append(Node(op, (tensor._value, *args), {}, (None,), True, (binding,), location=user_location()))
+        self.steps.append(
+            Node(
+                op, (tensor._value, *args), {}, (None,), True, (binding,), location=user_location()
+            )
+        )
         return node
 
     # -- ops without a rule of ours

@@ -1,7 +1,8 @@
-"""The test whether a trace could still be abandoned and its function run in eager, as if nothing had happened.
+"""The test whether a trace could still be abandoned and its function run in eager, as if nothing
+had happened.
 
-If so, a trace may assume what nearly always holds but only data decide (two sizes are equal, rather than one of them
-1). The graph asserts it when it runs; where it fails, the function runs eagerly.
+If so, a trace may assume what nearly always holds but only data decide (two sizes are equal, rather
+than one of them 1). The graph asserts it when it runs; where it fails, the function runs eagerly.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class WorldAsItWas:
         self._changed = False
 
     def __call__(self) -> bool:
-        """Return whether no earlier tensor was written to, and no generator drawn from except on the CPU."""
+        """Return whether no earlier tensor was written to, and no generator drawn from except on
+        the CPU.
+        """
         self._look(self._new.nodes())
         if self._changed or not _presumes.get():
             return False

@@ -1,1 +1,3 @@
-"""Benchmarks against peers in one run: `python -m tests.bench --help`; the convention is in CONTRIBUTING.md."""
+"""Benchmarks against peers in one run: `python -m tests.bench --help`; the convention is in
+CONTRIBUTING.md.
+"""

@@ -1,7 +1,8 @@
-"""Warm calls with containers and objects as arguments and results: dictionaries, dataclasses, keys and values in lists.
+"""Warm calls with containers and objects as arguments and results: dictionaries, dataclasses, keys
+and values in lists.
 
-Against eager, in turn, both with arguments that are made anew. The programs do next to nothing, so that what is left is
-what a call costs: the floor is the first row's.
+Against eager, in turn, both with arguments that are made anew. The programs do next to nothing, so
+that what is left is what a call costs: the floor is the first row's.
 """
 
 from __future__ import annotations
@@ -72,9 +73,15 @@ ROWS: dict[str, Row] = {
     "two tensors": (lambda x, y: x + y, lambda: (_t(), _t())),
     "one tensor twice": (lambda x, y: x + y, lambda: (x := _t(), x)),
     "a dictionary of two": (lambda b: b["x"] + b["y"], lambda: ({"x": _t(), "y": _t()},)),
-    "a named tuple of two, and one back": (lambda b: Pair(b.x + b.y, b.x), lambda: (Pair(_t(), _t()),)),
+    "a named tuple of two, and one back": (
+        lambda b: Pair(b.x + b.y, b.x),
+        lambda: (Pair(_t(), _t()),),
+    ),
     "a dataclass of two": (lambda b: b.x + b.y, lambda: (Batch(_t(), _t()),)),
-    "a dataclass of two, and one back": (lambda b: Batch(b.x + b.y, b.x), lambda: (Batch(_t(), _t()),)),
+    "a dataclass of two, and one back": (
+        lambda b: Batch(b.x + b.y, b.x),
+        lambda: (Batch(_t(), _t()),),
+    ),
     "a tensor and a configuration": (lambda x, c: x * c.scale, lambda: (_t(), Config())),
     "a tensor and a function": (lambda x, f: f(x), lambda: (_t(), torch.relu)),
     "a dataclass of dataclasses": (

@@ -1,11 +1,14 @@
-"""What a call spends outside the graph, step by step; and the graph itself, op by op, against eager.
+"""What a call spends outside the graph, step by step; and the graph itself, op by op, against
+eager.
 
-The first table is of warm calls of whole models as modules: everything but the run of the graph, which is replaced by
-its own last result. The steps are measured alone, so that they need not add up. `memo miss` is a call with sizes that a
-known entry serves and that were never seen. `--against CHECKOUT` measures another checkout in turn. Units: µs of this
-thread's own time, the least sample of the rounds: other processes take part of the machine, and its clock changes.
+The first table is of warm calls of whole models as modules: everything but the run of the graph,
+which is replaced by its own last result. The steps are measured alone, so that they need not add
+up. `memo miss` is a call with sizes that a known entry serves and that were never seen.
+`--against CHECKOUT` measures another checkout in turn. Units: µs of this thread's own time, the
+least sample of the rounds: other processes take part of the machine, and its clock changes.
 
-The second table is of `runner="eager"` against the model itself, sampled in turn, milliseconds, medians.
+The second table is of `runner="eager"` against the model itself, sampled in turn, milliseconds,
+medians.
 """
 
 from __future__ import annotations
@@ -34,7 +37,11 @@ Arguments = Callable[[int], dict[str, torch.Tensor]]
 def _bert(layers: int) -> Any:
     from transformers import BertConfig, BertModel
 
-    return BertModel(BertConfig(hidden_size=64, num_hidden_layers=layers, num_attention_heads=4, intermediate_size=128))
+    return BertModel(
+        BertConfig(
+            hidden_size=64, num_hidden_layers=layers, num_attention_heads=4, intermediate_size=128
+        )
+    )
 
 
 def _ids(size: int) -> dict[str, torch.Tensor]:
@@ -67,7 +74,9 @@ def _least(call: Callable[[], Any], rounds: int, repeats: int = 50) -> float:
     return min(taken)
 
 
-def figures(make: Callable[[int], Any], depth: int, arguments: Arguments, rounds: int) -> list[float]:
+def figures(
+    make: Callable[[int], Any], depth: int, arguments: Arguments, rounds: int
+) -> list[float]:
     """What the steps of a warm call of one model cost, in the order of ``STEPS``."""
     torch.manual_seed(0)
     module = symshape.compile(make(depth).eval(), dynamic=True, options={"plain_calls": False})
@@ -89,10 +98,14 @@ def figures(make: Callable[[int], Any], depth: int, arguments: Arguments, rounds
         lambda: cache.makers[len(leaves)](leaves, given),
         lambda: cache.branches[0].memo.get(key),
         state.unchanged,
-        getattr(state, "_quick_tensors", None) or state._same_tensors,  # the latter in older checkouts
+        getattr(state, "_quick_tensors", None)
+        or state._same_tensors,  # the latter in older checkouts
         lambda: entry.build(flat),
     ]
-    return [*(_least(step, rounds) for step in steps), _misses(compiled, module, arguments, rounds, flat)]
+    return [
+        *(_least(step, rounds) for step in steps),
+        _misses(compiled, module, arguments, rounds, flat),
+    ]
 
 
 def _without_graph(compiled: Any, flat: list[Any]) -> None:
@@ -100,7 +113,9 @@ def _without_graph(compiled: Any, flat: list[Any]) -> None:
         each.run = lambda leaves, values: flat
 
 
-def _misses(compiled: Any, module: Any, arguments: Arguments, rounds: int, flat: list[Any]) -> float:
+def _misses(
+    compiled: Any, module: Any, arguments: Arguments, rounds: int, flat: list[Any]
+) -> float:
     sizes = [arguments(size) for size in range(8, 108)]
     for each in sizes:
         module(**each)
@@ -124,14 +139,18 @@ def measure_round(smoke: bool) -> dict[str, list[float]]:
     """The figures of all models, here."""
     torch.set_num_threads(1)
     with torch.no_grad():
-        return {name: figures(*row, rounds=5 if smoke else 100) for name, row in rows(smoke).items()}
+        return {
+            name: figures(*row, rounds=5 if smoke else 100) for name, row in rows(smoke).items()
+        }
 
 
 def _round(checkout: Path, smoke: bool) -> dict[str, list[float]]:
     """The figures of all models, from a fresh process that imports one checkout."""
     command = [sys.executable, str(HERE), "--round", *["--smoke"] * smoke]
     environment = os.environ | {"PYTHONPATH": f"{checkout}{os.pathsep}{HERE.parents[2]}"}
-    run = subprocess.run(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    run = subprocess.run(
+        command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
     measured: dict[str, list[float]] = json.loads(run.stdout.splitlines()[-1])
     return measured
 
@@ -145,13 +164,20 @@ def against_eager(report: Report, smoke: bool) -> None:
         "BERT": (_bert, 12, ids),
         "ResNet-50": (_resnet, 6, _pixels(0)),
     }
-    table = report.table("runner eager against the model", "model", "eager ms", "ours ms", "ours / eager")
+    table = report.table(
+        "runner eager against the model", "model", "eager ms", "ours ms", "ours / eager"
+    )
     for name, (make, depth, given) in list(models.items())[: 1 if smoke else None]:
         model = make(1 if smoke else depth).eval()
         compiled = symshape.compile(model, runner="eager")
         with torch.no_grad():
-            calls = {"eager": lambda m=model, g=given: m(**g), "ours": lambda c=compiled, g=given: c(**g)}
-            took = measure_together(calls, samples=3 if smoke else 150, sample_us=1.0, warmup=3 if smoke else 2 * WARM)
+            calls = {
+                "eager": lambda m=model, g=given: m(**g),
+                "ours": lambda c=compiled, g=given: c(**g),
+            }
+            took = measure_together(
+                calls, samples=3 if smoke else 150, sample_us=1.0, warmup=3 if smoke else 2 * WARM
+            )
         eager, ours = took["eager"].median / 1e3, took["ours"].median / 1e3
         table.row(name, eager, ours, ours / eager)
         if not smoke:
@@ -160,7 +186,8 @@ def against_eager(report: Report, smoke: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> Report:
     """Measures this checkout, and another one where it is given."""
-    from tests.bench.report import against_parser  # which an older checkout, that a round imports, need not have
+    # which an older checkout, that a round imports, need not have
+    from tests.bench.report import against_parser
 
     args = against_parser(__doc__).parse_args(argv)
     try:
@@ -170,21 +197,31 @@ def main(argv: Sequence[str] | None = None) -> Report:
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     report = Report("call")
-    checkouts = {"here": HERE.parents[2]} | ({"other": args.against.resolve()} if args.against else {})
+    checkouts = {"here": HERE.parents[2]} | (
+        {"other": args.against.resolve()} if args.against else {}
+    )
     rounds: dict[str, list[dict[str, list[float]]]] = {name: [] for name in checkouts}
     for _ in range(1 if args.smoke else args.rounds):
         for name, checkout in checkouts.items():
             rounds[name].append(_round(checkout, args.smoke))
     for name, checkout in checkouts.items():
         described = ["git", "-C", str(checkout), "rev-parse", "--short=12", "HEAD"]
-        commit = subprocess.run(described, capture_output=True, text=True, check=False).stdout.strip()
+        commit = subprocess.run(
+            described, capture_output=True, text=True, check=False
+        ).stdout.strip()
         table = report.table(f"{name}: commit {commit}, outside the graph, µs", "model", *STEPS)
         for model in rows(args.smoke):
-            least = [min(column) for column in zip(*(each[model] for each in rounds[name]), strict=True)]
+            least = [
+                min(column) for column in zip(*(each[model] for each in rounds[name]), strict=True)
+            ]
             table.row(model, *least)
             if name == "here" and model.startswith("GPT-2") and not args.smoke:
                 report.goal(f"warm call of {model}, outside the graph, µs", least[0], at_most=15.0)
-                report.goal(f"call of {model} with new sizes, outside the graph, µs", least[-1], at_most=60.0)
+                report.goal(
+                    f"call of {model} with new sizes, outside the graph, µs",
+                    least[-1],
+                    at_most=60.0,
+                )
     against_eager(report, args.smoke)
     return report
 

@@ -1,10 +1,11 @@
-"""The case table of `tests/guards/cases.json`, asked of `guards.prove` and of every decider that is installed.
+"""The case table of `tests/guards/cases.json`, asked of `guards.prove` and of every decider that is
+installed.
 
-Text in, verdict out, in a fresh environment: ours parses inside the clock and sees each question about symbols of its
-own, peers get the text read beforehand into calls of their operators (`tests/bench/peers.py`). Everybody is asked each
-question twice in a row, block by block in turn; the CPU time of the thread is taken. Right means the answer that the
-table has and its tests verify. Peers that are not installed are named; SymPy, which takes seconds, is asked every tenth
-question.
+Text in, verdict out, in a fresh environment: ours parses inside the clock and sees each question
+about symbols of its own, peers get the text read beforehand into calls of their operators
+(`tests/bench/peers.py`). Everybody is asked each question twice in a row, block by block in turn;
+the CPU time of the thread is taken. Right means the answer that the table has and its tests verify.
+Peers that are not installed are named; SymPy, which takes seconds, is asked every tenth question.
 """
 
 from __future__ import annotations
@@ -121,12 +122,17 @@ def main(argv: Sequence[str] | None = None) -> Report:
     table = rows()
     chosen = table[:: len(table) // 20] if args.smoke else table
     peers, absent = all_peers()
-    makers: dict[str, Callable[[Row, int], Answerer]] = {"guards": ours} | {p.name: of_peer(p) for p in peers}
+    makers: dict[str, Callable[[Row, int], Answerer]] = {"guards": ours} | {
+        p.name: of_peer(p) for p in peers
+    }
     seldom = {peer.name for peer in peers if isinstance(peer, Sympy)}
     answers: dict[str, list[Answer]] = {name: [] for name in makers}
     failures = {name: Counter[str]() for name in makers}
     rungs: Counter[str] = Counter()
-    for name, make in makers.items():  # what is imported or made on a first call is no part of any answer
+    for (
+        name,
+        make,
+    ) in makers.items():  # what is imported or made on a first call is no part of any answer
         ask(chosen[0], make(chosen[0], -1), failures[name])
     for block in range(0, len(chosen), BLOCK):
         for name, make in makers.items():
@@ -144,31 +150,55 @@ def main(argv: Sequence[str] | None = None) -> Report:
         report.note(sentence)
     for peer in peers:
         if failures[peer.name]:
-            kinds = ", ".join(f"{kind} ({count})" for kind, count in failures[peer.name].most_common())
-            report.note(f"{peer.name} {peer.version} broke off: {kinds}, each question counted twice")
+            kinds = ", ".join(
+                f"{kind} ({count})" for kind, count in failures[peer.name].most_common()
+            )
+            report.note(
+                f"{peer.name} {peer.version} broke off: {kinds}, each question counted twice"
+            )
     return report
 
 
 def _rung(before: dict[str, int]) -> str:
     """What settled the question that was just asked (twice)."""
     now = counters()
-    return next((name for name in RUNGS if name != "memo" and now[name] != before[name]), "constant")
+    return next(
+        (name for name in RUNGS if name != "memo" and now[name] != before[name]), "constant"
+    )
 
 
-def show(report: Report, answers: dict[str, list[Answer]], rungs: Counter[str], chosen: Sequence[Row]) -> None:
+def show(
+    report: Report, answers: dict[str, list[Answer]], rungs: Counter[str], chosen: Sequence[Row]
+) -> None:
     """Tables and goals."""
     times = {name: Timing.of(answer.first for answer in found) for name, found in answers.items()}
-    again = {name: Timing.of(answer.repeated for answer in found) for name, found in answers.items()}
+    again = {
+        name: Timing.of(answer.repeated for answer in found) for name, found in answers.items()
+    }
     proven = {name: _share(found) for name, found in answers.items()}
     columns = ("decidable", "proven", "%", "wrong", "over 2 s", "first µs", "p99", "repeated µs")
     table = report.table("who decides what", "who", *columns)
     for name, found in answers.items():
         decidable = sum(answer.row.best is not None for answer in found)
-        counts = (decidable, sum(a.right for a in found), 100 * proven[name], sum(a.wrong for a in found))
-        table.row(name, *counts, sum(a.late for a in found), times[name].median, times[name].p99, again[name].median)
+        counts = (
+            decidable,
+            sum(a.right for a in found),
+            100 * proven[name],
+            sum(a.wrong for a in found),
+        )
+        table.row(
+            name,
+            *counts,
+            sum(a.late for a in found),
+            times[name].median,
+            times[name].p99,
+            again[name].median,
+        )
     topics = report.table("proven by topic, %", "topic", "questions", *answers)
     for topic in sorted({row.topic for row in chosen}):
-        each = [[answer for answer in found if answer.row.topic == topic] for found in answers.values()]
+        each = [
+            [answer for answer in found if answer.row.topic == topic] for found in answers.values()
+        ]
         topics.row(topic, len(each[0]), *(100 * _share(found) if found else None for found in each))
     ladder = report.table("what settled ours", "rung", "questions", "%")
     for rung in RUNGS:
@@ -178,12 +208,22 @@ def show(report: Report, answers: dict[str, list[Answer]], rungs: Counter[str], 
     report.goal("wrong answers of ours", sum(answer.wrong for answer in mine), at_most=0)
     report.goal("ours over 2 s", sum(answer.late for answer in mine), at_most=0)
     report.goal("proven by ours, %", 100 * proven["guards"], at_least=98.9)
-    report.goal("proven by ours minus by Z3, points", 100 * (proven["guards"] - proven["Z3"]), at_least=0.0)
+    report.goal(
+        "proven by ours minus by Z3, points", 100 * (proven["guards"] - proven["Z3"]), at_least=0.0
+    )
     report.goal("ours without Z3, %", 100 * (1 - rungs["z3"] / len(chosen)), at_least=85.0)
     if "TVM analyzer" in times:
         theirs = times["TVM analyzer"].median, again["TVM analyzer"].median
-        report.goal("median of ours / of TVM's analyzer, first call", times["guards"].median / theirs[0], at_most=1.0)
-        report.goal("median of ours / of TVM's analyzer, repeated", again["guards"].median / theirs[1], at_most=1.0)
+        report.goal(
+            "median of ours / of TVM's analyzer, first call",
+            times["guards"].median / theirs[0],
+            at_most=1.0,
+        )
+        report.goal(
+            "median of ours / of TVM's analyzer, repeated",
+            again["guards"].median / theirs[1],
+            at_most=1.0,
+        )
 
 
 def _share(found: Sequence[Answer]) -> float:

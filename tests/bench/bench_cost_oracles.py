@@ -1,11 +1,13 @@
-"""Formulas against what runs, on ten models of transformers, a ResNet, a U-Net and an LSTM: FLOPs and memory.
+"""Formulas against what runs, on ten models of transformers, a ResNet, a U-Net and an LSTM: FLOPs
+and memory.
 
-Each is traced once at a small size, forward and a step of training, and its formulas are evaluated at five others.
-*FLOPs*: those of the ops that ``torch.utils.flop_counter`` counts, against its count, forward and backward; how much
-all ops are of that.  *peak*: least and greatest ratio of the formula to the bytes of live tensors, by a dispatch mode.
-*graph*: the program as symshape runs it; *eager*: the module as it is, on the paths that it takes when it is compiled
-(*compiled*), and on those of plain eager, where transformers makes other masks.  *training*: a whole step of plain
-eager with AdamW or SGD with momentum, its second one, when the optimizer's state is there.
+Each is traced once at a small size, forward and a step of training, and its formulas are evaluated
+at five others. *FLOPs*: those of the ops that ``torch.utils.flop_counter`` counts, against its
+count, forward and backward; how much all ops are of that.  *peak*: least and greatest ratio of the
+formula to the bytes of live tensors, by a dispatch mode. *graph*: the program as symshape runs it;
+*eager*: the module as it is, on the paths that it takes when it is compiled (*compiled*), and on
+those of plain eager, where transformers makes other masks.  *training*: a whole step of plain eager
+with AdamW or SGD with momentum, its second one, when the optimizer's state is there.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def _flops(
     return equal, cost.at(**at).flops / counted.at(**at).flops
 
 
-def _live(held: Sequence[torch.Tensor], run: Callable[[], Any], paths: Any = contextlib.nullcontext) -> int:
+def _live(
+    held: Sequence[torch.Tensor], run: Callable[[], Any], paths: Any = contextlib.nullcontext
+) -> int:
     with paths(), LiveBytes(held) as seen:
         run()
     return seen.peak
@@ -66,7 +70,9 @@ def _worst(ratios: Ratios) -> float:
     return max(max(each, 1 / each) for each in ratios)
 
 
-def _forward(model: Model, module: torch.nn.Module, calls: Sequence[Any]) -> tuple[list[Any], list[Ratios], int]:
+def _forward(
+    model: Model, module: torch.nn.Module, calls: Sequence[Any]
+) -> tuple[list[Any], list[Ratios], int]:
     with torch.no_grad():
         traced = symshape.trace(module, **model.call(3, 12))
         equal, more = _flops(traced.cost(), traced, calls, lambda call: module(**call))
@@ -81,7 +87,9 @@ def _forward(model: Model, module: torch.nn.Module, calls: Sequence[Any]) -> tup
     return [f"{equal}/{len(calls)}", more, *map(_range, found)], found, equal
 
 
-def _training(model: Model, module: torch.nn.Module, calls: Sequence[Any]) -> tuple[list[Any], list[Ratios], int]:
+def _training(
+    model: Model, module: torch.nn.Module, calls: Sequence[Any]
+) -> tuple[list[Any], list[Ratios], int]:
     traced = symshape.trace_training(module, loss=loss_of, **model.call(3, 12))
 
     trained = [each for each in module.parameters() if each.requires_grad]
@@ -98,7 +106,9 @@ def _training(model: Model, module: torch.nn.Module, calls: Sequence[Any]) -> tu
         ratios = []
         for call in calls:
             module.zero_grad()
-            ratios.append(peak.at(**sizes_of(traced, call)).total / measured(module, call, optimizer))
+            ratios.append(
+                peak.at(**sizes_of(traced, call)).total / measured(module, call, optimizer)
+            )
         found.append(ratios)
         module.zero_grad()
     return [f"{equal}/{len(calls)}", more, *map(_range, found)], found, equal
@@ -113,7 +123,14 @@ def main(argv: Sequence[str] | None = None) -> Report:
         raise NotHere("this benchmark is for CPU; memory_device compares on a device")
     torch.manual_seed(args.seed)
     report = Report("cost_oracles", device=args.device)
-    columns = ("model", "FLOPs equal", "all / counted", "peak, graph", "peak, compiled", "peak, eager")
+    columns = (
+        "model",
+        "FLOPs equal",
+        "all / counted",
+        "peak, graph",
+        "peak, compiled",
+        "peak, eager",
+    )
     forward = report.table(f"forward, {len(SIZES)} sizes", *columns)
     columns = ("model", "FLOPs equal", "all / counted", *(f"peak, {name}" for name in OPTIMIZERS))
     training = report.table(f"a step of training, {len(SIZES)} sizes", *columns)
@@ -135,7 +152,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
         unequal += 2 * len(calls) - equal - also_equal
     report.goal("sizes at which FLOPs differ", float(unequal), at_most=0)
     report.goal("worst ratio of the forward peak", _worst(ratios["forward"]), at_most=1.05)
-    report.goal("worst ratio of the forward peak, plain eager", _worst(ratios["eager"]), at_most=1.05)
+    report.goal(
+        "worst ratio of the forward peak, plain eager", _worst(ratios["eager"]), at_most=1.05
+    )
     report.goal("worst ratio of training's peak", _worst(ratios["training"]), at_most=1.1)
     return report
 

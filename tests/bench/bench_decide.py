@@ -1,9 +1,11 @@
-"""Deciding: text in, verdict out, over the case table; ours against each peer that can be imported, in the same run.
+"""Deciding: text in, verdict out, over the case table; ours against each peer that can be imported,
+in the same run.
 
-Each question starts in a fresh environment: our caches of texts, facts and decisions are emptied before it (the terms'
-hash-consing stays, as it does in any process), a peer makes its symbols and assumptions anew.  Reading the text counts
-for us and not for the peers.  A question asked once more directly after is the repeated figure.  Answers are compared
-with the table's `best` column, which the tests prove.
+Each question starts in a fresh environment: our caches of texts, facts and decisions are emptied
+before it (the terms' hash-consing stays, as it does in any process), a peer makes its symbols and
+assumptions anew.  Reading the text counts for us and not for the peers.  A question asked once more
+directly after is the repeated figure.  Answers are compared with the table's `best` column, which
+the tests prove.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ def theirs(peer: Peer, prepared: Prepared, best: bool | None, score: Score) -> N
 def main(argv: Sequence[str] | None = None) -> Report:
     """Run the benchmark."""
     parser = bench_parser(__doc__)
-    parser.add_argument("--rows", type=int, default=0, help="ask so many rows of the table only (default: all)")
+    parser.add_argument(
+        "--rows", type=int, default=0, help="ask so many rows of the table only (default: all)"
+    )
     parser.add_argument("--alone", action="store_true", help="without the peers")
     args = parser.parse_args(argv)
     report = Report("decide")
@@ -94,7 +98,8 @@ def main(argv: Sequence[str] | None = None) -> Report:
     score, rungs, topics = Score(), Counter[str](), dict[str, Counter[str]]()
     others = {peer.name: Score() for peer in peers}
     decidable = sum(row.best is not None for row in table)
-    for row in table:  # one decider after the other: taking turns would leave each the other's cold caches
+    # one decider after the other: taking turns would leave each the other's cold caches
+    for row in table:
         verdict = ours(row, score)
         seen = topics.setdefault(row.topic, Counter())
         if row.best is not None:

@@ -1,10 +1,11 @@
-"""Dispatch of a warm call of a two-tensor function: ``symshape.compile`` against ``torch.compile(backend="eager")``.
+"""Dispatch of a warm call of a two-tensor function: ``symshape.compile`` against
+``torch.compile(backend="eager")``.
 
-Both run the same op eagerly behind their guards, so a call minus the plain function is what dispatch costs. Ours is
-measured at 1 to 256 entries, once where the exact sizes were seen before (the memo answers) and once where each call
-brings sizes that were not (the dispatch tree answers); torch's at 1, 8, 64 and 128 entries with its recompile limit
-raised. Each sample calls all entries in turn (one entry: the same one again and again), and everything is sampled in
-turn in one process.
+Both run the same op eagerly behind their guards, so a call minus the plain function is what
+dispatch costs. Ours is measured at 1 to 256 entries, once where the exact sizes were seen before
+(the memo answers) and once where each call brings sizes that were not (the dispatch tree answers);
+torch's at 1, 8, 64 and 128 entries with its recompile limit raised. Each sample calls all entries
+in turn (one entry: the same one again and again), and everything is sampled in turn in one process.
 """
 
 from __future__ import annotations
@@ -66,8 +67,12 @@ def static_entries(entries: int) -> symshape.Compiled:
 
 
 def ranged(entries: int) -> Function:
-    """A function that makes an entry of a range of ``WIDTH`` sizes for each branch: the tree has to tell them apart."""
-    lines = [f"    if a.shape[0] <= {WIDTH * (i + 1)}:\n        return a + b" for i in range(entries - 1)]
+    """A function that makes an entry of a range of ``WIDTH`` sizes for each branch: the tree has to
+    tell them apart.
+    """
+    lines = [
+        f"    if a.shape[0] <= {WIDTH * (i + 1)}:\n        return a + b" for i in range(entries - 1)
+    ]
     scope: dict[str, Any] = {}
     exec("\n".join(["def add(a, b):", *lines, "    return a + b"]), scope)
     return scope["add"]  # type: ignore[no-any-return]
@@ -128,7 +133,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
         add_call(f"plain memo {entries}", add, sizes_of(entries))
     took = measure_together(calls, samples=samples, sample_us=200.0)
     times = {name: timing.median / length[name] for name, timing in took.items()}
-    table = report.table("warm call, µs (median)", "who", "entries", "call", "minus the plain function")
+    table = report.table(
+        "warm call, µs (median)", "who", "entries", "call", "minus the plain function"
+    )
     over: dict[str, float] = {}
     for who, kind, counts, plain in (
         ("symshape, memo", "memo", ours, "memo"),
@@ -139,12 +146,25 @@ def main(argv: Sequence[str] | None = None) -> Report:
             name = f"{kind} {entries}"
             over[name] = times[name] - times[f"plain {plain} {entries}"]
             table.row(who, entries, times[name], over[name])
-    report.goal("dispatch at 1 entry, ours / torch.compile", over["memo 1"] / over["torch 1"], at_most=1 / 3)
-    report.goal("whole call at 1 entry, ours / torch.compile", times["memo 1"] / times["torch 1"], at_most=1 / 2)
+    report.goal(
+        "dispatch at 1 entry, ours / torch.compile", over["memo 1"] / over["torch 1"], at_most=1 / 3
+    )
+    report.goal(
+        "whole call at 1 entry, ours / torch.compile",
+        times["memo 1"] / times["torch 1"],
+        at_most=1 / 2,
+    )
     most = ours[-1]
-    report.goal(f"dispatch by memo, {most} entries / 1", over[f"memo {most}"] / over["memo 1"], at_most=1.5)
-    report.goal(f"dispatch by tree, {most} entries / 1", over[f"tree {most}"] / over["tree 1"], at_most=1.5)
+    report.goal(
+        f"dispatch by memo, {most} entries / 1", over[f"memo {most}"] / over["memo 1"], at_most=1.5
+    )
+    report.goal(
+        f"dispatch by tree, {most} entries / 1", over[f"tree {most}"] / over["tree 1"], at_most=1.5
+    )
     report.goal("dispatch by tree at 1 entry, µs", over["tree 1"], at_most=15.0)
     for few, many in itertools.pairwise(theirs):
-        report.note(f"torch.compile at {many} entries / at {few}: {over[f'torch {many}'] / over[f'torch {few}']:.1f}")
+        report.note(
+            f"torch.compile at {many} entries / at {few}: "
+            f"{over[f'torch {many}'] / over[f'torch {few}']:.1f}"
+        )
     return report

@@ -1,8 +1,10 @@
-"""The dispatch tree of guards against a scan of the same compiled checks in order of priority, in one run.
+"""The dispatch tree of guards against a scan of the same compiled checks in order of priority, in
+one run.
 
-For families of guard sets that entries of a cache form (static sizes, buckets, caps, multiples, sums, mixtures): the
-cost of a look-up that hits, at growing numbers of entries, and the time to insert 1,000 entries one by one.  Both
-answer the same entry for every value looked up, which is asserted.
+For families of guard sets that entries of a cache form (static sizes, buckets, caps, multiples,
+sums, mixtures): the cost of a look-up that hits, at growing numbers of entries, and the time to
+insert 1,000 entries one by one.  Both answer the same entry for every value looked up, which is
+asserted.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ Find = Callable[[tuple[int, ...]], Any]
 
 
 def scanner(family: Family, count: int) -> Find:
-    """A scan over compiled checks, the first that holds wins: what a list of guarded entries does."""
+    """A scan over compiled checks, the first that holds wins: what a list of guarded entries
+    does.
+    """
     pairs = tuple((compile_check(family.guard_set(i), family.slots).check, i) for i in range(count))
 
     def find(values: tuple[int, ...]) -> int | None:
@@ -62,8 +66,12 @@ def main(argv: Sequence[str] | None = None) -> Report:
     counts = (1, 8, 64) if args.smoke else (1, 8, 64, 256, 1000)
     most, batch, samples = counts[-1], 64, 10 if args.smoke else 100
     columns = [f"tree µs at {n}" for n in counts]
-    table = report.table("look-up that hits", "family", *columns, f"scan µs at {counts[-2]}", f"scan µs at {most}")
-    builds = report.table("building, entry by entry", "family", f"s for {most}", "worst insertion ms")
+    table = report.table(
+        "look-up that hits", "family", *columns, f"scan µs at {counts[-2]}", f"scan µs at {most}"
+    )
+    builds = report.table(
+        "building, entry by entry", "family", f"s for {most}", "worst insertion ms"
+    )
     worst_growth = worst_build = worst_lookup = 0.0
     gains = []
     for family in families():
@@ -77,7 +85,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
             calls[f"tree {count}"] = through(tree.lookup, values)
             if count >= counts[-2]:
                 calls[f"scan {count}"] = through(scan, values)
-        times = {name: t.median / batch for name, t in measure_together(calls, samples=samples).items()}
+        times = {
+            name: t.median / batch for name, t in measure_together(calls, samples=samples).items()
+        }
         tree_times = [times[f"tree {count}"] for count in counts]
         table.row(family.name, *tree_times, times[f"scan {counts[-2]}"], times[f"scan {most}"])
         builds.row(family.name, seconds, worst_insertion(family, most) * 1e3)
@@ -87,8 +97,16 @@ def main(argv: Sequence[str] | None = None) -> Report:
         gains.append(times[f"scan {most}"] / tree_times[-1])
     report.goal(f"building {most} entries, slowest family, s", worst_build, at_most=2.0)
     report.goal("look-up, slowest family and count, µs", worst_lookup, at_most=2.0)
-    report.goal(f"look-up at {most} entries over that at 8, slowest family (log n: 7)", worst_growth, at_most=7.0)
-    report.goal(f"scan over tree at {most} entries, worst family", min(gains), at_least=5.0 if most > 64 else 1.0)
+    report.goal(
+        f"look-up at {most} entries over that at 8, slowest family (log n: 7)",
+        worst_growth,
+        at_most=7.0,
+    )
+    report.goal(
+        f"scan over tree at {most} entries, worst family",
+        min(gains),
+        at_least=5.0 if most > 64 else 1.0,
+    )
     report.note("times include the loop over 64 different values, about 0.02 µs a look-up")
     return report
 

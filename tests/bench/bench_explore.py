@@ -1,10 +1,12 @@
 """The report of a GPT-2 of 12 layers after calls of 2,000 sizes: building it, its size, opening it.
 
-Few of the calls run, the others are counted as calls are: what a report shows of them is their sizes and their number.
+Few of the calls run, the others are counted as calls are: what a report shows of them is their
+sizes and their number.
 
-Opened in a headless Chromium, from the start of the navigation to the mark that the page sets when it answers to its
-user, and what the page's thread worked meanwhile. tlparse and depyf show other things of other runs: there is no peer.
-Building is CPU time. Of several openings the least is given: what else runs on the machine can only add to it.
+Opened in a headless Chromium, from the start of the navigation to the mark that the page sets when
+it answers to its user, and what the page's thread worked meanwhile. tlparse and depyf show other
+things of other runs: there is no peer. Building is CPU time. Of several openings the least is
+given: what else runs on the machine can only add to it.
 """
 
 from __future__ import annotations
@@ -74,7 +76,13 @@ def main(argv: Sequence[str] | None = None) -> Report:
     layers, calls, times = (0, 12, 1) if args.smoke else (12, 2000, 7)
     model = _gpt2(layers)
     table = report.table(
-        f"GPT-2, {layers} layers", "runner", "sizes", "build, ms", "kB", "opens after, ms", "its thread works, ms"
+        f"GPT-2, {layers} layers",
+        "runner",
+        "sizes",
+        "build, ms",
+        "kB",
+        "opens after, ms",
+        "its thread works, ms",
     )
     opened = windows()
     try:

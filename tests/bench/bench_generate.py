@@ -1,15 +1,17 @@
 """``generate`` with a growing cache: the time of a token against eager and ``torch.compile``.
 
-Each way generates greedily from prompts of other lengths until it makes no more programs; then all ways generate the
-same, in turn. What is measured is a whole ``generate``, over its tokens: the model's ``forward`` and all that
-transformers does around it. On the CPU the models are tiny, and it is processor time; on a device they have 12 layers
-of half precision, it is time by the clock, and the first generation of a batch counts on its own. Tokens are compared
-with eager's; in half precision, where logits may be as good as equal, their share is told.
+Each way generates greedily from prompts of other lengths until it makes no more programs; then all
+ways generate the same, in turn. What is measured is a whole ``generate``, over its tokens: the
+model's ``forward`` and all that transformers does around it. On the CPU the models are tiny, and it
+is processor time; on a device they have 12 layers of half precision, it is time by the clock, and
+the first generation of a batch counts on its own. Tokens are compared with eager's; in half
+precision, where logits may be as good as equal, their share is told.
 
-- *ours*: ``symshape.compile(model)``; *ours, backend*: ``model.compile(backend="symshape", dynamic=True)``.
+- *ours*: ``symshape.compile(model)``; *ours, backend*: ``model.compile(backend="symshape",
+  dynamic=True)``.
 - *dynamo*, *aot*: ``model.compile(backend="eager")`` and ``"aot_eager"``, ``dynamic=True``.
-- *inductor*: ``model.compile(dynamic=True)``; *static cache*: ``cache_implementation="static"``, with transformers' own
-  compiled ``forward`` (``reduce-overhead``).
+- *inductor*: ``model.compile(dynamic=True)``; *static cache*: ``cache_implementation="static"``,
+  with transformers' own compiled ``forward`` (``reduce-overhead``).
 """
 
 from __future__ import annotations
@@ -47,7 +49,13 @@ def _in_place(model: Any, backend: str) -> Any:
 def _gpt2(layers: int) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    sizes: dict[str, Any] = {"vocab_size": 99, "n_positions": 256, "n_embd": 64, "n_layer": layers, "n_head": 4}
+    sizes: dict[str, Any] = {
+        "vocab_size": 99,
+        "n_positions": 256,
+        "n_embd": 64,
+        "n_layer": layers,
+        "n_head": 4,
+    }
     return GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=1, eos_token_id=None, pad_token_id=0))
 
 
@@ -67,7 +75,12 @@ def _llama(layers: int) -> Any:
 def _large_gpt2(layers: int) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    sizes: dict[str, Any] = {"n_layer": layers, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
+    sizes: dict[str, Any] = {
+        "n_layer": layers,
+        "bos_token_id": 1,
+        "eos_token_id": None,
+        "pad_token_id": 0,
+    }
     made: Any = GPT2LMHeadModel(GPT2Config(**sizes))
     return made.to("cuda", torch.bfloat16)
 
@@ -86,7 +99,9 @@ def _large_llama(layers: int) -> Any:
     return made.to("cuda", torch.bfloat16)
 
 
-def _generate(model: Any, length: int, new: int, batch: int = 1, device: str = "cpu", **how: Any) -> torch.Tensor:
+def _generate(
+    model: Any, length: int, new: int, batch: int = 1, device: str = "cpu", **how: Any
+) -> torch.Tensor:
     ids = (torch.arange(3, 3 + length)[None] + 7 * torch.arange(batch)[:, None]).to(device)
     mask = torch.ones_like(ids)
     mask[1:, : length // 3] = 0  # padded on the left
@@ -106,14 +121,25 @@ def _rounds(models: dict[str, Any], new: int, rounds: int) -> dict[str, float]:
 
 def _on_device(report: Report, new: int, rounds: int, layers: int, ways: Sequence[str]) -> None:
     """Batches of one and of four on a CUDA device."""
-    columns = ("model", "batch", "who", "first generation, s", "ms a token", "slowest", "of eager's", "tokens alike")
+    columns = (
+        "model",
+        "batch",
+        "who",
+        "first generation, s",
+        "ms a token",
+        "slowest",
+        "of eager's",
+        "tokens alike",
+    )
     table = report.table(f"greedy, {new} tokens, {layers} layers, bfloat16", *columns)
     static = {"cache_implementation": "static"}
 
     def seconds(who: str, model: Any, batch: int, length: int) -> tuple[float, torch.Tensor]:
         torch.cuda.synchronize()
         start = perf_counter()
-        made = _generate(model, length, new, batch, "cuda", **(static if who == "static cache" else {}))
+        made = _generate(
+            model, length, new, batch, "cuda", **(static if who == "static cache" else {})
+        )
         torch.cuda.synchronize()
         return perf_counter() - start, made
 
@@ -135,8 +161,14 @@ def _on_device(report: Report, new: int, rounds: int, layers: int, ways: Sequenc
             medians = {who: statistics.median(times) for who, times in taken.items()}
             for who, median in medians.items():
                 of_eager = median / medians["eager"]
-                table.row(name, batch, who, firsts[who], median, max(taken[who]), of_eager, alike[who])
-            report.goal(f"{name}, {batch}: a token, ours / eager", medians["ours"] / medians["eager"], at_most=1.0)
+                table.row(
+                    name, batch, who, firsts[who], median, max(taken[who]), of_eager, alike[who]
+                )
+            report.goal(
+                f"{name}, {batch}: a token, ours / eager",
+                medians["ours"] / medians["eager"],
+                at_most=1.0,
+            )
         stats = models["ours"].stats()
         report.note(f"{name}: ours made {stats.traces} traces and {stats.cuda_graphs} graphs")
 
@@ -148,7 +180,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
     except ImportError as error:
         raise NotHere("transformers is not installed") from error
     parser = bench_parser(__doc__)
-    parser.add_argument("--ways", default="", help="which, with semicolons between (default: all that are for it)")
+    parser.add_argument(
+        "--ways", default="", help="which, with semicolons between (default: all that are for it)"
+    )
     args = parser.parse_args(argv)
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     torch.set_num_threads(1)
@@ -159,7 +193,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
         _on_device(report, *sizes)
         return report
     new, rounds, layers = (4, 1, 1) if args.smoke else (64, 9, 4)
-    table = report.table(f"greedy, {new} tokens, {layers} layers, CPU", "model", "who", "ms a token", "of eager's")
+    table = report.table(
+        f"greedy, {new} tokens, {layers} layers, CPU", "model", "who", "ms a token", "of eager's"
+    )
     for name, make in (("GPT-2", _gpt2), ("Llama", _llama)):
         torch.manual_seed(args.seed)
         plain = make(layers).eval()

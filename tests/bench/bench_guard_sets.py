@@ -1,9 +1,10 @@
-"""Guard sets as regions: minimising 300 guards against plain Z3, certificates, points, and the generated check.
+"""Guard sets as regions: minimising 300 guards against plain Z3, certificates, points, and the
+generated check.
 
-The 300 guards are of the kind that a transformer leaves: a few conditions on batch and sequence, asked again by each
-layer in another form, some implied by others.  The peer, in the same run, is what one would write without this package:
-one Z3 solver, and for each guard the question whether the rest implies it.  A denser set of unrelated guards, of which
-many are needed, is the hard case.
+The 300 guards are of the kind that a transformer leaves: a few conditions on batch and sequence,
+asked again by each layer in another form, some implied by others.  The peer, in the same run, is
+what one would write without this package: one Z3 solver, and for each guard the question whether
+the rest implies it.  A denser set of unrelated guards, of which many are needed, is the hard case.
 """
 
 from __future__ import annotations
@@ -30,8 +31,19 @@ def of_a_transformer(layers: int) -> GuardSet:
     """Twelve guards a layer on batch s0, sequence s1 and past s2."""
     terms: list[Term] = []
     for layer in range(layers):
-        terms += [ge(S0 * S1, 1), ne(S0 * S1 * 768, 0), le(S1, 1024), gt(S0 * S1 * 768, layer), ne(S1, 1)]
-        terms += [ge(S1, 1 + layer % 3), ne(S0, 0), le(S0 * S1 * 64, 64 * 1024 * S0), ge(S0 + S1, 2)]
+        terms += [
+            ge(S0 * S1, 1),
+            ne(S0 * S1 * 768, 0),
+            le(S1, 1024),
+            gt(S0 * S1 * 768, layer),
+            ne(S1, 1),
+        ]
+        terms += [
+            ge(S1, 1 + layer % 3),
+            ne(S0, 0),
+            le(S0 * S1 * 64, 64 * 1024 * S0),
+            ge(S0 + S1, 2),
+        ]
         terms += [eq(mod(S1 + S2, 8), 0), ge(floordiv(S1 + S2 + 7, 8), 1), le(S2, 4096 - S1)]
     return GuardSet(terms, {"s0": (1, 64)})
 
@@ -44,22 +56,34 @@ def of_chance(count: int, seed: int) -> GuardSet:
     for _ in range(count):
         a, b, c = (rng.choice(symbols) for _ in range(3))
         number = rng.randint(2, 500)
-        choices = (le(a, b + number), ge(a, number % 40), ge(a + b, number % 9), eq(mod(a, 4), 0), ne(a, number % 3))
-        terms.append(rng.choice([*choices, le(floordiv(a, 2) + c, b + 200), le(maximum(a, b), c + 1000)]))
+        choices = (
+            le(a, b + number),
+            ge(a, number % 40),
+            ge(a + b, number % 9),
+            eq(mod(a, 4), 0),
+            ne(a, number % 3),
+        )
+        terms.append(
+            rng.choice([*choices, le(floordiv(a, 2) + c, b + 200), le(maximum(a, b), c + 1000)])
+        )
     return GuardSet(terms)
 
 
 def minimise_by_z3(guards: GuardSet) -> int:
-    """How many guards are left when Z3 alone is asked, guard by guard, whether the rest implies it."""
+    """How many guards are left when Z3 alone is asked, guard by guard, whether the rest implies
+    it.
+    """
     names = {name: z3.Int(name) for name in guards.ranges}
     scope = {**names, "min": z3.Int, "max": lambda *parts: _extreme(parts)}
-    texts = [guard.text().replace("//", "/") for guard in guards]  # Z3's / and Python's // agree on positive divisors
+    # Z3's / and Python's // agree on positive divisors
+    texts = [guard.text().replace("//", "/") for guard in guards]
     lowered = [eval(text, {}, scope) for text in texts]
     solver = z3.Solver()
     solver.set("rlimit", 2_000_000)
     for name, (low, high) in guards.ranges.items():
         solver.add(
-            *([names[name] >= low] if low is not None else []), *([names[name] <= high] if high is not None else [])
+            *([names[name] >= low] if low is not None else []),
+            *([names[name] <= high] if high is not None else []),
         )
     kept = list(range(len(lowered)))
     for index in range(len(lowered)):
@@ -90,10 +114,15 @@ def main(argv: Sequence[str] | None = None) -> Report:
     report = Report("guard_sets", device=args.device)
     layers, count = (3, 12) if args.smoke else (25, 300)
     columns = ("kept, ours", "kept, Z3", "ours s", "Z3 s")
-    table = report.table(f"minimising {12 * layers} guards of a transformer, {count} of chance", "guards", *columns)
+    table = report.table(
+        f"minimising {12 * layers} guards of a transformer, {count} of chance", "guards", *columns
+    )
     GuardSet.read("s0 * s1 > 2", "s0 * s1 > 1 + s0 - s0").minimise()  # the first question loads Z3
     seconds = {}
-    for name, guards in (("transformer", of_a_transformer(layers)), ("chance", of_chance(count, args.seed))):
+    for name, guards in (
+        ("transformer", of_a_transformer(layers)),
+        ("chance", of_chance(count, args.seed)),
+    ):
         start = perf_counter()
         small = guards.minimise()
         middle = perf_counter()

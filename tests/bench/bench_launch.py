@@ -1,12 +1,14 @@
-"""What the host does in a call before its graph is launched, and after it: in C++, in Python, in another checkout.
+"""What the host does in a call before its graph is launched, and after it: in C++, in Python, in
+another checkout.
 
-A small MLP by ``runner="cudagraph"`` beside copy, replay and clone written by hand; and a Llama-shaped model by
-``runner="padded"``, in calls of known sizes and of sizes never seen that a known bucket holds.  *Cold* calls come after
-an eager call of the model, as between the peers of a stream: what they need has left the processor's caches.
+A small MLP by ``runner="cudagraph"`` beside copy, replay and clone written by hand; and a
+Llama-shaped model by ``runner="padded"``, in calls of known sizes and of sizes never seen that a
+known bucket holds.  *Cold* calls come after an eager call of the model, as between the peers of a
+stream: what they need has left the processor's caches.
 
-On the CPU a replay does nothing but note the time, so that all of it is the host's work; on CUDA it is real, and each
-call is synchronised.  Checkouts (``--against``) are measured in turn, in processes of their own.  Units: µs, medians;
-the least of the rounds.
+On the CPU a replay does nothing but note the time, so that all of it is the host's work; on CUDA it
+is real, and each call is synchronised.  Checkouts (``--against``) are measured in turn, in
+processes of their own.  Units: µs, medians; the least of the rounds.
 """
 
 from __future__ import annotations
@@ -68,9 +70,12 @@ def _without_work() -> None:
         outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted)
         graph: Any = _Graph()
         if hasattr(self, "_captured"):
-            wanted = len(inspect.signature(self._captured).parameters)  # other checkouts have no copies inside
+            # other checkouts have no copies inside
+            wanted = len(inspect.signature(self._captured).parameters)
             return self._captured(graph, inputs, outputs, *[None][: wanted - 3])
-        return cuda_graph.Captured(graph, inputs, outputs, [each.data_ptr() for each in self._lifted])
+        return cuda_graph.Captured(
+            graph, inputs, outputs, [each.data_ptr() for each in self._lifted]
+        )
 
     changed: Any = cuda_graph
     changed._check_fit = lambda program: torch.device("cpu")
@@ -139,10 +144,15 @@ def _mlp(device: str, times: int, synchronise: Callable[[], object]) -> Figures:
         return output.clone()
 
     taken: dict[str, list[tuple[float, float]]] = {}
-    for name, run in (("MLP, by hand", by_hand), ("MLP", symshape.compile(model, runner="cudagraph"))):
+    for name, run in (
+        ("MLP, by hand", by_hand),
+        ("MLP", symshape.compile(model, runner="cudagraph")),
+    ):
         for x in inputs * 4:
             run(x)
-        taken[name] = [_once(lambda x=inputs[i % 16], run=run: run(x), synchronise) for i in range(times)]
+        taken[name] = [
+            _once(lambda x=inputs[i % 16], run=run: run(x), synchronise) for i in range(times)
+        ]
     return {name: _medians(found) for name, found in taken.items()}
 
 
@@ -154,7 +164,9 @@ def _llama(device: str, times: int, synchronise: Callable[[], object]) -> Figure
     from tests.bench.streams import make
 
     stream = make("llama", torch.device(device), tiny=device == "cpu")
-    run = symshape.compile(stream.run, dynamic=True, runner="padded", options=Options(kernels="eager"))
+    run = symshape.compile(
+        stream.run, dynamic=True, runner="padded", options=Options(kernels="eager")
+    )
     arguments = {(b, n): stream.arguments((b, n)) for b in (4, 5, 6, 7, 8) for n in range(33, 49)}
     for sizes in ((4, 33), (4, 48), (8, 33), (8, 48), (8, 34)):
         run(*arguments[sizes])
@@ -198,7 +210,9 @@ def _round(checkout: Path, flags: Sequence[str]) -> Figures:
     paths = [str(checkout), str(HERE.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, str(HERE), "--round", *flags]
-    run = subprocess.run(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    run = subprocess.run(
+        command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
     figures: Figures = json.loads(run.stdout.splitlines()[-1])
     return figures
 
@@ -217,7 +231,10 @@ def main(argv: Sequence[str] | None = None) -> Any:
     except ImportError as error:
         raise NotHere("transformers is not installed") from error
     flags = ["--smoke"] * args.smoke + ["--cuda"] * (args.device == "cuda")
-    rows = {"in C++": (HERE.parents[2], flags), "in Python": (HERE.parents[2], [*flags, "--python"])}
+    rows = {
+        "in C++": (HERE.parents[2], flags),
+        "in Python": (HERE.parents[2], [*flags, "--python"]),
+    }
     if args.against:
         rows["other checkout"] = (args.against.resolve(), flags)
     rounds: dict[str, list[Figures]] = {name: [] for name in rows}
@@ -235,8 +252,12 @@ def main(argv: Sequence[str] | None = None) -> Any:
     if args.against and not args.smoke:
         for case in CASES[1:]:
             ours, others = least["in C++"][case][0], least["other checkout"][case][0]
-            report.goal(f"{case}, until the launch, ours / other checkout", ours / others, at_most=0.75)
-    report.note("on the CPU a replay does nothing, on CUDA it is real and each call is synchronised")
+            report.goal(
+                f"{case}, until the launch, ours / other checkout", ours / others, at_most=0.75
+            )
+    report.note(
+        "on the CPU a replay does nothing, on CUDA it is real and each call is synchronised"
+    )
     return report
 
 

@@ -1,11 +1,15 @@
-"""What it costs to make programs and buckets: the first calls of models whose sizes never repeat, by phase.
+"""What it costs to make programs and buckets: the first calls of models whose sizes never repeat,
+by phase.
 
-Each model is called with sizes drawn anew, in eager and with ``runner="padded"`` on the CPU, where nothing is replayed:
-what is left beside eager's work is the making.  CPU time of one thread.
+Each model is called with sizes drawn anew, in eager and with ``runner="padded"`` on the CPU, where
+nothing is replayed: what is left beside eager's work is the making.  CPU time of one thread.
 
-- *first calls*: the first call, the dearest one, all of them, and eager's; how often the padding rules walked.
-- *phases*: where the time of these calls goes, each phase without those inside it.  A collection of garbage is a phase.
-- *a new bucket*: the plan for sizes that no bucket holds yet, by a blueprint, and derived by the rules.
+- *first calls*: the first call, the dearest one, all of them, and eager's; how often the padding
+  rules walked.
+- *phases*: where the time of these calls goes, each phase without those inside it.  A collection of
+  garbage is a phase.
+- *a new bucket*: the plan for sizes that no bucket holds yet, by a blueprint, and derived by the
+  rules.
 """
 
 from __future__ import annotations
@@ -111,7 +115,12 @@ def _gpt2(layers: int, dropout: float = 0.0) -> Any:
 def _llama(layers: int) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes = {"hidden_size": 64, "intermediate_size": 176, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes = {
+        "hidden_size": 64,
+        "intermediate_size": 176,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
     torch.manual_seed(0)
     return LlamaForCausalLM(LlamaConfig(vocab_size=512, num_hidden_layers=layers, **sizes))
 
@@ -145,7 +154,10 @@ def _inference(model: Any) -> Callable[[torch.Tensor], Any]:
 PROGRAMS: dict[str, tuple[Callable[[int], Any], Options]] = {
     "GPT-2, a step of training": (_step, Options()),
     "GPT-2, a step, dropout": (lambda layers: _step(layers, 0.1), Options()),
-    'GPT-2, a step, dropout, randomness="any"': (lambda layers: _step(layers, 0.1), Options(randomness="any")),
+    'GPT-2, a step, dropout, randomness="any"': (
+        lambda layers: _step(layers, 0.1),
+        Options(randomness="any"),
+    ),
     "GPT-2": (lambda layers: _inference(_gpt2(layers)), Options()),
     "Llama": (lambda layers: _inference(_llama(layers)), Options()),
 }
@@ -161,10 +173,16 @@ def _each(call: Callable[[torch.Tensor], Any], stream: Sequence[torch.Tensor]) -
     return found
 
 
-def _new_buckets(compiled: Any, rng: random.Random, number: int) -> tuple[int, list[float], list[float]]:
-    """The nodes of the largest padded program; milliseconds of plans for sizes drawn anew, both ways."""
+def _new_buckets(
+    compiled: Any, rng: random.Random, number: int
+) -> tuple[int, list[float], list[float]]:
+    """The nodes of the largest padded program; milliseconds of plans for sizes drawn anew, both
+    ways.
+    """
     entry = compiled.entries[-1]
-    program, _ = max(runner.padded_parts(entry.runner, entry.program), key=lambda each: len(each[0].graph.steps))
+    program, _ = max(
+        runner.padded_parts(entry.runner, entry.program), key=lambda each: len(each[0].graph.steps)
+    )
     hints = {name: symbol.hint for name, symbol in program.symbols.items()}
     known = planning.blueprints_of(program, any_randomness=True, compiled=True)
     took: tuple[list[float], list[float]] = ([], [])
@@ -190,12 +208,18 @@ def main(argv: Sequence[str] | None = None) -> Report:
     torch.set_num_threads(1)
     layers, calls = (1, 4) if args.smoke else (6, CALLS)
     report = Report("making")
-    first = report.table("first calls, CPU s", "program", "traces", "walks", "first", "dearest", "all", "eager")
+    first = report.table(
+        "first calls, CPU s", "program", "traces", "walks", "first", "dearest", "all", "eager"
+    )
     phases = report.table("phases, CPU s", "program", *Phases().seconds)
-    buckets = report.table("a new bucket, CPU ms", "program", "nodes", "by blueprint", "by the rules", "ratio")
+    buckets = report.table(
+        "a new bucket, CPU ms", "program", "nodes", "by blueprint", "by the rules", "ratio"
+    )
     for name, (make, options) in PROGRAMS.items():
         rng = random.Random(args.seed)
-        stream = [torch.randint(0, 512, (rng.randint(2, 8), rng.randint(8, 100))) for _ in range(calls)]
+        stream = [
+            torch.randint(0, 512, (rng.randint(2, 8), rng.randint(8, 100))) for _ in range(calls)
+        ]
         eager = sum(_each(make(layers), stream))
         compiled: Any = symshape.compile(make(layers), runner="padded", options=options)
         found, walks = Phases(), patch.object(planning, "pad", side_effect=planning.pad)
@@ -210,6 +234,8 @@ def main(argv: Sequence[str] | None = None) -> Report:
         buckets.row(name, nodes, median(by_blueprint), median(by_rules), ratio)
         if make is _step:
             report.goal("the first call of a step of training, CPU s", took[0], at_most=1.5)
-            report.goal("a new bucket of a step of training, CPU ms", median(by_blueprint), at_most=10)
+            report.goal(
+                "a new bucket of a step of training, CPU ms", median(by_blueprint), at_most=10
+            )
         report.goal(f"{name}: a new bucket, by blueprint over by the rules", ratio, at_most=0.15)
     return report

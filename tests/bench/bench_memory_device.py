@@ -1,16 +1,19 @@
-"""Memory predicted from a trace against what the device's allocator says, and the largest batch that fits.
+"""Memory predicted from a trace against what the device's allocator says, and the largest batch
+that fits.
 
-Three models of transformers in bfloat16, forward and in training (cross entropy, AdamW).  Each is traced once, at a
-small size; its peak is evaluated at others and compared with ``torch.cuda.max_memory_allocated`` there.  Then the
-process may use so many bytes and no more, and the largest batch that runs is looked for by trial.
+Three models of transformers in bfloat16, forward and in training (cross entropy, AdamW).  Each is
+traced once, at a small size; its peak is evaluated at others and compared with
+``torch.cuda.max_memory_allocated`` there.  Then the process may use so many bytes and no more, and
+the largest batch that runs is looked for by trial.
 
-*prediction*: bytes of the formula, allocations rounded up to 512 bytes, plus what libraries keep once they are warm.
-*live*: bytes of the tensors that ops made, rounded alike, by a dispatch mode; not what kernels allocate.  *requested*,
-*allocated*: what the allocator was asked for, and what it handed out.
-*largest*: ``peak_memory().largest`` for the budget less what libraries keep and 2.5% for the pages of the allocator and
-what kernels take for themselves, which a trace does not see (a convolution's backward of a ViT: 6% of its peak).
-A trial runs what was traced: the paths that transformers takes when it is compiled, and on a device without the masks
-that a trace leaves out there (true everywhere, or causal).  The last column is what fits on the paths of eager, where
+*prediction*: bytes of the formula, allocations rounded up to 512 bytes, plus what libraries keep
+once they are warm. *live*: bytes of the tensors that ops made, rounded alike, by a dispatch mode;
+not what kernels allocate.  *requested*, *allocated*: what the allocator was asked for, and what it
+handed out. *largest*: ``peak_memory().largest`` for the budget less what libraries keep and 2.5%
+for the pages of the allocator and what kernels take for themselves, which a trace does not see (a
+convolution's backward of a ViT: 6% of its peak). A trial runs what was traced: the paths that
+transformers takes when it is compiled, and on a device without the masks that a trace leaves out
+there (true everywhere, or causal).  The last column is what fits on the paths of eager, where
 transformers makes other masks, and does not repeat the heads of keys.
 """
 
@@ -35,7 +38,9 @@ from tests.bench.report import NotHere, Report, Table, bench_parser
 
 ALIGNMENT = 512
 ROOM = 0.025
-"""The part of a budget that is left to the allocator's pages, and to what kernels take for themselves."""
+"""The part of a budget that is left to the allocator's pages, and to what kernels take for
+themselves.
+"""
 
 Call = dict[str, torch.Tensor]
 
@@ -61,14 +66,24 @@ def _llama(sizes: Sizes) -> Any:
 
     heads = {"num_attention_heads": 4 if sizes.hidden < 64 else 12, "num_key_value_heads": 4}
     more = {"num_hidden_layers": sizes.layers, "vocab_size": sizes.vocabulary}
-    config = LlamaConfig(hidden_size=sizes.hidden, intermediate_size=3 * sizes.hidden, **heads, **more, use_cache=False)
+    config = LlamaConfig(
+        hidden_size=sizes.hidden,
+        intermediate_size=3 * sizes.hidden,
+        **heads,
+        **more,
+        use_cache=False,
+    )
     return LlamaForCausalLM(config)
 
 
 def _gpt2(sizes: Sizes) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    heads = {"n_head": 4 if sizes.hidden < 64 else 12, "n_layer": sizes.layers, "vocab_size": sizes.vocabulary}
+    heads = {
+        "n_head": 4 if sizes.hidden < 64 else 12,
+        "n_layer": sizes.layers,
+        "vocab_size": sizes.vocabulary,
+    }
     off = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     return GPT2LMHeadModel(GPT2Config(n_embd=sizes.hidden, **heads, **off, use_cache=False))
 
@@ -76,10 +91,15 @@ def _gpt2(sizes: Sizes) -> Any:
 def _vit(sizes: Sizes) -> Any:
     from transformers import ViTConfig, ViTForImageClassification
 
-    heads = {"num_attention_heads": 4 if sizes.hidden < 64 else 12, "num_hidden_layers": sizes.layers}
+    heads = {
+        "num_attention_heads": 4 if sizes.hidden < 64 else 12,
+        "num_hidden_layers": sizes.layers,
+    }
     inner = {"hidden_size": sizes.hidden, "intermediate_size": 4 * sizes.hidden}
     off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return ViTForImageClassification(ViTConfig(image_size=16 * int(sizes.length**0.5), **inner, **heads, **off))
+    return ViTForImageClassification(
+        ViTConfig(image_size=16 * int(sizes.length**0.5), **inner, **heads, **off)
+    )
 
 
 MODELS: dict[str, Callable[[Sizes], Any]] = {"llama": _llama, "gpt2": _gpt2, "vit": _vit}
@@ -100,9 +120,15 @@ class Job:
         """Arguments of one call; an image has as many patches as a text has words."""
         if self.name == "vit":
             side = 16 * int(self.sizes.length**0.5)
-            return {"pixel_values": torch.randn(batch, 3, side, side, device=self.device, dtype=torch.bfloat16)}
+            return {
+                "pixel_values": torch.randn(
+                    batch, 3, side, side, device=self.device, dtype=torch.bfloat16
+                )
+            }
         words = torch.randint(0, self.sizes.vocabulary, (batch, length), device=self.device)
-        return {"input_ids": words, "labels": words.clone()} if self.training else {"input_ids": words}
+        return (
+            {"input_ids": words, "labels": words.clone()} if self.training else {"input_ids": words}
+        )
 
     def run(self, call: Call) -> None:
         """One call, or one step of training as people write it."""
@@ -121,7 +147,9 @@ class Job:
         names = {0: "batch"} if self.name == "vit" else {0: "batch", 1: "length"}
         dynamic = dict.fromkeys(call, names)
         if self.training:
-            return symshape.trace_training(self.module, loss=_loss, optimizer=self.optimizer, dynamic=dynamic, **call)
+            return symshape.trace_training(
+                self.module, loss=_loss, optimizer=self.optimizer, dynamic=dynamic, **call
+            )
         with torch.no_grad():
             return symshape.trace(self.module, dynamic=dynamic, **call)
 
@@ -134,7 +162,9 @@ class Job:
     def kept_by_optimizer(self) -> Iterator[torch.Tensor]:
         """The state of the optimizer."""
         states = self.optimizer.state.values() if self.optimizer is not None else ()
-        yield from (each for state in states for each in state.values() if isinstance(each, torch.Tensor))
+        yield from (
+            each for state in states for each in state.values() if isinstance(each, torch.Tensor)
+        )
 
 
 def _loss(result: Any) -> torch.Tensor:
@@ -143,7 +173,8 @@ def _loss(result: Any) -> torch.Tensor:
 
 
 def _rounded(storage: torch.UntypedStorage) -> int:
-    if storage.device.type == "cpu" and torch.cuda.is_available():  # the numbers of the optimizer's steps
+    # the numbers of the optimizer's steps
+    if storage.device.type == "cpu" and torch.cuda.is_available():
         return 0
     return -(-storage.nbytes() // ALIGNMENT) * ALIGNMENT
 
@@ -179,7 +210,11 @@ class _WithoutKnownMasks(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         mask = kwargs.get("attn_mask")
-        if func is torch.nn.functional.scaled_dot_product_attention and mask is not None and mask.dtype is torch.bool:
+        if (
+            func is torch.nn.functional.scaled_dot_product_attention
+            and mask is not None
+            and mask.dtype is torch.bool
+        ):
             causal = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).tril()
             if bool(mask.all()) or bool((mask == causal).all()):
                 kwargs |= {"attn_mask": None, "is_causal": not bool(mask.all())}
@@ -217,8 +252,12 @@ def _live(job: Job, batch: int, paths: AbstractContextManager[None]) -> int:
     return seen.peak
 
 
-def _found(job: Job, guess: int, budget: int, paths: Callable[[], AbstractContextManager[None]]) -> int:
-    """The largest batch that runs, from near a guess on, by doubling the step and halving it again."""
+def _found(
+    job: Job, guess: int, budget: int, paths: Callable[[], AbstractContextManager[None]]
+) -> int:
+    """The largest batch that runs, from near a guess on, by doubling the step and halving it
+    again.
+    """
     good, step = guess, max(1, guess // 32)
     while good > 0 and not _fits(job, good, budget, paths()):
         good, step = good - step, step * 2
@@ -271,9 +310,17 @@ def _measure(job: Job, report: Report, memory: Table, fitting: Table) -> None:
         ratio = predicted / (allocated or live)
         worst = max(worst, ratio, 1 / ratio)
         counts = (predicted, live, requested, allocated)
-        memory.row(f"{job.name}, {kind}", batch, *(each and each / 1e6 for each in counts), predicted / live, ratio)
+        memory.row(
+            f"{job.name}, {kind}",
+            batch,
+            *(each and each / 1e6 for each in counts),
+            predicted / live,
+            ratio,
+        )
         job.module.zero_grad()
-    report.goal(f"{job.name}, {kind}: worst ratio of memory", worst, at_most=1.1 if job.training else 1.05)
+    report.goal(
+        f"{job.name}, {kind}: worst ratio of memory", worst, at_most=1.1 if job.training else 1.05
+    )
     budget = sizes.budget
     others = {name: size for name, size in _sizes(traced, 1, sizes).items() if name != "batch"}
     guess = peak.largest("batch", bytes=int(budget * (1 - ROOM)) - kept, **others)
@@ -281,8 +328,12 @@ def _measure(job: Job, report: Report, memory: Table, fitting: Table) -> None:
     with _limited(budget / total, job.device):
         compiled = _found(job, guess, budget, lambda: as_traced(job.device))
         eager = _found(job, compiled, budget, contextlib.nullcontext)
-    fitting.row(f"{job.name}, {kind}", guess, compiled, guess / compiled, eager, kept / 1e6, traced_s)
-    report.goal(f"{job.name}, {kind}: predicted batch / found", guess / compiled, at_least=0.97, at_most=1.0)
+    fitting.row(
+        f"{job.name}, {kind}", guess, compiled, guess / compiled, eager, kept / 1e6, traced_s
+    )
+    report.goal(
+        f"{job.name}, {kind}: predicted batch / found", guess / compiled, at_least=0.97, at_most=1.0
+    )
 
 
 def _expandable() -> str:
@@ -308,7 +359,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
     os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     parser = bench_parser(__doc__, device="cuda")
     parser.add_argument("--models", default="", help="names with commas between (default: all)")
-    parser.add_argument("--seconds", type=float, default=110, help="no model is begun later (default: 110)")
+    parser.add_argument(
+        "--seconds", type=float, default=110, help="no model is begun later (default: 110)"
+    )
     args = parser.parse_args(argv)
     began = perf_counter()
     on_gpu = args.device == "cuda"
@@ -323,7 +376,14 @@ def main(argv: Sequence[str] | None = None) -> Report:
     amounts = (f"{each} MB" for each in ("predicted", "live", "requested", "allocated"))
     columns = ("batch", *amounts, "predicted / live", "predicted / allocated")
     memory = report.table(f"peak at length {sizes.length}", "job", *columns)
-    columns = ("predicted", "found", "predicted / found", "found in eager", "libraries MB", "trace s")
+    columns = (
+        "predicted",
+        "found",
+        "predicted / found",
+        "found in eager",
+        "libraries MB",
+        "trace s",
+    )
     fitting = report.table(f"largest batch within {sizes.budget / 1e9:g} GB", "job", *columns)
     wanted = [name for name in MODELS if not args.models or name in args.models.split(",")]
     for name in wanted[:1] if args.smoke else wanted:

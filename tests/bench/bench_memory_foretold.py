@@ -1,15 +1,18 @@
-"""Memory of CUDA graphs foretold before the first capture, and of calls and steps of training, against the allocator.
+"""Memory of CUDA graphs foretold before the first capture, and of calls and steps of training,
+against the allocator.
 
-Ten models with random weights. Each is compiled with padded buckets, warmed up for 1, 8 and 32 sizes, and the segments
-of its graph pool are read from ``torch.cuda.memory_snapshot``. *pool*: foretold and measured. *all*: the growth of
-``torch.cuda.memory_reserved`` once cached memory is given back: the pool and the buffers (workspaces are there since
-the first model; they have a table of their own). *most*: ``max_memory_reserved`` while the graphs are captured.
-*driver*: the growth of the device's used memory that is not the allocator's: CUDA's memory for the graphs.
+Ten models with random weights. Each is compiled with padded buckets, warmed up for 1, 8 and 32
+sizes, and the segments of its graph pool are read from ``torch.cuda.memory_snapshot``. *pool*:
+foretold and measured. *all*: the growth of ``torch.cuda.memory_reserved`` once cached memory is
+given back: the pool and the buffers (workspaces are there since the first model; they have a table
+of their own). *most*: ``max_memory_reserved`` while the graphs are captured. *driver*: the growth
+of the device's used memory that is not the allocator's: CUDA's memory for the graphs.
 
-*fits*: the most memory of a call and of two steps of training with AdamW at two sizes, by ``symshape.fits``, against
-``max_memory_reserved`` and ``max_memory_allocated``.
+*fits*: the most memory of a call and of two steps of training with AdamW at two sizes, by
+``symshape.fits``, against ``max_memory_reserved`` and ``max_memory_allocated``.
 
-``--requests`` also compares the requests that were foretold for one graph with those that the allocator saw.
+``--requests`` also compares the requests that were foretold for one graph with those that the
+allocator saw.
 """
 
 from __future__ import annotations
@@ -79,7 +82,10 @@ def _masked(device: str, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
 
 
 def _both(device: str, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
-    return {"input_ids": _ids(device, sizes)["input_ids"], "decoder_input_ids": _ids(device, sizes)["input_ids"]}
+    return {
+        "input_ids": _ids(device, sizes)["input_ids"],
+        "decoder_input_ids": _ids(device, sizes)["input_ids"],
+    }
 
 
 def _features(width: int) -> Callable[[str, Mapping[str, int]], dict[str, torch.Tensor]]:
@@ -89,7 +95,9 @@ def _features(width: int) -> Callable[[str, Mapping[str, int]], dict[str, torch.
     return call
 
 
-def _image(name: str, channels: int, side: int) -> Callable[[str, Mapping[str, int]], dict[str, torch.Tensor]]:
+def _image(
+    name: str, channels: int, side: int
+) -> Callable[[str, Mapping[str, int]], dict[str, torch.Tensor]]:
     def call(device: str, sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
         return {name: torch.randn(sizes["batch"], channels, side, side, device=device)}
 
@@ -102,7 +110,8 @@ def _hf(model: str, config: str, **wanted: Any) -> Callable[[bool], nn.Module]:
     def make(tiny: bool) -> nn.Module:
         hf = transformers()
         given = {
-            k: v // 8 if tiny and type(v) is int and v > 64 and k != "image_size" else v for k, v in wanted.items()
+            k: v // 8 if tiny and type(v) is int and v > 64 and k != "image_size" else v
+            for k, v in wanted.items()
         }
         found: nn.Module = getattr(hf, model)(getattr(hf, config)(**given))
         return found
@@ -112,7 +121,9 @@ def _hf(model: str, config: str, **wanted: Any) -> Callable[[bool], nn.Module]:
 
 def _mlp(tiny: bool) -> nn.Module:
     wide = 64 if tiny else 2048
-    return nn.Sequential(nn.Linear(512, wide), nn.GELU(), nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, 512))
+    return nn.Sequential(
+        nn.Linear(512, wide), nn.GELU(), nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, 512)
+    )
 
 
 def _convnet(tiny: bool) -> nn.Module:
@@ -127,9 +138,12 @@ def _convnet(tiny: bool) -> nn.Module:
 class _Recurrent(nn.Module):
     def __init__(self, tiny: bool) -> None:
         super().__init__()
-        self.cell, self.out = nn.LSTM(512, 32 if tiny else 512, batch_first=True), nn.Linear(32 if tiny else 512, 512)
+        self.cell, self.out = (
+            nn.LSTM(512, 32 if tiny else 512, batch_first=True),
+            nn.Linear(32 if tiny else 512, 512),
+        )
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - as nn.Sequential calls it
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self.out(self.cell(input)[0])
         return found
 
@@ -142,15 +156,37 @@ def _mean(result: Any) -> torch.Tensor:
 _TEXT = {"batch": 0, "length": 1}
 _OFF = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-_LLAMA = {"hidden_size": 512, "intermediate_size": 1536, "num_attention_heads": 8, "num_key_value_heads": 4}
+_LLAMA = {
+    "hidden_size": 512,
+    "intermediate_size": 1536,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+}
 _MORE = {"num_hidden_layers": 4, "vocab_size": 4096, "use_cache": False}
-_BERT = {"hidden_size": 512, "intermediate_size": 2048, "num_attention_heads": 8, "num_hidden_layers": 4}
-_T5 = {"vocab_size": 4096, "d_model": 512, "d_ff": 2048, "num_layers": 3, "num_heads": 8, "d_kv": 64}
+_BERT = {
+    "hidden_size": 512,
+    "intermediate_size": 2048,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 4,
+}
+_T5 = {
+    "vocab_size": 4096,
+    "d_model": 512,
+    "d_ff": 2048,
+    "num_layers": 3,
+    "num_heads": 8,
+    "d_kv": 64,
+}
 _T5 |= {"dropout_rate": 0.0, "use_cache": False}
 _MODELS: dict[str, Case] = {
     "mlp": Case(_mlp, _features(512), _TEXT, {"batch": 8, "length": 2048}, "length", _mean),
     "llama": Case(
-        *(_hf("LlamaForCausalLM", "LlamaConfig", **_LLAMA, **_MORE), _ids, _TEXT, {"batch": 4, "length": 1024}),
+        *(
+            _hf("LlamaForCausalLM", "LlamaConfig", **_LLAMA, **_MORE),
+            _ids,
+            _TEXT,
+            {"batch": 4, "length": 1024},
+        ),
         *("length", None, True),
     ),
     "bert": Case(
@@ -158,27 +194,53 @@ _MODELS: dict[str, Case] = {
         *({"batch": 8, "length": 512}, "length", lambda result: _mean(result.last_hidden_state)),
     ),
     "gpt2": Case(
-        _hf("GPT2LMHeadModel", "GPT2Config", n_embd=512, n_layer=4, n_head=8, vocab_size=4096, use_cache=False, **_OFF),
+        _hf(
+            "GPT2LMHeadModel",
+            "GPT2Config",
+            n_embd=512,
+            n_layer=4,
+            n_head=8,
+            vocab_size=4096,
+            use_cache=False,
+            **_OFF,
+        ),
         *(_ids, _TEXT, {"batch": 4, "length": 1024}, "length", None, True),
     ),
     "vit": Case(
         _hf("ViTForImageClassification", "ViTConfig", image_size=224, **_BERT, **_NO_DROPOUT),
-        *(_image("pixel_values", 3, 224), {"batch": 0}, {"batch": 32}, "batch", lambda result: _mean(result.logits)),
+        *(
+            _image("pixel_values", 3, 224),
+            {"batch": 0},
+            {"batch": 32},
+            "batch",
+            lambda result: _mean(result.logits),
+        ),
     ),
     "convnet": Case(_convnet, _image("input", 3, 224), {"batch": 0}, {"batch": 64}, "batch", _mean),
     "unet": Case(
-        lambda tiny: UNet(16 if tiny else 128), _image("x", 4, 64), {"batch": 0}, {"batch": 32}, "batch", _mean
+        lambda tiny: UNet(16 if tiny else 128),
+        _image("x", 4, 64),
+        {"batch": 0},
+        {"batch": 32},
+        "batch",
+        _mean,
     ),
     "t5": Case(
-        _hf(
-            *("T5ForConditionalGeneration", "T5Config"),
-            **_T5,
-        ),
+        _hf(*("T5ForConditionalGeneration", "T5Config"), **_T5),
         *(_both, _TEXT, {"batch": 4, "length": 512}, "length", lambda result: _mean(result.logits)),
     ),
-    "lstm": Case(_Recurrent, _features(512), {"batch": 0}, {"batch": 64, "length": 32}, "batch", _mean),
+    "lstm": Case(
+        _Recurrent, _features(512), {"batch": 0}, {"batch": 64, "length": 32}, "batch", _mean
+    ),
     "mixtral": Case(
-        _hf("MixtralForCausalLM", "MixtralConfig", num_local_experts=4, num_experts_per_tok=2, **_LLAMA, **_MORE),
+        _hf(
+            "MixtralForCausalLM",
+            "MixtralConfig",
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            **_LLAMA,
+            **_MORE,
+        ),
         *(_ids, _TEXT, {"batch": 4, "length": 512}, "length", lambda result: _mean(result.logits)),
     ),
 }
@@ -194,22 +256,36 @@ def _clean() -> None:
 
 def _pools(compiled: Any) -> int:
     """The bytes of the segments of a function's graph pools."""
-    stores = {id(runner.store): runner.store for each in compiled.entries for _, runner in _parts(each)}
-    ids = {tuple(pool._handle) for store in stores.values() for pool in store._pools.values() if pool._handle}
+    stores = {
+        id(runner.store): runner.store for each in compiled.entries for _, runner in _parts(each)
+    }
+    ids = {
+        tuple(pool._handle)
+        for store in stores.values()
+        for pool in store._pools.values()
+        if pool._handle
+    }
     segments = torch.cuda.memory_snapshot()
-    return sum(each["total_size"] for each in segments if tuple(each.get("segment_pool_id", (0, 0))) in ids)
+    return sum(
+        each["total_size"] for each in segments if tuple(each.get("segment_pool_id", (0, 0))) in ids
+    )
 
 
 def _parts(entry: Any) -> list[Any]:
     return list(padded_parts(entry.runner, entry.program))
 
 
-def _foretold(compiled: Any, sizes: Sequence[Mapping[str, int]], device: DeviceMemory) -> GraphMemory:
+def _foretold(
+    compiled: Any, sizes: Sequence[Mapping[str, int]], device: DeviceMemory
+) -> GraphMemory:
     return graph_memory(foretold_buckets(planned_work(compiled.entries, sizes)[2]), device)
 
 
 def _compiled(case: Case, module: nn.Module, device: str) -> Any:
-    dynamic = {name: {dim: size for size, dim in case.dims.items()} for name in case.call("cpu", _few(case))}
+    dynamic = {
+        name: {dim: size for size, dim in case.dims.items()}
+        for name in case.call("cpu", _few(case))
+    }
     options = symshape.Options(kernels="eager")
     compiled = symshape.compile(module, runner="padded", dynamic=dynamic, options=options)
     with torch.no_grad():
@@ -224,7 +300,9 @@ def _few(case: Case) -> dict[str, int]:
     return {**case.largest, **{name: 3 + 2 * dim for name, dim in case.dims.items()}}
 
 
-def _measure_graphs(name: str, case: Case, module: nn.Module, report: Report, table: Table, args: Any) -> None:
+def _measure_graphs(
+    name: str, case: Case, module: nn.Module, report: Report, table: Table, args: Any
+) -> None:
     module.eval().requires_grad_(False)
     on_gpu = args.device == "cuda"
     for count in COUNTS[:2] if args.smoke else COUNTS:
@@ -240,8 +318,24 @@ def _measure_graphs(name: str, case: Case, module: nn.Module, report: Report, ta
         _clean()
         if not on_gpu:
             warm = compiled.warm_up(sizes, progress=False)
-            row = (found.pool / 2**20, None, None, found.reserved / 2**20, None, None, found.most / 2**20)
-            table.row(name, count, *row, None, None, sum(each.kernels for each in found.buckets), foretold_s)
+            row = (
+                found.pool / 2**20,
+                None,
+                None,
+                found.reserved / 2**20,
+                None,
+                None,
+                found.most / 2**20,
+            )
+            table.row(
+                name,
+                count,
+                *row,
+                None,
+                None,
+                sum(each.kernels for each in found.buckets),
+                foretold_s,
+            )
             continue
         before, free = torch.cuda.memory_reserved(), torch.cuda.mem_get_info()[0]
         torch.cuda.reset_peak_memory_stats()
@@ -259,9 +353,13 @@ def _measure_graphs(name: str, case: Case, module: nn.Module, report: Report, ta
         figures = (found.pool, pool, ratio, found.reserved, grown, whole, found.most, most, driver)
         cells = [value if isinstance(value, float) else value / 2**20 for value in figures]
         table.row(name, count, *cells, sum(each.kernels for each in found.buckets), foretold_s)
-        report.goal(f"{name}, {count} graphs: pool foretold / measured", ratio, at_least=0.99, at_most=1.03)
+        report.goal(
+            f"{name}, {count} graphs: pool foretold / measured", ratio, at_least=0.99, at_most=1.03
+        )
         if warm.failures:
-            report.note(f"{name}, {count} graphs: {len(warm.failures)} failed: {warm.failures[0].reason}")
+            report.note(
+                f"{name}, {count} graphs: {len(warm.failures)} failed: {warm.failures[0].reason}"
+            )
         del compiled
         _clean()
 
@@ -272,20 +370,34 @@ def _compare_requests(name: str, compiled: Any, sizes: Sequence[Mapping[str, int
     torch.cuda.memory._record_memory_history(enabled=None)
     streams = Counter(each["stream"] for each in trace if each["action"] == "alloc")
     buckets = foretold_buckets(planned_work(compiled.entries, sizes)[2])
-    foretold = Counter(rounded(n) for each in buckets for born, _ in each.requests.steps for _, n in born if n)
-    print(f"requests of {name}: {sum(foretold.values())} foretold, streams {dict(streams)}", flush=True)
+    foretold = Counter(
+        rounded(n) for each in buckets for born, _ in each.requests.steps for _, n in born if n
+    )
+    print(
+        f"requests of {name}: {sum(foretold.values())} foretold, streams {dict(streams)}",
+        flush=True,
+    )
     for stream in streams:
         seen = Counter(
-            rounded(each["size"]) for each in trace if each["action"] == "alloc" and each["stream"] == stream
+            rounded(each["size"])
+            for each in trace
+            if each["action"] == "alloc" and each["stream"] == stream
         )
         more, less = seen - foretold, foretold - seen
-        print(f"  stream {stream}: not foretold {sorted(more.items())[-12:]}; not seen {sorted(less.items())[-12:]}")
-    segments = Counter((each["stream"], each["size"]) for each in trace if each["action"] == "segment_alloc")
+        print(
+            f"  stream {stream}: not foretold {sorted(more.items())[-12:]}; not seen "
+            f"{sorted(less.items())[-12:]}"
+        )
+    segments = Counter(
+        (each["stream"], each["size"]) for each in trace if each["action"] == "segment_alloc"
+    )
     print(f"  segments {sorted(segments.items())}", flush=True)
 
 
 def _compare_steps(name: str, found: symshape.Fits, sizes: Mapping[str, int]) -> None:
-    """Prints the requests of two steps of training that differ from those foretold, and what lives at both peaks."""
+    """Prints the requests of two steps of training that differ from those foretold, and what lives
+    at both peaks.
+    """
     trace = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
     torch.cuda.memory._record_memory_history(enabled=None)
 
@@ -326,14 +438,18 @@ def _compare_steps(name: str, found: symshape.Fits, sizes: Mapping[str, int]) ->
         print(f"  peak {what} {size / 2**20:.1f} MiB: {large}", flush=True)
 
 
-def _measure_fits(name: str, case: Case, module: nn.Module, base: int, report: Report, table: Table, args: Any) -> None:
+def _measure_fits(
+    name: str, case: Case, module: nn.Module, base: int, report: Report, table: Table, args: Any
+) -> None:
     for training in (False, True):
         module.train(training).requires_grad_(training)
         arguments = case.call(args.device, _few(case))
         if training and case.labels:
             arguments["labels"] = arguments["input_ids"].clone()
         start = perf_counter()
-        dims: dict[str, Any] = {size: dict.fromkeys(arguments, dim) for size, dim in case.dims.items()}
+        dims: dict[str, Any] = {
+            size: dict.fromkeys(arguments, dim) for size, dim in case.dims.items()
+        }
         more: dict[str, Any] = {"train": "adamw", "loss": case.loss} if training else {}
         found = symshape.fits(module, arguments, memory="80 GB", **more, **dims)
         found.assume(NO_WORKSPACES)
@@ -342,7 +458,9 @@ def _measure_fits(name: str, case: Case, module: nn.Module, base: int, report: R
         for share in (4, 1):
             sizes = {
                 **case.largest,
-                case.growing: max(2, case.largest[case.growing] // share // (8 if args.smoke else 1)),
+                case.growing: max(
+                    2, case.largest[case.growing] // share // (8 if args.smoke else 1)
+                ),
             }
             known = {each: sizes[each] for each in case.dims}
             start = perf_counter()
@@ -353,7 +471,17 @@ def _measure_fits(name: str, case: Case, module: nn.Module, base: int, report: R
                 report.note(f"{kind}: not measured: {', '.join(found.unknown)}")
             label = " ".join(f"{each}={size}" for each, size in known.items())
             if args.device != "cuda":
-                table.row(kind, label, at.reserved / 2**20, None, None, at.allocated / 2**20, None, None, fits_s)
+                table.row(
+                    kind,
+                    label,
+                    at.reserved / 2**20,
+                    None,
+                    None,
+                    at.allocated / 2**20,
+                    None,
+                    None,
+                    fits_s,
+                )
                 continue
             _clean()
             torch.cuda.reset_peak_memory_stats()
@@ -362,7 +490,10 @@ def _measure_fits(name: str, case: Case, module: nn.Module, base: int, report: R
             _run(case, module, sizes, args.device, training=training)
             if args.requests and training and share == 1:
                 _compare_steps(name, found, known)
-            reserved, allocated = torch.cuda.max_memory_reserved() - base, torch.cuda.max_memory_allocated() - base
+            reserved, allocated = (
+                torch.cuda.max_memory_reserved() - base,
+                torch.cuda.max_memory_allocated() - base,
+            )
             ratios = at.reserved / reserved, at.allocated / allocated
             cells = (
                 at.reserved / 2**20,
@@ -373,10 +504,17 @@ def _measure_fits(name: str, case: Case, module: nn.Module, base: int, report: R
                 ratios[1],
             )
             table.row(kind, label, *cells, fits_s)
-            report.goal(f"{kind}, {label}: reserved foretold / measured", ratios[0], at_least=0.99, at_most=1.03)
+            report.goal(
+                f"{kind}, {label}: reserved foretold / measured",
+                ratios[0],
+                at_least=0.99,
+                at_most=1.03,
+            )
 
 
-def _run(case: Case, module: nn.Module, sizes: Mapping[str, int], device: str, *, training: bool) -> None:
+def _run(
+    case: Case, module: nn.Module, sizes: Mapping[str, int], device: str, *, training: bool
+) -> None:
     """One call, or two steps of training, with the gradients set to None after each."""
     arguments = case.call(device, sizes)
     with as_traced(device):
@@ -428,17 +566,41 @@ def main(argv: Sequence[str] | None = None) -> Report:
     """Runs the benchmark."""
     parser = bench_parser(__doc__, device="cuda")
     parser.add_argument("--models", default="", help="names with commas between (default: all)")
-    parser.add_argument("--seconds", type=float, default=140, help="no model is begun later (default: 140)")
-    parser.add_argument("--requests", action="store_true", help="compare the requests for one graph, too")
+    parser.add_argument(
+        "--seconds", type=float, default=140, help="no model is begun later (default: 140)"
+    )
+    parser.add_argument(
+        "--requests", action="store_true", help="compare the requests for one graph, too"
+    )
     args = parser.parse_args(argv)
     began = perf_counter()
     if args.device == "cuda" and not torch.cuda.is_available():
         raise NotHere("there is no CUDA device; --device cpu runs the forecasts alone")
     report = Report("memory_foretold", device=args.device)
     _measure_workspaces(report, args)
-    columns = ("graphs", "pool", "measured", "ratio", "all", "measured", "ratio", "most", "measured", "driver")
+    columns = (
+        "graphs",
+        "pool",
+        "measured",
+        "ratio",
+        "all",
+        "measured",
+        "ratio",
+        "most",
+        "measured",
+        "driver",
+    )
     graphs = report.table("CUDA graphs, MiB", "model", *columns, "kernels", "trace and foretell s")
-    columns = ("sizes", "reserved", "measured", "ratio", "allocated", "measured", "ratio", "trace and foretell s")
+    columns = (
+        "sizes",
+        "reserved",
+        "measured",
+        "ratio",
+        "allocated",
+        "measured",
+        "ratio",
+        "trace and foretell s",
+    )
     calls = report.table("calls and steps of training, MiB", "job", *columns)
     wanted = [name for name in _MODELS if not args.models or name in args.models.split(",")]
     for name in wanted[:2] if args.smoke and not args.models else wanted:
@@ -458,7 +620,13 @@ def main(argv: Sequence[str] | None = None) -> Report:
             start = perf_counter()
             try:
                 measure()
-            except (symshape.SymShapeError, RuntimeError, ValueError, KeyError, AssertionError) as error:
+            except (
+                symshape.SymShapeError,
+                RuntimeError,
+                ValueError,
+                KeyError,
+                AssertionError,
+            ) as error:
                 report.note(f"{what} of {name} failed: {type(error).__name__}: {str(error)[:400]}")
                 with suppress(RuntimeError, AttributeError):
                     torch.cuda.memory._record_memory_history(enabled=None)

@@ -1,10 +1,11 @@
-"""A small MLP under CUDA graphs: ours, torch.compile's modes, and the floor (copy in, raw replay, clone out), in one
-process.
+"""A small MLP under CUDA graphs: ours, torch.compile's modes, and the floor (copy in, raw replay,
+clone out), in one process.
 
-The model is 1024-1024-1024 with a ReLU, batch 256, fp32, no gradients; sixteen inputs take turns, each at an address of
-its own. ``first 50`` is what a user sees who makes one warm-up call and then 50; ``steady`` is the median over rounds
-of many calls. Both are wall-clock per call with one synchronisation at the end; host µs is the time until the call
-returns, before it. The variants take turns within each round.
+The model is 1024-1024-1024 with a ReLU, batch 256, fp32, no gradients; sixteen inputs take turns,
+each at an address of its own. ``first 50`` is what a user sees who makes one warm-up call and then
+50; ``steady`` is the median over rounds of many calls. Both are wall-clock per call with one
+synchronisation at the end; host µs is the time until the call returns, before it. The variants take
+turns within each round.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def raw_replay(model: torch.nn.Module, example: torch.Tensor) -> tuple[Function,
 
 
 def timed(fn: Function, inputs: Sequence[torch.Tensor], calls: int) -> tuple[float, float]:
-    """(µs a call, host µs a call) over ``calls`` calls with one synchronisation at the end; the inputs take turns."""
+    """(µs a call, host µs a call) over ``calls`` calls with one synchronisation at the end; the
+    inputs take turns.
+    """
     given = [inputs[i % len(inputs)] for i in range(calls)]
     torch.cuda.synchronize()
     start = time.perf_counter_ns()
@@ -67,7 +70,9 @@ def timed(fn: Function, inputs: Sequence[torch.Tensor], calls: int) -> tuple[flo
 
 
 def hosted(fn: Function, inputs: Sequence[torch.Tensor]) -> float:
-    """Median host µs of single calls with an idle queue: what the call costs the CPU, not the wait for a full queue."""
+    """Median host µs of single calls with an idle queue: what the call costs the CPU, not the wait
+    for a full queue.
+    """
     taken = []
     for i in range(200):
         x = inputs[i % len(inputs)]
@@ -92,11 +97,16 @@ def main(argv: Sequence[str] | None = None) -> Report:
         copied, alone = raw_replay(model, x)
         inputs = [x, *(torch.randn_like(x) for _ in range(15))]
         auto = symshape.compile(mlp())
-        variants: dict[str, Function] = {"eager": model, "symshape cudagraph": compiled, "symshape auto": auto}
+        variants: dict[str, Function] = {
+            "eager": model,
+            "symshape cudagraph": compiled,
+            "symshape auto": auto,
+        }
         for mode in MODES:
             variants[mode] = torch.compile(mlp(), mode=mode)
         variants |= {"raw copy + replay + clone": copied, "raw replay alone": alone}
-        awake = time.perf_counter() + 0.3  # the card's clocks rise with its first work: it would be the first variant's
+        # the card's clocks rise with its first work: it would be the first variant's
+        awake = time.perf_counter() + 0.3
         while time.perf_counter() < awake:
             timed(alone, inputs, 200)
         first: dict[str, float] = {}
@@ -114,7 +124,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
         assert compiled.stats().cuda_graphs == 1, compiled.stats()
     steady = {name: statistics.median(times) for name, times in rounds.items()}
     again = {name: statistics.median(times) for name, times in fifties.items()}
-    table = report.table("µs a call", "who", "first 50", "50 again (median)", "steady (median)", "host, idle queue")
+    table = report.table(
+        "µs a call", "who", "first 50", "50 again (median)", "steady (median)", "host, idle queue"
+    )
     for name in variants:
         table.row(name, first[name], again[name], steady[name], host[name])
     ours, floor = "symshape cudagraph", "raw copy + replay + clone"
@@ -122,11 +134,16 @@ def main(argv: Sequence[str] | None = None) -> Report:
         report.goal(f"first 50, {who} / {floor}", first[who] / first[floor], at_most=1.1)
         report.goal(f"steady, {who} / {floor}", steady[who] / steady[floor], at_most=1.1)
         report.goal(f"host µs a call, {who}", host[who], at_most=20.0)
-    report.goal("steady, symshape auto / eager", steady["symshape auto"] / steady["eager"], at_most=1.05)
+    report.goal(
+        "steady, symshape auto / eager", steady["symshape auto"] / steady["eager"], at_most=1.05
+    )
     for mode in MODES:
         report.goal(f"first 50, ours / {mode}", first[ours] / first[mode], at_most=1.0)
         report.goal(f"steady, ours / {mode}", steady[ours] / steady[mode], at_most=1.0)
-    report.note("ours folds the ReLU into the first product's epilogue before capture; raw replays eager's kernels")
+    report.note(
+        "ours folds the ReLU into the first product's epilogue before capture; raw replays eager's "
+        "kernels"
+    )
     return report
 
 

@@ -1,11 +1,14 @@
-"""What a warm call of a whole model costs beside the model: ours against torch.compile's guards, on a GPT-2.
+"""What a warm call of a whole model costs beside the model: ours against torch.compile's guards, on
+a GPT-2.
 
-The model is transformers' GPT-2 with 12 layers: its real number of modules and parameters, but narrow.
+The model is transformers' GPT-2 with 12 layers: its real number of modules and parameters, but
+narrow.
 
-- *look-up alone*: ours is everything until the program runs (key, memo, the state of all modules); theirs is Dynamo's
-  check of its guards, the C++ guard manager called on the frame's locals, which is less than what a call costs them.
-- *whole call, minus the work*: both run the same thing behind the look-up, a module whose forward returns at once but
-  whose guards are those of the model: it reads every parameter's size.
+- *look-up alone*: ours is everything until the program runs (key, memo, the state of all modules);
+  theirs is Dynamo's check of its guards, the C++ guard manager called on the frame's locals, which
+  is less than what a call costs them.
+- *whole call, minus the work*: both run the same thing behind the look-up, a module whose forward
+  returns at once but whose guards are those of the model: it reads every parameter's size.
 
 Everything is sampled in turn in one process.
 """
@@ -31,16 +34,24 @@ def gpt2(layers: int) -> nn.Module:
         raise NotHere("transformers is not installed") from error
     transformers.logging.set_verbosity_error()
     config = transformers.GPT2Config(
-        vocab_size=100, n_positions=64, n_embd=48, n_layer=layers, n_head=4, use_cache=False,
-        bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
+        vocab_size=100,
+        n_positions=64,
+        n_embd=48,
+        n_layer=layers,
+        n_head=4,
+        use_cache=False,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     torch.manual_seed(0)
     model: nn.Module = transformers.GPT2LMHeadModel(config).eval()
     return model
 
 
 def their_check(model: nn.Module, ids: torch.Tensor) -> tuple[Callable[[], Any], int]:
-    """The guard check of torch.compile's largest graph of the model, and the number of lines of its guard tree."""
+    """The guard check of torch.compile's largest graph of the model, and the number of lines of its
+    guard tree.
+    """
     from torch._dynamo import guards
 
     made: list[tuple[Any, dict[str, Any]]] = []
@@ -112,17 +123,28 @@ def main(argv: Sequence[str] | None = None) -> Report:
         took = measure_together(calls, samples=20 if args.smoke else 300, sample_us=500.0)
     times = {name: timing.median for name, timing in took.items()}
     modules, tensors = len(list(model.modules())), len(list(model.parameters()))
-    table = report.table(f"warm call of GPT-2 ({modules} modules, {tensors} parameters), µs", "what", "ours", "torch")
+    table = report.table(
+        f"warm call of GPT-2 ({modules} modules, {tensors} parameters), µs", "what", "ours", "torch"
+    )
     table.row("look-up of the model's call", times["ours, look-up"], times.get("torch, guards"))
     table.row("of it, the state of the modules", times["ours, state"], None)
     add = times["add"]
-    table.row("module that reads all sizes, whole call", times["ours, whole"] - add, times["torch, whole"] - add)
+    table.row(
+        "module that reads all sizes, whole call",
+        times["ours, whole"] - add,
+        times["torch, whole"] - add,
+    )
     report.note(
-        "the first row compares a look-up of ours (slow path: keywords, tree) with the guard check alone of torch"
+        "the first row compares a look-up of ours (slow path: keywords, tree) with the guard check "
+        "alone of torch"
     )
     if count:
         report.note(f"Dynamo's guard tree has {count:,} lines")
-        report.goal("look-up, ours / torch's guards", times["ours, look-up"] / times["torch, guards"], at_most=1.0)
+        report.goal(
+            "look-up, ours / torch's guards",
+            times["ours, look-up"] / times["torch, guards"],
+            at_most=1.0,
+        )
     report.goal(
         "whole call minus the add, ours / torch",
         (times["ours, whole"] - add) / (times["torch, whole"] - add),

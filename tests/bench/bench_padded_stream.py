@@ -1,16 +1,19 @@
-"""A stream of sizes, many never seen before: ours, torch.compile's modes and buckets written by hand, in one process.
+"""A stream of sizes, many never seen before: ours, torch.compile's modes and buckets written by
+hand, in one process.
 
-Three passes: *first* (sizes as they come; compiling and recording are part of it), *warm* (the same, shuffled), *never*
-(sizes that nobody has seen).  Peers take turns at each call, the order rotating; each call is synchronised before and
-after.  Who compiles beside its calls is waited for between two passes (the seconds are among the notes).  In the last
-pass every peer gets sizes of its own, near the others' and in turn the largest of them: kernels of eager and
-torch.compile share plans (cuDNN attention) that the first to see a size pays for.  Every result is compared with eager
+Three passes: *first* (sizes as they come; compiling and recording are part of it), *warm* (the
+same, shuffled), *never* (sizes that nobody has seen).  Peers take turns at each call, the order
+rotating; each call is synchronised before and after.  Who compiles beside its calls is waited for
+between two passes (the seconds are among the notes).  In the last pass every peer gets sizes of its
+own, near the others' and in turn the largest of them: kernels of eager and torch.compile share
+plans (cuDNN attention) that the first to see a size pays for.  Every result is compared with eager
 at the exact size.
 
     python -m tests.bench padded_stream --stream llama --peers eager,ours-padded,buckets --quick
 
-Streams: llama, bert, bert_mask, vit, speech, decode, and detect, where data decide on sizes.  A result is a mismatch
-beyond atol = rtol = 5e-2 in bfloat16 (1e-3 in float32), measured against the largest number of the expected result.
+Streams: llama, bert, bert_mask, vit, speech, decode, and detect, where data decide on sizes.  A
+result is a mismatch beyond atol = rtol = 5e-2 in bfloat16 (1e-3 in float32), measured against the
+largest number of the expected result.
 """
 
 from __future__ import annotations
@@ -65,7 +68,9 @@ def timed(ran: Ran, sizes: Sizes, arguments: Tensors, phase: str) -> Tensors | N
     except torch.AcceleratorError as error:  # the device is of no use to anybody from now on
         raise RuntimeError(f"{ran.name} at {sizes}, {phase}: {error}") from error
     except Exception as error:  # whatever a peer breaks off with is part of its result
-        ran.failed = f"{type(error).__name__} at {sizes}: {str(error).splitlines()[0] if str(error) else ''}"
+        ran.failed = (
+            f"{type(error).__name__} at {sizes}: {str(error).splitlines()[0] if str(error) else ''}"
+        )
         return None
     ran.ms[phase].append((time.perf_counter_ns() - start) / 1e6)
     return tuple(each.clone() for each in flat(result))
@@ -99,7 +104,9 @@ def _close(mine: torch.Tensor, expected: torch.Tensor) -> bool:
     return bool((off <= tolerance * (largest + expected.float().abs())).all())
 
 
-def passes(stream: Stream, count: int, unseen: int, peers: Sequence[str], seed: int) -> Iterator[tuple[str, Any]]:
+def passes(
+    stream: Stream, count: int, unseen: int, peers: Sequence[str], seed: int
+) -> Iterator[tuple[str, Any]]:
     """``(pass, sizes by peer)`` for each call."""
     rng = random.Random(seed)
     seen: set[Sizes] = set()
@@ -111,9 +118,16 @@ def passes(stream: Stream, count: int, unseen: int, peers: Sequence[str], seed: 
         for sizes in found:
             yield phase, dict.fromkeys(peers, sizes)
     for number, sizes in enumerate(stream.draw(unseen, rng, seen)):
-        at = number % len(peers)  # whose sizes are the largest: a step up from them may be a whole bucket's
+        # whose sizes are the largest: a step up from them may be a whole bucket's
+        at = number % len(peers)
         turns = [*peers[at:], *peers[:at]]
-        yield "never", {name: sizes if not i else _beside(stream, sizes, seen) for i, name in enumerate(turns)}
+        yield (
+            "never",
+            {
+                name: sizes if not i else _beside(stream, sizes, seen)
+                for i, name in enumerate(turns)
+            },
+        )
 
 
 def _beside(stream: Stream, sizes: Sizes, seen: set[Sizes]) -> Sizes:
@@ -137,7 +151,8 @@ def run(
     show: bool = False,
     patience: float = float("inf"),
 ) -> None:
-    """All passes, peers in turn, a different one first each time; with ``show``, time so far on stderr now and then.
+    """All passes, peers in turn, a different one first each time; with ``show``, time so far on
+    stderr now and then.
 
     Who has taken more than ``patience`` seconds in a pass takes part no more.
     """
@@ -149,7 +164,8 @@ def run(
             before = phase
         if show and number % 20 == 0:
             spent = ", ".join(
-                f"{name} {sum(sum(ms) for ms in each.ms.values()) / 1e3:.1f}" for name, each in ran.items()
+                f"{name} {sum(sum(ms) for ms in each.ms.values()) / 1e3:.1f}"
+                for name, each in ran.items()
             )
             print(f"{phase}, call {number}; s so far: {spent}", file=sys.stderr, flush=True)
         arguments = {sizes: stream.arguments(sizes) for sizes in dict.fromkeys(by_peer.values())}
@@ -160,7 +176,11 @@ def run(
                 results[name] = timed(ran[name], by_peer[name], arguments[by_peer[name]], phase)
                 if ran[name].total_s(phase) > patience:
                     done = len(ran[name].ms[phase])
-                    ran[name].failed = f"{done} calls of the {phase} pass took {ran[name].total_s(phase):.0f} s"
+                    ran[
+                        name
+                    ].failed = (
+                        f"{done} calls of the {phase} pass took {ran[name].total_s(phase):.0f} s"
+                    )
         expected = {sizes: flat(stream.run(*given)) for sizes, given in arguments.items()}
         for name, result in results.items():
             if result is not None:
@@ -171,7 +191,16 @@ def tell(report: Report, stream: str, ran: dict[str, Ran]) -> None:
     """The table of a stream, what peers remark, and every call's time."""
     table = report.table(
         f"{stream}: ms a call, synchronised",
-        *("who", "first total s", "warm total s", "warm p50", "warm p99", "never p50", "never p99", "never total s"),
+        *(
+            "who",
+            "first total s",
+            "warm total s",
+            "warm p50",
+            "warm p99",
+            "never p50",
+            "never p99",
+            "never total s",
+        ),
         *("mismatches", "bit-equal calls", "buckets"),
     )
     for name, each in ran.items():
@@ -180,11 +209,20 @@ def tell(report: Report, stream: str, ran: dict[str, Ran]) -> None:
             table.row(name, *[None] * 7, each.mismatches, each.equal, each.peer.buckets())
             continue
         warm, never = each.timing("warm"), each.timing("never")
-        figures = (warm.median / 1e3, warm.p99 / 1e3, never.median / 1e3, never.p99 / 1e3, each.total_s("never"))
+        figures = (
+            warm.median / 1e3,
+            warm.p99 / 1e3,
+            never.median / 1e3,
+            never.p99 / 1e3,
+            each.total_s("never"),
+        )
         totals = each.total_s("first"), each.total_s("warm")
         table.row(name, *totals, *figures, each.mismatches, each.equal, each.peer.buckets())
         for phase, seconds in each.beside_s.items():
-            report.note(f"{name}: waited {seconds:.1f} s after the {phase} pass for what was compiled beside its calls")
+            report.note(
+                f"{name}: waited {seconds:.1f} s after the {phase} pass for what was compiled "
+                "beside its calls"
+            )
         for remark in each.peer.remarks()[:8]:
             report.note(f"{name}: {remark}")
     for name, each in ran.items():
@@ -205,11 +243,23 @@ def goals(report: Report, stream: str, ran: dict[str, Ran]) -> None:
     modes = [done[name] for name in ("compile", "reduce-overhead") if name in done]
     if modes:
         fastest = min(each.timing("never").median for each in modes)
-        report.goal(f"never-seen p50, best torch.compile mode / {best}", fastest / never, at_least=3.0)
-        report.goal(f"warm total, best mode / {best}", min(e.total_s("warm") for e in modes) / warm, at_least=2.0)
+        report.goal(
+            f"never-seen p50, best torch.compile mode / {best}", fastest / never, at_least=3.0
+        )
+        report.goal(
+            f"warm total, best mode / {best}",
+            min(e.total_s("warm") for e in modes) / warm,
+            at_least=2.0,
+        )
     if stream == "llama" and "buckets" in done:
-        report.goal(f"never-seen p50, {best} / buckets", never / done["buckets"].timing("never").median, at_most=0.6)
-        report.goal(f"warm total, {best} / buckets", warm / done["buckets"].total_s("warm"), at_most=0.6)
+        report.goal(
+            f"never-seen p50, {best} / buckets",
+            never / done["buckets"].timing("never").median,
+            at_most=0.6,
+        )
+        report.goal(
+            f"warm total, {best} / buckets", warm / done["buckets"].total_s("warm"), at_most=0.6
+        )
     if stream == "llama" and "buckets-compile" in done:
         other = done["buckets-compile"].timing("never").median
         report.goal(f"never-seen p50, {best} / buckets-compile", never / other, at_most=1.1)
@@ -217,10 +267,19 @@ def goals(report: Report, stream: str, ran: dict[str, Ran]) -> None:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = bench_parser(__doc__, device="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--stream", choices=list(STREAMS), default=None, help="which stream (default: llama)")
+    parser.add_argument(
+        "--stream", choices=list(STREAMS), default=None, help="which stream (default: llama)"
+    )
     parser.add_argument("--peers", default=None, help=f"of {','.join(PEERS)} (default: all)")
-    parser.add_argument("--quick", action="store_true", help="60 calls and 30 never seen instead of 150 and 60")
-    parser.add_argument("--patience", type=float, default=float("inf"), help="seconds that a peer may take for a pass")
+    parser.add_argument(
+        "--quick", action="store_true", help="60 calls and 30 never seen instead of 150 and 60"
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=float("inf"),
+        help="seconds that a peer may take for a pass",
+    )
     parser.add_argument("--unseen", type=int, default=None, help="how many sizes never seen")
     return parser.parse_args(argv)
 
@@ -237,14 +296,19 @@ def main(argv: Sequence[str] | None = None) -> Report:
     if unknown:
         raise SystemExit(f"no peer called {', '.join(unknown)}; there are: {', '.join(PEERS)}")
     streams = [args.stream] if args.stream else list(STREAMS) if args.smoke else ["llama"]
-    report = Report("padded_stream", device=args.device, part=args.stream or ("" if args.smoke else "llama"))
+    report = Report(
+        "padded_stream", device=args.device, part=args.stream or ("" if args.smoke else "llama")
+    )
     count, unseen = (3, 2) if args.smoke else (60, 30) if args.quick else (150, 60)
     unseen = args.unseen or unseen
     torch._dynamo.config.recompile_limit = 64
     with torch.no_grad():
         for name in streams:
             _stream(report, name, names, device, tiny, count, unseen, args.seed, args.patience)
-    report.note(f"{count} calls, the same shuffled, {unseen} never seen; first includes compiling and recording")
+    report.note(
+        f"{count} calls, the same shuffled, {unseen} never seen; first includes compiling and "
+        "recording"
+    )
     return report
 
 

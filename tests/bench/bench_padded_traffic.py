@@ -1,10 +1,13 @@
-"""Real traffic through one graph for a range: the Azure conversation trace as (batch, sequence), and what graphs cost.
+"""Real traffic through one graph for a range: the Azure conversation trace as (batch, sequence),
+and what graphs cost.
 
-The requests of the trace, in their order, are put together in batches of one to four, each as long as its longest
-prompt (at most 2,048 tokens), and run through the Llama-shaped model of ``padded_stream``: eager, ours with the steps
-it takes by itself, and ours warmed up with the buckets that ``symshape.plan`` finds for this traffic.  Told: time on
-the device and on the clock, how much of what was computed is padding, how many calls met a graph that was there, and
-captures.  Then a number of graphs are captured at warm-up, in one shared pool, against graphs by hand with a pool each.
+The requests of the trace, in their order, are put together in batches of one to four, each as long
+as its longest prompt (at most 2,048 tokens), and run through the Llama-shaped model of
+``padded_stream``: eager, ours with the steps it takes by itself, and ours warmed up with the
+buckets that ``symshape.plan`` finds for this traffic.  Told: time on the device and on the clock,
+how much of what was computed is padding, how many calls met a graph that was there, and captures.
+Then a number of graphs are captured at warm-up, in one shared pool, against graphs by hand with a
+pool each.
 
     python -m tests.bench padded_traffic --calls 600
 """
@@ -34,8 +37,12 @@ Run = Callable[..., Any]
 
 
 def batches(count: int, seed: int, longest: int) -> list[Sizes]:
-    """``(batch, sequence)`` of calls: stretches of the trace, evenly spread over it, each in its own order."""
-    text = resources.files("symshape.data").joinpath("azure_llm_conversation_sample.csv").read_text()
+    """``(batch, sequence)`` of calls: stretches of the trace, evenly spread over it, each in its
+    own order.
+    """
+    text = (
+        resources.files("symshape.data").joinpath("azure_llm_conversation_sample.csv").read_text()
+    )
     prompts = [int(row["ContextTokens"]) for row in csv.DictReader(text.splitlines())]
     rng = random.Random(seed)
     found, at = [], 0
@@ -70,7 +77,9 @@ class Calls:
         """One call, timed on the clock and, where there is one, on the device."""
         cuda = arguments[0].is_cuda
         made: list[events.GraphCaptured] = []
-        stop = events.subscribe(lambda event: made.append(event) if isinstance(event, events.GraphCaptured) else None)
+        stop = events.subscribe(
+            lambda event: made.append(event) if isinstance(event, events.GraphCaptured) else None
+        )
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if cuda else []
         if cuda:
             torch.cuda.synchronize()
@@ -101,7 +110,9 @@ class Calls:
 
 
 def served_by(compiled: Any, sizes: Sizes) -> int | None:
-    """How many cells the bucket has that calls of these sizes go to; None where they are not padded."""
+    """How many cells the bucket has that calls of these sizes go to; None where they are not
+    padded.
+    """
     for entry in compiled.entries:
         served = getattr(entry.runner, "served", dict)()
         for values, bucket in served.items():
@@ -116,15 +127,22 @@ def served_by(compiled: Any, sizes: Sizes) -> int | None:
 
 def traffic(report: Report, stream: Stream, calls: Sequence[Sizes], graphs: int) -> None:
     """All calls through all peers, in turn."""
-    plain = symshape.compile(stream.run, dynamic=True, runner="padded", options=Options(max_cuda_graphs=graphs))
-    planned = symshape.compile(stream.run, dynamic=True, runner="padded", options=Options(max_cuda_graphs=graphs))
+    plain = symshape.compile(
+        stream.run, dynamic=True, runner="padded", options=Options(max_cuda_graphs=graphs)
+    )
+    planned = symshape.compile(
+        stream.run, dynamic=True, runner="padded", options=Options(max_cuda_graphs=graphs)
+    )
     for sizes in ((2, 7), (1, 5)):  # a trace each for one row and for several
         planned(*stream.arguments(sizes))
-    found = symshape.plan(None, symshape.Traffic.of(calls, ("batch", "length")), max_graphs=graphs - 2)
+    found = symshape.plan(
+        None, symshape.Traffic.of(calls, ("batch", "length")), max_graphs=graphs - 2
+    )
     start = time.perf_counter()
     warmed = planned.warm_up(found.caps, progress=False)
     report.note(
-        f"plan: {found.graphs} graphs, expected waste {found.waste:.1%}; warm-up {time.perf_counter() - start:.1f} s"
+        f"plan: {found.graphs} graphs, expected waste {found.waste:.1%}; warm-up "
+        f"{time.perf_counter() - start:.1f} s"
         f", {warmed.graphs} graphs, {len(warmed.failures)} refused"
     )
     peers = {
@@ -137,12 +155,23 @@ def traffic(report: Report, stream: Stream, calls: Sequence[Sizes], graphs: int)
         arguments = stream.arguments(sizes)
         order = names[number % 3 :] + names[: number % 3]
         results = {name: peers[name](sizes, arguments) for name in order}
-        expected = flat(stream.run(*arguments))  # only now: what the first to see a size prepares is its own time
+        # only now: what the first to see a size prepares is its own time
+        expected = flat(stream.run(*arguments))
         for name, result in results.items():
             compare(peers[name].seen.ran, result, expected)
     table = report.table(
         f"Azure conversation trace, {len(calls)} batches",
-        *("who", "clock s", "device s", "p50 ms", "p99 ms", "padding", "hit rate", "captures", "ms a capture"),
+        *(
+            "who",
+            "clock s",
+            "device s",
+            "p50 ms",
+            "p99 ms",
+            "padding",
+            "hit rate",
+            "captures",
+            "ms a capture",
+        ),
         "mismatches",
     )
     for name, each in peers.items():
@@ -150,11 +179,17 @@ def traffic(report: Report, stream: Stream, calls: Sequence[Sizes], graphs: int)
         timing = Timing.of(ms * 1e6 for ms in seen.ran.ms["warm"])
         capture = sorted(seen.captures)[len(seen.captures) // 2] if seen.captures else None
         table.row(
-            name, seen.ran.total_s("warm"), sum(seen.device_ms) / 1e3 if seen.device_ms else None,
-            timing.median / 1e3, timing.p99 / 1e3, f"{1 - seen.wanted / seen.computed:.1%}",
+            name,
+            seen.ran.total_s("warm"),
+            sum(seen.device_ms) / 1e3 if seen.device_ms else None,
+            timing.median / 1e3,
+            timing.p99 / 1e3,
+            f"{1 - seen.wanted / seen.computed:.1%}",
             None if each.compiled is None else f"{seen.hits / len(calls):.1%}",
-            len(seen.captures), capture, seen.ran.mismatches,
-        )  # fmt: skip
+            len(seen.captures),
+            capture,
+            seen.ran.mismatches,
+        )
         report.goal(f"{name}: mismatches", seen.ran.mismatches, at_most=0)
     for name in names[1:]:
         ours, eager = sum(peers[name].seen.ran.ms["warm"]), sum(peers["eager"].seen.ran.ms["warm"])
@@ -163,13 +198,21 @@ def traffic(report: Report, stream: Stream, calls: Sequence[Sizes], graphs: int)
 
 def capturing(report: Report, stream: Stream, count: int) -> None:
     """What graphs cost: ours in one pool, by hand with a pool each."""
-    caps = [(batch, length) for length in (1024, 768, 512, 384, 256, 192, 128, 96) for batch in (8, 6, 4, 3)][:count]
+    caps = [
+        (batch, length)
+        for length in (1024, 768, 512, 384, 256, 192, 128, 96)
+        for batch in (8, 6, 4, 3)
+    ][:count]
     rows = {}
-    compiled = symshape.compile(stream.run, dynamic=True, runner="padded", options=Options(max_cuda_graphs=count + 1))
+    compiled = symshape.compile(
+        stream.run, dynamic=True, runner="padded", options=Options(max_cuda_graphs=count + 1)
+    )
     compiled(*stream.arguments((2, 7)))
     rows["ours, one pool"] = _taken(lambda: compiled.warm_up(caps, progress=False))
     kept: list[Any] = []
-    rows["by hand, a pool each"] = _taken(lambda: kept.extend(_by_hand(stream, stream.arguments(cap)) for cap in caps))
+    rows["by hand, a pool each"] = _taken(
+        lambda: kept.extend(_by_hand(stream, stream.arguments(cap)) for cap in caps)
+    )
     table = report.table(f"{len(caps)} graphs", "who", "s", "ms a graph", "MiB", "MiB a graph")
     for name, (seconds, size) in rows.items():
         table.row(name, seconds, seconds * 1e3 / len(caps), size / 2**20, size / 2**20 / len(caps))
@@ -216,7 +259,10 @@ def main(argv: Sequence[str] | None = None) -> Report:
     report = Report("padded_traffic", device=args.device)
     with torch.no_grad():
         traffic(
-            report, stream, batches(6 if args.smoke else args.calls, args.seed, 48 if tiny else LONGEST), args.graphs
+            report,
+            stream,
+            batches(6 if args.smoke else args.calls, args.seed, 48 if tiny else LONGEST),
+            args.graphs,
         )
         if device.type == "cuda":
             capturing(report, stream, 4 if args.smoke else args.graphs)

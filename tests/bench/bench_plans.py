@@ -1,10 +1,11 @@
-"""Plans for traffic: waste against lists made by hand with as many graphs, how far from the best, and how quickly.
+"""Plans for traffic: waste against lists made by hand with as many graphs, how far from the best,
+and how quickly.
 
-Azure's trace (the bundled sample), the project's log-normal stream, and three made-up families.  Calls are priced by
-the product of their sizes (*elements*) and by the FLOPs of a Llama-shaped model of two layers (*llama*).  *waste*:
-what goes into padding, as a part of what nothing padded costs.  *hand*: the better of a geometric list and of vLLM's,
-thinned to as many graphs.  *gap*: by how much the plan is dearer than the best one at most (0 along one size: it is
-the best).
+Azure's trace (the bundled sample), the project's log-normal stream, and three made-up families.
+Calls are priced by the product of their sizes (*elements*) and by the FLOPs of a Llama-shaped model
+of two layers (*llama*).  *waste*: what goes into padding, as a part of what nothing padded costs.
+*hand*: the better of a geometric list and of vLLM's, thinned to as many graphs.  *gap*: by how much
+the plan is dearer than the best one at most (0 along one size: it is the best).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def _llama() -> symshape.Traced:
     (model,) = (each for each in MODELS if each.name == "llama")
     ids = model.call(3, 12)["input_ids"]
     with torch.no_grad():
-        return symshape.trace(model.build(), input_ids=ids, dynamic={"input_ids": {0: "batch", 1: "length"}})
+        return symshape.trace(
+            model.build(), input_ids=ids, dynamic={"input_ids": {0: "batch", 1: "length"}}
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> Report:
@@ -36,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
         raise NotHere("plans are made on the CPU")
     report = Report("plans", device=args.device)
     calls = 300 if args.smoke else 20_000
-    table = report.table("plans", "traffic", "price", "graphs", "waste", "hand", "plan / hand", "gap", "CPU s")
+    table = report.table(
+        "plans", "traffic", "price", "graphs", "waste", "hand", "plan / hand", "gap", "CPU s"
+    )
     prices: dict[str, symshape.Traced | None] = (
         {"elements": None} if args.smoke else {"elements": None, "llama": _llama()}
     )

@@ -1,8 +1,10 @@
-"""The ledger on a simulated clock: regret of thousands of streams against the best fixed choice in hindsight.
+"""The ledger on a simulated clock: regret of thousands of streams against the best fixed choice in
+hindsight.
 
-No device and no clock: machines are recorded figures (``tests.bench.simulated_streams``), guesses of them are off by a
-factor of two.  *hindsight* is the best of eager, one wide bucket, a bucket for each octave or step, a graph for each
-size; *behind* is the most by which the time so far was above 1.25 times eager's, over all calls of all streams.
+No device and no clock: machines are recorded figures (``tests.bench.simulated_streams``), guesses
+of them are off by a factor of two.  *hindsight* is the best of eager, one wide bucket, a bucket for
+each octave or step, a graph for each size; *behind* is the most by which the time so far was above
+1.25 times eager's, over all calls of all streams.
 
     python -m tests.bench policy --streams 10000
 """
@@ -20,7 +22,9 @@ from tests.bench.simulated_streams import ADVERSARY, MACHINES, TRAFFIC, play
 def main(argv: Sequence[str] | None = None) -> Report:
     """Plays the streams."""
     parser = bench_parser(__doc__)
-    parser.add_argument("--streams", type=int, default=10_000, help="how many in all (default: 10,000)")
+    parser.add_argument(
+        "--streams", type=int, default=10_000, help="how many in all (default: 10,000)"
+    )
     parser.add_argument("--calls", type=int, default=300, help="calls of a stream (default: 300)")
     args = parser.parse_args(argv)
     report = Report("policy", device="cpu")
@@ -46,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
     )
     start, behind = time.perf_counter(), 0.0
     for machine, traffic in pairs:
-        found = [play(MACHINES[machine], traffic, args.calls, args.seed + seed) for seed in range(each)]
+        found = [
+            play(MACHINES[machine], traffic, args.calls, args.seed + seed) for seed in range(each)
+        ]
         hindsight = [one.total / one.hindsight for one in found]
         eager = [one.total / one.eager for one in found]
         late = max(one.behind for one in found)
@@ -54,7 +60,14 @@ def main(argv: Sequence[str] | None = None) -> Report:
             behind = max(behind, late)
         made = statistics.mean(one.buckets for one in found)
         table.row(
-            machine, traffic, statistics.mean(hindsight), max(hindsight), statistics.mean(eager), max(eager), late, made
+            machine,
+            traffic,
+            statistics.mean(hindsight),
+            max(hindsight),
+            statistics.mean(eager),
+            max(eager),
+            late,
+            made,
         )
     report.goal("ms above 1.25 of eager's time so far, at most", behind, at_most=1000.0)
     rate = each * len(pairs) / (time.perf_counter() - start)

@@ -1,15 +1,17 @@
-"""Symbolic propagation: ours against FakeTensorMode with a symbolic ShapeEnv, on the models of ``tests/models.py``.
+"""Symbolic propagation: ours against FakeTensorMode with a symbolic ShapeEnv, on the models of
+``tests/models.py``.
 
 Every size of every input is symbolic in both, parameters are static in both, nothing is computed.
 
-- *whole trace*: the model run from its Python code.  Theirs is the run alone, on inputs and parameters made fake
-  before; ours is ``symshape.trace``, which also writes the graph down, minimises the guards and generates code.
-- *ops alone*: the traced ATen ops one by one, the same list for both, on symbolic inputs made before; sizes among the
-  arguments are made before, too.
+- *whole trace*: the model run from its Python code.  Theirs is the run alone, on inputs and
+  parameters made fake before; ours is ``symshape.trace``, which also writes the graph down,
+  minimises the guards and generates code.
+- *ops alone*: the traced ATen ops one by one, the same list for both, on symbolic inputs made
+  before; sizes among the arguments are made before, too.
 
-Figures are CPU time.  Each round starts in a fresh environment, in turn between the two; the median is over rounds
-after the first, so caches that outlive an environment (SymPy's, FakeTensor's, our terms, compiled source) are warm.
-A figure per op divides by eager's ATen ops.
+Figures are CPU time.  Each round starts in a fresh environment, in turn between the two; the median
+is over rounds after the first, so caches that outlive an environment (SymPy's, FakeTensor's, our
+terms, compiled source) are warm. A figure per op divides by eager's ATen ops.
 """
 
 from __future__ import annotations
@@ -80,7 +82,10 @@ def their_trace(model: torch.nn.Module, call: Arguments) -> Round:
     def measure() -> float:
         mode = fake_mode()
         fakes = {name: fake(mode, tensor, True) for name, tensor in call.items()}
-        state = {name: fake(mode, each, False) for name, each in (*model.named_parameters(), *model.named_buffers())}
+        state = {
+            name: fake(mode, each, False)
+            for name, each in (*model.named_parameters(), *model.named_buffers())
+        }
         with torch.no_grad(), mode, compiling():
             start = process_time()
             torch.func.functional_call(model, state, kwargs=fakes)
@@ -141,7 +146,9 @@ def our_ops(graph: Graph, model: torch.nn.Module, call: Arguments) -> Round:
                 assert isinstance(size, IntNode)
                 nodes.append(env.new_symbol(size.term.name, hint, source, Policy.AUTO))
                 symbols[size.term.name] = nodes[-1].symint
-            spec = each.value.spec.contiguous(tuple(nodes), each.value.spec.dtype, each.value.spec.device)
+            spec = each.value.spec.contiguous(
+                tuple(nodes), each.value.spec.dtype, each.value.spec.device
+            )
             values[each.value] = SymbolicTensor.make(spec, tracer.new_value(spec), tracer)
         values |= {each.value: each.tensor for each in graph.lifted}
         sizes = Sizes(symbols)
@@ -152,7 +159,9 @@ def our_ops(graph: Graph, model: torch.nn.Module, call: Arguments) -> Round:
     return measure
 
 
-def seconds_of(prepared: Sequence[tuple[Node, tuple[Any, ...], dict[str, Any]]], values: dict[Value, Any]) -> float:
+def seconds_of(
+    prepared: Sequence[tuple[Node, tuple[Any, ...], dict[str, Any]]], values: dict[Value, Any]
+) -> float:
     """Runs nodes one after the other: the seconds spent in their ops."""
     seconds = 0.0
     for node, args, kwargs in prepared:
@@ -186,11 +195,15 @@ class Sizes:
         return self._made[leaf]
 
 
-def filled(args: Any, kwargs: dict[str, Any], values: dict[Value, Any]) -> tuple[Any, dict[str, Any]]:
+def filled(
+    args: Any, kwargs: dict[str, Any], values: dict[Value, Any]
+) -> tuple[Any, dict[str, Any]]:
     def tensor(leaf: Any) -> Any:
         return values[leaf] if isinstance(leaf, Value) else leaf
 
-    return tuple(map_argument(arg, tensor) for arg in args), {k: map_argument(v, tensor) for k, v in kwargs.items()}
+    return tuple(map_argument(arg, tensor) for arg in args), {
+        k: map_argument(v, tensor) for k, v in kwargs.items()
+    }
 
 
 def bind(node: Any, result: Any, values: dict[Value, Any]) -> None:
@@ -227,7 +240,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
     whole = report.table("whole trace", *columns)
     alone = report.table("ops alone", *columns)
     ratios: tuple[list[float], list[float]] = ([], [])
-    chosen: list[Model] = [each for each in MODELS if "mask" not in each.name][: 2 if args.smoke else None]
+    chosen: list[Model] = [each for each in MODELS if "mask" not in each.name][
+        : 2 if args.smoke else None
+    ]
     for each in chosen:
         model = each.build()
         call = each.call(3, 17)
@@ -244,12 +259,19 @@ def main(argv: Sequence[str] | None = None) -> Report:
             try:
                 mine, other = in_turn(ours, theirs, rounds)
             except Exception as error:  # a peer that cannot run a model is a row that says so
-                table.row(f"{each.name}: {type(error).__name__}: {str(error)[:80]}", ops, None, None, None)
+                table.row(
+                    f"{each.name}: {type(error).__name__}: {str(error)[:80]}", ops, None, None, None
+                )
                 continue
             table.row(each.name, ops, mine / ops * 1e6, other / ops * 1e6, other / mine)
             found.append(other / mine)
     for name, found in zip(("whole trace", "ops alone"), ratios, strict=True):
-        report.goal(f"{name}: FakeTensor / ours, median model", statistics.median(found), at_least=10.0)
+        report.goal(
+            f"{name}: FakeTensor / ours, median model", statistics.median(found), at_least=10.0
+        )
         report.goal(f"{name}: FakeTensor / ours, worst model", min(found), at_least=10.0)
-    report.note("our whole trace includes graph, minimised guards and generated code; theirs is the run alone")
+    report.note(
+        "our whole trace includes graph, minimised guards and generated code; theirs is the run "
+        "alone"
+    )
     return report

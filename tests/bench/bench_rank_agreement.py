@@ -1,14 +1,17 @@
-"""Ranks that agree before they compile, simulated up to 4,096: traffic of the group's store, and time to agree.
+"""Ranks that agree before they compile, simulated up to 4,096: traffic of the group's store, and
+time to agree.
 
-The scheme of :mod:`symshape.store.ranks` is flat: every rank writes what it has, the first reads all, and every rank
-polls for the verdict, the entry and the end.  Beside it a tree: each rank reads its ``fan`` children, tells its parent
-what they have in common and who is odd, and hands down what its parent wrote for it.
+The scheme of :mod:`symshape.store.ranks` is flat: every rank writes what it has, the first reads
+all, and every rank polls for the verdict, the entry and the end.  Beside it a tree: each rank reads
+its ``fan`` children, tells its parent what they have in common and who is odd, and hands down what
+its parent wrote for it.
 
-Assumptions (flags change them): one server answers one request after the other (`TCPStore` has one thread), 15 us each
-and 1 GB/s of payload; a round trip of 100 us; ranks arrive within 1 s of each other, evenly; what a rank has is 2 kB,
-an entry 128 kB; a rank looks for a key after 1, 2, 4 ... ms, at most 50 ms or 0.1 ms a rank apart, as ours does
-(``--late`` gives another bound).  The tracing itself is not counted.  This is a model of the protocol, driven by
-events; no process group is measured.
+Assumptions (flags change them): one server answers one request after the other (`TCPStore` has one
+thread), 15 us each and 1 GB/s of payload; a round trip of 100 us; ranks arrive within 1 s of each
+other, evenly; what a rank has is 2 kB, an entry 128 kB; a rank looks for a key after 1, 2, 4 ...
+ms, at most 50 ms or 0.1 ms a rank apart, as ours does (``--late`` gives another bound).  The
+tracing itself is not counted.  This is a model of the protocol, driven by events; no process group
+is measured.
 """
 
 from __future__ import annotations
@@ -82,7 +85,9 @@ def tree_rank(rank: int, ranks: int, has: int, entry: int, fan: int) -> Rank:
             yield "set", f"{down}/{rank}", size
 
 
-def simulate(programs: Sequence[Rank], server: Server, trip: float, spread: float, late: float | None = None) -> float:
+def simulate(
+    programs: Sequence[Rank], server: Server, trip: float, spread: float, late: float | None = None
+) -> float:
     """Runs all ranks, which look for a key at most ``late`` seconds apart.
 
     Answers how long after the last came all were done, in seconds.
@@ -107,7 +112,9 @@ def simulate(programs: Sequence[Rank], server: Server, trip: float, spread: floa
             last = max(last, then(server.serve(now, size) + trip / 2, rank))
         elif key not in server.keys:
             again = server.serve(now, 0) + trip / 2 + pause + trip / 2
-            heapq.heappush(events, (again, next(order), rank, kind, key, size, min(2 * pause, most)))
+            heapq.heappush(
+                events, (again, next(order), rank, kind, key, size, min(2 * pause, most))
+            )
         else:
             server.serve(now, 0)  # the look that finds it, then the reading
             last = max(last, then(server.serve(now + trip, server.keys[key]) + trip / 2, rank))
@@ -118,26 +125,55 @@ def main(argv: Sequence[str] | None = None) -> Report:
     """Runs the simulation."""
     parser = bench_parser(__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 512, 4096])
-    parser.add_argument("--fan", type=int, nargs="+", default=[8, 16, 64], help="children of a rank in a tree")
+    parser.add_argument(
+        "--fan", type=int, nargs="+", default=[8, 16, 64], help="children of a rank in a tree"
+    )
     parser.add_argument("--service-us", type=float, default=15.0, help="of the server, a request")
     parser.add_argument("--trip-us", type=float, default=100.0, help="there and back")
-    parser.add_argument("--spread", type=float, default=1.0, help="seconds between the first rank and the last")
+    parser.add_argument(
+        "--spread", type=float, default=1.0, help="seconds between the first rank and the last"
+    )
     parser.add_argument("--has", type=int, default=2_000, help="bytes that a rank has to say")
     parser.add_argument("--entry", type=int, default=128_000, help="bytes of an entry")
     parser.add_argument("--late", type=float, help="seconds, at most, between two looks for a key")
     args = parser.parse_args(argv)
     report = Report("rank_agreement", device=args.device)
-    columns = ("ranks", "scheme", "requests", "requests a rank", "MB", "most of one rank's requests", "seconds")
-    table = report.table("agreeing, simulated: requests and bytes at the server, seconds after the last came", *columns)
+    columns = (
+        "ranks",
+        "scheme",
+        "requests",
+        "requests a rank",
+        "MB",
+        "most of one rank's requests",
+        "seconds",
+    )
+    table = report.table(
+        "agreeing, simulated: requests and bytes at the server, seconds after the last came",
+        *columns,
+    )
     for ranks in [16] if args.smoke else args.ranks:
         schemes = {"flat": lambda rank, n=ranks: flat_rank(rank, n, args.has, args.entry)}
         for fan in args.fan[:1] if args.smoke else args.fan:
-            schemes[f"tree of {fan}"] = lambda rank, n=ranks, f=fan: tree_rank(rank, n, args.has, args.entry, f)
+            schemes[f"tree of {fan}"] = lambda rank, n=ranks, f=fan: tree_rank(
+                rank, n, args.has, args.entry, f
+            )
         for name, program in schemes.items():
             server = Server(args.service_us / 1e6, 1e9)
             steps = [sum(1 for _ in program(rank)) for rank in range(ranks)]
             seconds = simulate(
-                [program(rank) for rank in range(ranks)], server, args.trip_us / 1e6, args.spread, args.late
+                [program(rank) for rank in range(ranks)],
+                server,
+                args.trip_us / 1e6,
+                args.spread,
+                args.late,
             )
-            table.row(ranks, name, server.requests, server.requests / ranks, server.sent / 1e6, max(steps), seconds)
+            table.row(
+                ranks,
+                name,
+                server.requests,
+                server.requests / ranks,
+                server.sent / 1e6,
+                max(steps),
+                seconds,
+            )
     return report

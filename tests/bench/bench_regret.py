@@ -1,9 +1,11 @@
-"""Time so far, from the first call on: ours with default options against eager and others, sizes never repeating.
+"""Time so far, from the first call on: ours with default options against eager and others, sizes
+never repeating.
 
-Each peer runs in a process of its own, with the same sizes in the same order; a call is timed from its arguments to
-the end of what the device does for it.  Cumulative seconds at calls 1, 10, 30, 100, 300 and 1,000, so that traces,
-captures and compilations count where a user waits for them.  *behind* is the most by which ours was above 1.25 times
-eager's time so far, over all calls: the promise is one second.
+Each peer runs in a process of its own, with the same sizes in the same order; a call is timed from
+its arguments to the end of what the device does for it.  Cumulative seconds at calls 1, 10, 30,
+100, 300 and 1,000, so that traces, captures and compilations count where a user waits for them.
+*behind* is the most by which ours was above 1.25 times eager's time so far, over all calls: the
+promise is one second.
 
     python -m tests.bench regret --stream llama --peers eager,ours,buckets
 """
@@ -30,7 +32,8 @@ from tests.bench.streams import STREAMS, WITHOUT_BUCKETS, Sizes, Stream, Tensors
 from tests.bench.training_streams import TRAINING
 
 MARKS = (1, 10, 30, 100, 300, 1000)
-_WARM = 3  # calls of a small function of torch's, before anything is timed: the context of the device
+# calls of a small function of torch's, before anything is timed: the context of the device
+_WARM = 3
 
 
 class Default(Peer):
@@ -47,7 +50,10 @@ class Default(Peer):
         stats = self.compiled.stats()
         report = [line.strip()[:240] for line in self.compiled.report().splitlines()]
         told = [line for line in report if line.startswith(("offer", "host time", "refused"))]
-        traced = f"{stats.traces} traces in {stats.trace_ms:.0f} ms, {stats.fallbacks + stats.untraced} calls untraced"
+        traced = (
+            f"{stats.traces} traces in {stats.trace_ms:.0f} ms, "
+            f"{stats.fallbacks + stats.untraced} calls untraced"
+        )
         return [f"{traced}, {stats.cuda_graphs} graphs", *told[:8]]
 
 
@@ -82,11 +88,17 @@ def drawn(stream: Stream, count: int, seed: int) -> list[Sizes]:
 
 
 def play(
-    stream: Stream, peer: Peer, sizes: Sequence[Sizes], seed: int, limit: float, pulse: list[float] | None = None
+    stream: Stream,
+    peer: Peer,
+    sizes: Sequence[Sizes],
+    seed: int,
+    limit: float,
+    pulse: list[float] | None = None,
 ) -> list[float]:
     """The seconds of each call; fewer than asked for where they take longer than ``limit`` in all.
 
-    ``pulse`` gets the seconds of a fixed loop before each call: how fast the host is at that moment.
+    ``pulse`` gets the seconds of a fixed loop before each call: how fast the host is at that
+    moment.
     """
     cuda = torch.cuda.is_available()
     torch.manual_seed(seed)
@@ -118,12 +130,20 @@ def _loop() -> float:
 def _said_of(pulse: Sequence[float]) -> str:
     """How fast the host was: medians of the first, the middle and the last third of a stream."""
     third = max(1, len(pulse) // 3)
-    parts = [sorted(pulse[at : at + third])[third // 2] * 1e3 for at in (0, len(pulse) // 3, len(pulse) - third)]
-    return f"a loop of Python took {', '.join(f'{each:.3f}' for each in parts)} ms (first, middle, last third)"
+    parts = [
+        sorted(pulse[at : at + third])[third // 2] * 1e3
+        for at in (0, len(pulse) // 3, len(pulse) - third)
+    ]
+    return (
+        f"a loop of Python took {', '.join(f'{each:.3f}' for each in parts)} ms (first, "
+        "middle, last third)"
+    )
 
 
 def mismatches(stream: Stream, peer: Peer, sizes: Sequence[Sizes]) -> int:
-    """How many of some calls differ from eager; 0 for training, where a call changes what the next one computes."""
+    """How many of some calls differ from eager; 0 for training, where a call changes what the next
+    one computes.
+    """
     if stream.trains:
         return 0
     found, eager = 0, stream.around(stream.run)
@@ -135,7 +155,8 @@ def mismatches(stream: Stream, peer: Peer, sizes: Sequence[Sizes]) -> int:
 
 def _close(mine: Tensors, expected: Tensors) -> bool:
     return all(
-        a.shape == b.shape and bool(((a - b).float().abs() <= 5e-2 * (1 + b.float().abs().max())).all())
+        a.shape == b.shape
+        and bool(((a - b).float().abs() <= 5e-2 * (1 + b.float().abs().max())).all())
         for a, b in zip(mine, expected, strict=True)
     )
 
@@ -171,7 +192,11 @@ def apart(args: argparse.Namespace, stream: str, peer: str) -> dict[str, Any] | 
     command += ["--limit", str(args.limit), *(["--smoke"] if args.smoke else [])]
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        command, cwd=root, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"}
+        command,
+        cwd=root,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONWARNINGS": "ignore"},
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
@@ -190,7 +215,13 @@ def behind(mine: Sequence[float], eager: Sequence[float]) -> float:
 
 
 def _tell(report: Report, stream: str, found: dict[str, dict[str, Any] | str]) -> None:
-    columns = ("who", *(f"after {mark}" for mark in MARKS), "last / eager's", "behind s", "p99 / p50, last 200")
+    columns = (
+        "who",
+        *(f"after {mark}" for mark in MARKS),
+        "last / eager's",
+        "behind s",
+        "p99 / p50, last 200",
+    )
     table = report.table(f"{stream}: seconds so far", *columns, "buckets", "mismatches")
     eager = found.get("eager")
     for who, result in found.items():
@@ -204,13 +235,18 @@ def _tell(report: Report, stream: str, found: dict[str, dict[str, Any] | str]) -
         ratio = late = None
         if isinstance(eager, dict):
             count = min(len(taken), len(eager["seconds"]))
-            ratio, late = sum(taken[:count]) / sum(eager["seconds"][:count]), behind(taken, eager["seconds"])
+            ratio, late = (
+                sum(taken[:count]) / sum(eager["seconds"][:count]),
+                behind(taken, eager["seconds"]),
+            )
         table.row(who, *sums, ratio, late, spread, result["buckets"], result["mismatches"])
         for remark in result["remarks"]:
             report.note(f"{stream}, {who}: {remark}")
         report.series[f"{stream}, {who}, ms"] = [round(each * 1e3, 3) for each in taken]
         if who in ("ours", "backend") and late is not None and ratio is not None:
-            report.goal(f"{stream}, {who}: seconds above 1.25 of eager's so far, at most", late, at_most=1.0)
+            report.goal(
+                f"{stream}, {who}: seconds above 1.25 of eager's so far, at most", late, at_most=1.0
+            )
             report.goal(f"{stream}, {who}: mismatches", result["mismatches"], at_most=0)
 
 
@@ -218,10 +254,16 @@ def main(argv: Sequence[str] | None = None) -> Report:
     """Runs the streams."""
     everything = STREAMS | WITHOUT_BUCKETS | TRAINING
     parser = bench_parser(__doc__, device="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--stream", default="", help=f"with commas between, of {','.join(everything)} (default: all)")
+    parser.add_argument(
+        "--stream",
+        default="",
+        help=f"with commas between, of {','.join(everything)} (default: all)",
+    )
     parser.add_argument("--peers", default="eager,ours,buckets", help=f"of {','.join(RUN)}")
     parser.add_argument("--calls", type=int, default=300, help="calls of a stream (default: 300)")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a peer stops (default: 120)")
+    parser.add_argument(
+        "--limit", type=float, default=120.0, help="seconds after which a peer stops (default: 120)"
+    )
     parser.add_argument("--peer", default="", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.device == "cuda" and not torch.cuda.is_available():
@@ -232,7 +274,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
         print(json.dumps(one(args)))
         return Report("regret", device=args.device)
     streams = args.stream.split(",") if args.stream else list(everything)
-    report = Report("regret", device=args.device, part=args.stream.replace(",", "_") if len(streams) < 4 else "")
+    report = Report(
+        "regret", device=args.device, part=args.stream.replace(",", "_") if len(streams) < 4 else ""
+    )
     for stream in streams:
         found: dict[str, dict[str, Any] | str] = {}
         for peer in args.peers.split(","):
@@ -241,7 +285,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
             found[peer] = apart(args, stream, peer)
         _tell(report, stream, found)
         report.so_far()
-    report.note(f"{args.calls} calls, seed {args.seed}; no sizes repeat; each peer in a process of its own")
+    report.note(
+        f"{args.calls} calls, seed {args.seed}; no sizes repeat; each peer in a process of its own"
+    )
     return report
 
 

@@ -1,12 +1,15 @@
-"""The first call of a second process: from the store, against eager's first call, a trace, and torch.compile, warm.
+"""The first call of a second process: from the store, against eager's first call, a trace, and
+torch.compile, warm.
 
-Each figure is the CPU time of the first call (model built, nothing called before) of a process of its own; the median
-of several processes, kinds in turn, and beside it the ratio of the least.  *first process*: traces and stores.
-*second process*: is served from the store; what its call of ``symshape.compile`` takes stands beside it, since the
-entry is read there.  *Inductor*: ``torch.compile`` in a process that finds its caches filled by one before it
-(TORCHINDUCTOR_CACHE_DIR); what ``torch.compile`` itself takes, which imports most of the compiler, is not counted.
-*second, runner inductor*: served from the store and run by ``runner="inductor"``, whose code comes from the store too
-(and its built kernels from the same caches); all of its imports are counted.  Programs have symbolic sizes.
+Each figure is the CPU time of the first call (model built, nothing called before) of a process of
+its own; the median of several processes, kinds in turn, and beside it the ratio of the least.
+*first process*: traces and stores. *second process*: is served from the store; what its call of
+``symshape.compile`` takes stands beside it, since the entry is read there.  *Inductor*:
+``torch.compile`` in a process that finds its caches filled by one before it
+(TORCHINDUCTOR_CACHE_DIR); what ``torch.compile`` itself takes, which imports most of the compiler,
+is not counted. *second, runner inductor*: served from the store and run by ``runner="inductor"``,
+whose code comes from the store too (and its built kernels from the same caches); all of its imports
+are counted.  Programs have symbolic sizes.
 """
 
 from __future__ import annotations
@@ -59,10 +62,15 @@ def first_call(name: str, who: str, folder: str) -> dict[str, Any]:
 
 
 def _process(name: str, who: str, folder: str) -> dict[str, Any]:
-    here = {"TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "inductor"), "SYMSHAPE_KEY": str(Path(folder) / "key")}
+    here = {
+        "TORCHINDUCTOR_CACHE_DIR": str(Path(folder) / "inductor"),
+        "SYMSHAPE_KEY": str(Path(folder) / "key"),
+    }
     environment = {**os.environ, **here, "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "tests.bench.bench_store", name, who, folder]
-    run = subprocess.run(words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True
+    )
     found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return found
 
@@ -93,16 +101,27 @@ def _figures(run: Run, name: str, folder: str, plain: int, inductor: int) -> tup
         for who in ("eager", "store") * (number < plain) + with_inductor * (number < inductor):
             found.setdefault(who, []).append(run(name, who, folder))
     assert _artefacts(folder) == compiled, "the second process compiles"
-    assert not sum(each["traces"] for who in ("store", OURS) for each in found.get(who, ())), "it traces"
+    assert not sum(each["traces"] for who in ("store", OURS) for each in found.get(who, ())), (
+        "it traces"
+    )
     return found, cold["first"]
 
 
 def main(argv: Sequence[str] | None = None) -> Report:
     """Runs the benchmark; what is known is printed and written after each model."""
     parser = bench_parser(__doc__)
-    parser.add_argument("--processes", type=int, default=5, help="of each kind without Inductor (default: 5)")
-    parser.add_argument("--inductor-processes", type=int, default=2, help="of each kind with it; 0: none (default: 2)")
-    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES, help="which (default: all)")
+    parser.add_argument(
+        "--processes", type=int, default=5, help="of each kind without Inductor (default: 5)"
+    )
+    parser.add_argument(
+        "--inductor-processes",
+        type=int,
+        default=2,
+        help="of each kind with it; 0: none (default: 2)",
+    )
+    parser.add_argument(
+        "--models", nargs="+", choices=NAMES, default=NAMES, help="which (default: all)"
+    )
     args = parser.parse_args(argv)
     if args.device != "cpu":
         raise NotHere("this benchmark is for CPU")
@@ -117,7 +136,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
             counts = (1, 0) if args.smoke else (args.processes, args.inductor_processes)
             found, cold = _figures(first_call if args.smoke else _process, name, folder, *counts)
 
-        def of(what: str, who: str, middle: Callable[..., float] = statistics.median, f: Found = found) -> float | None:
+        def of(
+            what: str, who: str, middle: Callable[..., float] = statistics.median, f: Found = found
+        ) -> float | None:
             return middle(each[what] for each in f[who]) if who in f else None
 
         eager, warm = of("first", "eager"), of("first", "store")
@@ -127,7 +148,10 @@ def main(argv: Sequence[str] | None = None) -> Report:
         more = warm, of("compile", "store"), of("second", "store"), 0
         table.row(name, eager, of("second", "eager"), cold, *more, inductor, ours, *over)
         if not args.smoke:
-            goals = {"second process / eager": (over[0], 1.5), "second process / torch.compile, warm": (over[2], 0.5)}
+            goals = {
+                "second process / eager": (over[0], 1.5),
+                "second process / torch.compile, warm": (over[2], 0.5),
+            }
             goals["the same, runner inductor / torch.compile, warm"] = over[3], 0.5
             for words, (value, most) in goals.items():
                 if value is not None:

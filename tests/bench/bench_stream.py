@@ -1,17 +1,19 @@
-"""Decisions that real traces ask for, asked again: ours, PyTorch's ShapeEnv and JAX's symbolic dimensions in one run.
+"""Decisions that real traces ask for, asked again: ours, PyTorch's ShapeEnv and JAX's symbolic
+dimensions in one run.
 
-The questions are recorded while symshape traces the models of the main job with every dimension dynamic.  A decision
-starts from two sizes that exist already and ends with the truth of their relation; where it is left open and a branch
-of the program depends on it, what it adds to the facts is part of it.  Every round asks each stream about symbols that
-nobody has seen, so what a system remembers helps it within a stream and not between rounds.  Everybody runs in one
-thread, whose CPU time is taken: a decision is too short to be measured by a clock that other processes can stop.
+The questions are recorded while symshape traces the models of the main job with every dimension
+dynamic.  A decision starts from two sizes that exist already and ends with the truth of their
+relation; where it is left open and a branch of the program depends on it, what it adds to the facts
+is part of it.  Every round asks each stream about symbols that nobody has seen, so what a system
+remembers helps it within a stream and not between rounds.  Everybody runs in one thread, whose CPU
+time is taken: a decision is too short to be measured by a clock that other processes can stop.
 
 - *guards*: `ask`, and `Facts.assume` where the answer was open.
 - *symshape ShapeEnv*: the same with hints, recorded guards and their origins, as a trace does it.
-- *torch ShapeEnv*: `SymNode.guard_bool` where a branch depends on it, else `statically_known_true`; nothing is
-  specialised.
-- *JAX*: the comparison, in a scope made beforehand that knows the facts of that moment, sizes from 1 up (JAX knows no
-  others). *guards, sizes from 1* has the same facts, made beforehand too.
+- *torch ShapeEnv*: `SymNode.guard_bool` where a branch depends on it, else `statically_known_true`;
+  nothing is specialised.
+- *JAX*: the comparison, in a scope made beforehand that knows the facts of that moment, sizes from
+  1 up (JAX knows no others). *guards, sizes from 1* has the same facts, made beforehand too.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ class Relation:
 
 
 def read(stream: Stream) -> Iterator[Relation]:
-    """All questions of a stream, read at once: reading between decisions would leave each with cold caches."""
+    """All questions of a stream, read at once: reading between decisions would leave each with cold
+    caches.
+    """
     return iter([Relation.of(asked) for asked in stream.questions])
 
 
@@ -170,7 +174,9 @@ def by_torch(peer: Torch) -> Callable[[Stream], Decisions]:
         for event in stream.events:
             if isinstance(event, Declared):
                 assert event.hint is not None
-                known[event.symbol.name] = peer.symbol(env, event.symbol.name, event.hint, size=event.low is not None)
+                known[event.symbol.name] = peer.symbol(
+                    env, event.symbol.name, event.hint, size=event.low is not None
+                )
             elif isinstance(event, Asked):
                 relation = next(relations)
                 operands = relation.values(peer.operators, known)
@@ -195,16 +201,25 @@ def from_one(stream: Stream) -> Iterator[tuple[Asked, Facts, Prepared]]:
     """Each question with its facts where all sizes are at least 1, as ours and as text."""
     lows = [event for event in stream.events if isinstance(event, Declared)]
     events = tuple(
-        attrs.evolve(event, low=max(1, event.low)) if isinstance(event, Declared) and event.low is not None else event
+        attrs.evolve(event, low=max(1, event.low))
+        if isinstance(event, Declared) and event.low is not None
+        else event
         for event in stream.events
     )
-    ranges = {event.symbol.name: (None if event.low is None else max(1, event.low), event.high) for event in lows}
+    ranges = {
+        event.symbol.name: (None if event.low is None else max(1, event.low), event.high)
+        for event in lows
+    }
     for facts, asked in attrs.evolve(stream, events=events).facts():
         assume = tuple(text(condition) for condition in facts.conditions)
         names = {symbol.name for symbol in asked.condition.symbols}
         names |= {symbol.name for condition in facts.conditions for symbol in condition.symbols}
         known = {name: limits for name, limits in ranges.items() if name in names}
-        yield asked, facts, Prepared.of(Question(text(asked.condition), known, assume), stream.hints)
+        yield (
+            asked,
+            facts,
+            Prepared.of(Question(text(asked.condition), known, assume), stream.hints),
+        )
 
 
 def by_guards_from_one(stream: Stream) -> Decisions:
@@ -213,7 +228,9 @@ def by_guards_from_one(stream: Stream) -> Decisions:
     relations = read(stream)
     for asked, facts, _ in list(from_one(stream)):
         relation = next(relations)
-        operands = relation.values(OPERATORS, {symbol.name: symbol for symbol in asked.condition.symbols})
+        operands = relation.values(
+            OPERATORS, {symbol.name: symbol for symbol in asked.condition.symbols}
+        )
         make = OPERATORS[relation.operator]
         effort, only = asked.effort, asked.only
         start = thread_time_ns()
@@ -269,14 +286,24 @@ def main(argv: Sequence[str] | None = None) -> Report:
     except ImportError as error:
         report.note(f"JAX is not installed here ({error}), so it was not asked")
     rounds = 1 if args.smoke else 6
-    taken: dict[str, dict[str, Decisions]] = {name: {stream.name: [] for stream in streams} for name in who}
+    taken: dict[str, dict[str, Decisions]] = {
+        name: {stream.name: [] for stream in streams} for name in who
+    }
     for number in range(-1, rounds):
         for position, stream in enumerate(streams):
             for letter, (name, decide) in zip("abcde", who.items(), strict=False):
-                decisions = undisturbed(decide, stream.renamed(f"r{number + 1}_{position}{letter}_"))
-                assert len(decisions) == len(stream.questions), (name, len(decisions), len(stream.questions))
+                decisions = undisturbed(
+                    decide, stream.renamed(f"r{number + 1}_{position}{letter}_")
+                )
+                assert len(decisions) == len(stream.questions), (
+                    name,
+                    len(decisions),
+                    len(stream.questions),
+                )
                 if number >= 0:  # the round before only warms the process
-                    new = [d for d, asked in zip(decisions, stream.questions, strict=True) if asked.new]
+                    new = [
+                        d for d, asked in zip(decisions, stream.questions, strict=True) if asked.new
+                    ]
                     taken[name][stream.name] += new
     show(report, streams, taken, rounds)
     return report
@@ -292,20 +319,33 @@ def undisturbed(decide: Callable[[Stream], Decisions], stream: Stream) -> Decisi
         gc.enable()
 
 
-def show(report: Report, streams: Sequence[Stream], taken: dict[str, dict[str, Decisions]], rounds: int) -> None:
+def show(
+    report: Report, streams: Sequence[Stream], taken: dict[str, dict[str, Decisions]], rounds: int
+) -> None:
     """Tables and goals."""
     every = {name: [d for found in parts.values() for d in found] for name, parts in taken.items()}
     times = {name: Timing.of(d.ns for d in found if not d.failed) for name, found in every.items()}
-    table = report.table("a new decision, µs", "who", "median", "p99", "mean", "decided without a guard, %")
+    table = report.table(
+        "a new decision, µs", "who", "median", "p99", "mean", "decided without a guard, %"
+    )
     for name, time in times.items():
         mean = _total(every[name]) / time.samples / 1e3
-        table.row(name, time.median, time.p99, mean, 100 * sum(d.decided for d in every[name]) / len(every[name]))
+        table.row(
+            name,
+            time.median,
+            time.p99,
+            mean,
+            100 * sum(d.decided for d in every[name]) / len(every[name]),
+        )
     kinds = report.table("a new decision by what ours came to, µs (median)", "who", *KINDS)
     for name, parts in taken.items():
         kinds.row(name, *(_median(parts, streams, rounds, kind) for kind in KINDS))
     medians = report.table("median by model, µs", "model", "new decisions", *taken)
     for stream in streams:
-        each = [Timing.of(d.ns for d in taken[name][stream.name] if not d.failed).median for name in taken]
+        each = [
+            Timing.of(d.ns for d in taken[name][stream.name] if not d.failed).median
+            for name in taken
+        ]
         medians.row(stream.name, len(taken["guards"][stream.name]) // rounds, *each)
     rungs = Counter(asked.rung for stream in streams for asked in stream.questions)
     new = rungs.total() - rungs["memo"]
@@ -315,21 +355,33 @@ def show(report: Report, streams: Sequence[Stream], taken: dict[str, dict[str, D
             ladder.row(rung, rungs[rung], None if rung == "memo" else 100 * rungs[rung] / new)
     for name, least in (("guards", 30.0), ("symshape ShapeEnv", 10.0)):
         report.goal(
-            f"torch ShapeEnv / {name}, medians", times["torch ShapeEnv"].median / times[name].median, at_least=least
+            f"torch ShapeEnv / {name}, medians",
+            times["torch ShapeEnv"].median / times[name].median,
+            at_least=least,
         )
         report.goal(
-            f"torch ShapeEnv / {name}, totals", _total(every["torch ShapeEnv"]) / _total(every[name]), at_least=least
+            f"torch ShapeEnv / {name}, totals",
+            _total(every["torch ShapeEnv"]) / _total(every[name]),
+            at_least=least,
         )
     if "JAX" in times:
         mine = "guards, sizes from 1"
         report.goal("JAX / guards, medians", times["JAX"].median / times[mine].median, at_least=2.0)
         failed = sum(d.failed for d in every["JAX"]) // rounds
-        report.note(f"JAX broke off {failed} decisions with a RecursionError; they are not among its times")
-    report.goal("new decisions for which Z3 was not asked, %", 100 * (1 - rungs["z3"] / new), at_least=95.0)
-    report.note(
-        "'points' and 'unknown' are decisions left open: shown to depend on the values, or not looked at further"
+        report.note(
+            f"JAX broke off {failed} decisions with a RecursionError; they are not among its times"
+        )
+    report.goal(
+        "new decisions for which Z3 was not asked, %", 100 * (1 - rungs["z3"] / new), at_least=95.0
     )
-    report.note("'unknown' is only allowed where the trace asked for cheap steps alone; nothing hangs on those answers")
+    report.note(
+        "'points' and 'unknown' are decisions left open: shown to depend on the values, or not "
+        "looked at further"
+    )
+    report.note(
+        "'unknown' is only allowed where the trace asked for cheap steps alone; nothing hangs on "
+        "those answers"
+    )
 
 
 KINDS = ("settled by the facts", "left a guard", "not known, nothing recorded")
@@ -339,13 +391,17 @@ def _kind(asked: Asked) -> str:
     return KINDS[0] if asked.answer is not None else KINDS[1] if asked.guarding else KINDS[2]
 
 
-def _median(parts: dict[str, Decisions], streams: Sequence[Stream], rounds: int, kind: str) -> float | None:
+def _median(
+    parts: dict[str, Decisions], streams: Sequence[Stream], rounds: int, kind: str
+) -> float | None:
     """The median over the decisions of one kind, µs."""
     chosen: list[int] = []
     for stream in streams:
         kinds = [_kind(asked) for asked in stream.questions if asked.new] * rounds
         pairs = zip(parts[stream.name], kinds, strict=True)
-        chosen += [decision.ns for decision, found in pairs if found == kind and not decision.failed]
+        chosen += [
+            decision.ns for decision, found in pairs if found == kind and not decision.failed
+        ]
     return Timing.of(chosen).median if chosen else None
 
 

@@ -1,8 +1,9 @@
 """Terms: what one costs to make and to keep, against SymPy's expressions and PyTorch's SymInts.
 
-The same formulas are made by the same operators, once about symbols that are new each time, so that nothing can be
-looked up, and once about the same symbols again and again, which is what a trace mostly does. Memory is what Python's
-allocator holds while many formulas about different symbols are alive, divided by their number.
+The same formulas are made by the same operators, once about symbols that are new each time, so that
+nothing can be looked up, and once about the same symbols again and again, which is what a trace
+mostly does. Memory is what Python's allocator holds while many formulas about different symbols are
+alive, divided by their number.
 """
 
 from __future__ import annotations
@@ -76,13 +77,19 @@ def makers() -> list[Maker]:
     return [
         Maker("guards", OURS, arithmetic.symbol),
         Maker("SymPy", SYMPY, lambda name: sympy.Symbol(name, integer=True, positive=True)),
-        Maker("torch.SymInt", torch.operators, lambda name: torch.symbol(env, name, 2 + next(counter) % 50)),
+        Maker(
+            "torch.SymInt",
+            torch.operators,
+            lambda name: torch.symbol(env, name, 2 + next(counter) % 50),
+        ),
     ]
 
 
 def fresh(maker: Maker, code: Any, prefix: str, count: int) -> Callable[[], Any]:
     """A call that makes the formula about the next pair of symbols, all of which exist before."""
-    pairs = itertools.cycle([(maker.symbol(f"{prefix}s{i}"), maker.symbol(f"{prefix}t{i}")) for i in range(count)])
+    pairs = itertools.cycle(
+        [(maker.symbol(f"{prefix}s{i}"), maker.symbol(f"{prefix}t{i}")) for i in range(count)]
+    )
 
     def make() -> Any:
         s, t = next(pairs)
@@ -135,22 +142,42 @@ def main(argv: Sequence[str] | None = None) -> Report:
         calls_new = {maker.name: fresh(maker, code, f"f{index}_", count) for maker in everybody}
         times_new = measure_once(calls_new, count)
         times_again = measure_together(
-            {maker.name: again(maker, code) for maker in everybody}, samples=5 if args.smoke else 100, sample_us=100.0
+            {maker.name: again(maker, code) for maker in everybody},
+            samples=5 if args.smoke else 100,
+            sample_us=100.0,
         )
         for maker in everybody:
             new[maker.name].append(times_new[maker.name].median)
-        table.row(text, *[times[maker.name].median for maker in everybody for times in (times_new, times_again)])
-    kept = {maker.name: held(maker, list(codes.values()), 20 if args.smoke else 300) for maker in everybody}
+        table.row(
+            text,
+            *[
+                times[maker.name].median
+                for maker in everybody
+                for times in (times_new, times_again)
+            ],
+        )
+    kept = {
+        maker.name: held(maker, list(codes.values()), 20 if args.smoke else 300)
+        for maker in everybody
+    }
     s, t = arithmetic.symbol("s"), arithmetic.symbol("t")
     per = parts([eval(code, OURS, {"s": s, "t": t}) for code in codes.values()]) / len(codes)
     memory = report.table("memory, bytes", "who", "a formula", "a distinct term")
     for maker in everybody:
-        memory.row(maker.name, kept[maker.name], kept[maker.name] / per if maker.name == "guards" else None)
+        memory.row(
+            maker.name, kept[maker.name], kept[maker.name] / per if maker.name == "guards" else None
+        )
     for peer in everybody[1:]:
         ratios = [theirs / ours for theirs, ours in zip(new[peer.name], new["guards"], strict=True)]
-        report.goal(f"{peer.name} / guards, new symbols, median formula", median(ratios), at_least=10.0)
+        report.goal(
+            f"{peer.name} / guards, new symbols, median formula", median(ratios), at_least=10.0
+        )
         report.goal(f"{peer.name} / guards, new symbols, worst formula", min(ratios), at_least=2.0)
-        report.goal(f"{peer.name} / guards, memory a formula", kept[peer.name] / kept["guards"], at_least=2.0)
+        report.goal(
+            f"{peer.name} / guards, memory a formula",
+            kept[peer.name] / kept["guards"],
+            at_least=2.0,
+        )
     report.goal("bytes a distinct term", kept["guards"] / per, at_most=1024)
     return report
 

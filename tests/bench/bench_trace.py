@@ -1,9 +1,11 @@
 """What a trace costs as models grow, and what the graph that comes of it costs against eager.
 
-- *growth*: ``symshape.trace`` of transformers' Llama and GPT-2, narrow, of ever more layers: CPU time an op, least of
-  some traces, with a model's first trace left out.  A cost that is linear is the same in every row.
-- *graph*: the models of ``tests/models.py`` in eager, as a compiled module (``runner="eager"``), and the graph of it
-  alone, in turn; CPU time of one thread, medians.  *call / eager* above 1 would be a graph slower than the program.
+- *growth*: ``symshape.trace`` of transformers' Llama and GPT-2, narrow, of ever more layers: CPU
+  time an op, least of some traces, with a model's first trace left out.  A cost that is linear is
+  the same in every row.
+- *graph*: the models of ``tests/models.py`` in eager, as a compiled module (``runner="eager"``),
+  and the graph of it alone, in turn; CPU time of one thread, medians.  *call / eager* above 1 would
+  be a graph slower than the program.
 """
 
 from __future__ import annotations
@@ -40,7 +42,12 @@ def _cpu_ms(call: Callable[[], Any], times: int) -> list[float]:
 
 
 def growth(
-    report: Report, table: Table, name: str, make: Callable[[int], Any], layers: Sequence[int], times: int
+    report: Report,
+    table: Table,
+    name: str,
+    make: Callable[[int], Any],
+    layers: Sequence[int],
+    times: int,
 ) -> None:
     """One row for each depth of a model."""
     ids = torch.zeros(3, 17, dtype=torch.long)
@@ -55,7 +62,9 @@ def growth(
         more = None if before is None else (least - before[1]) / (ops - before[0]) * 1e3
         before = ops, least
         table.row(f"{name}, {depth} layers", ops, len(traced.guards), least, an_op[-1], more)
-    report.goal(f"{name}: dearest over cheapest depth, µs an op", max(an_op) / min(an_op), at_most=1.2)
+    report.goal(
+        f"{name}: dearest over cheapest depth, µs an op", max(an_op) / min(an_op), at_most=1.2
+    )
     report.goal(f"{name}: deepest over shallowest, µs an op", an_op[-1] / an_op[0], at_most=1.2)
 
 
@@ -97,11 +106,15 @@ def main(argv: Sequence[str] | None = None) -> Report:
     del transformers
     torch.set_num_threads(1)
     report = Report("trace")
-    table = report.table("growth", "model", "ops", "guards", "trace ms", "µs an op", "µs an op more")
+    table = report.table(
+        "growth", "model", "ops", "guards", "trace ms", "µs an op", "µs an op more"
+    )
     graphs = report.table("graph", "model", "nodes", "eager ms", "call / eager", "graph / eager")
     with torch.no_grad():
         for name, make in (("Llama", _llama), ("GPT-2", _gpt2))[: 1 if args.smoke else None]:
-            growth(report, table, name, make, (1, 2) if args.smoke else LAYERS, 1 if args.smoke else 4)
+            growth(
+                report, table, name, make, (1, 2) if args.smoke else LAYERS, 1 if args.smoke else 4
+            )
         plain = [each for each in MODELS if "mask" not in each.name]
         ratios = against_eager(graphs, 3 if args.smoke else 60, plain[:1] if args.smoke else plain)
     report.goal("a compiled call over eager, slowest model", max(ratios), at_most=1.0)

@@ -1,12 +1,15 @@
-"""Training steps through torch.compile: programs made, and ms a step, against aot_eager, Inductor and plain eager.
+"""Training steps through torch.compile: programs made, and ms a step, against aot_eager, Inductor
+and plain eager.
 
-Batch and length change at every step; the same steps for all.  *traces*: programs made by the backend in all steps,
-forward and backward.  *step*: median CPU time of forward and backward at sizes that all have met, one step of each in
-turn; ratios are medians of the ratios of steps beside each other.  On a device the time is by the clock, until it is
-done.  Dynamo's limit of eight programs for a frame is raised for all: beyond it a peer runs eager, and that is timed.
-Plain eager pays for no look-up of Dynamo's, which comes before any backend: a few percent are allowed for it.
+Batch and length change at every step; the same steps for all.  *traces*: programs made by the
+backend in all steps, forward and backward.  *step*: median CPU time of forward and backward at
+sizes that all have met, one step of each in turn; ratios are medians of the ratios of steps beside
+each other.  On a device the time is by the clock, until it is done.  Dynamo's limit of eight
+programs for a frame is raised for all: beyond it a peer runs eager, and that is timed. Plain eager
+pays for no look-up of Dynamo's, which comes before any backend: a few percent are allowed for it.
 
-*Whole step*: forward, loss, backward and AdamW as one function of ``symshape.compile``, against the function itself.
+*Whole step*: forward, loss, backward and AdamW as one function of ``symshape.compile``, against the
+function itself.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ BACKENDS: dict[str, Callable[[torch.nn.Module], Step]] = {
     "aot_eager": lambda model: torch.compile(model, backend="aot_eager"),
 }
 INDUCTOR: dict[str, Callable[[torch.nn.Module], Step]] = {
-    "symshape, inductor": lambda model: torch.compile(model, backend=symshape_backend, options={"runner": "inductor"}),
+    "symshape, inductor": lambda model: torch.compile(
+        model, backend=symshape_backend, options={"runner": "inductor"}
+    ),
     "inductor": lambda model: torch.compile(model, backend="inductor"),
 }
 
@@ -38,10 +43,16 @@ INDUCTOR: dict[str, Callable[[torch.nn.Module], Step]] = {
 def main(argv: Sequence[str] | None = None) -> Report:
     """Runs the benchmark."""
     parser = bench_parser(__doc__)
-    parser.add_argument("--steps", type=int, default=500, help="steps in which traces are counted (default: 500)")
-    parser.add_argument("--timed", type=int, default=60, help="steps that are timed, for each peer (default: 60)")
     parser.add_argument(
-        "--models", default="", help="names with commas between, each with and without dropout (default: all)"
+        "--steps", type=int, default=500, help="steps in which traces are counted (default: 500)"
+    )
+    parser.add_argument(
+        "--timed", type=int, default=60, help="steps that are timed, for each peer (default: 60)"
+    )
+    parser.add_argument(
+        "--models",
+        default="",
+        help="names with commas between, each with and without dropout (default: all)",
     )
     parser.add_argument("--no-inductor", action="store_true", help="leave out what compiles C++")
     args = parser.parse_args(argv)
@@ -59,23 +70,34 @@ def main(argv: Sequence[str] | None = None) -> Report:
     ratios = ("/ eager", "/ aot_eager", "inductor / inductor")
     columns = ("model", "traces fwd/bwd", *(f"{name}, ms" for name in peers), *ratios)
     table = report.table(f"{steps} steps, then {timed} timed", *columns)
-    whole = report.table("whole step", "model", "programs", "eager, ms", "symshape.compile, ms", "/ eager")
+    whole = report.table(
+        "whole step", "model", "programs", "eager, ms", "symshape.compile, ms", "/ eager"
+    )
     for trained in wanted[:1] if args.smoke else wanted:
         tried = BACKENDS if trained in DROPPING else peers
         with torch._dynamo.config.patch(recompile_limit=64):
             traces, times = _measure(trained, tried, steps, timed, torch.device(args.device))
         plain, ratio = (_ratio(times, "symshape", peer) for peer in ("eager", "aot_eager"))
         compiled = _ratio(times, "symshape, inductor", "inductor") if "inductor" in times else None
-        medians = [statistics.median(times[name]) * 1e3 if name in times else None for name in peers]
+        medians = [
+            statistics.median(times[name]) * 1e3 if name in times else None for name in peers
+        ]
         table.row(trained.name, traces, *medians, plain, ratio, compiled)
         if not args.smoke:
             report.goal(f"{trained.name}: symshape / eager", plain, at_most=1.03)
             report.goal(f"{trained.name}: symshape / aot_eager", ratio, at_most=1.0)
             if compiled is not None:
-                report.goal(f"{trained.name}: symshape with inductor / inductor", compiled, at_most=1.0)
+                report.goal(
+                    f"{trained.name}: symshape with inductor / inductor", compiled, at_most=1.0
+                )
         programs, times = _whole(trained, steps, timed, torch.device(args.device))
         ratio = _ratio(times, "symshape", "eager")
-        whole.row(trained.name, programs, *(statistics.median(each) * 1e3 for each in times.values()), ratio)
+        whole.row(
+            trained.name,
+            programs,
+            *(statistics.median(each) * 1e3 for each in times.values()),
+            ratio,
+        )
         if not args.smoke:
             report.goal(f"{trained.name}: whole step / eager", ratio, at_most=1.0)
     return report
@@ -88,7 +110,9 @@ def _now(device: torch.device) -> float:
     return perf_counter()
 
 
-def _whole(trained: Trained, steps: int, timed: int, device: torch.device) -> tuple[int, dict[str, list[float]]]:
+def _whole(
+    trained: Trained, steps: int, timed: int, device: torch.device
+) -> tuple[int, dict[str, list[float]]]:
     """Programs of a whole step, and the seconds of each timed one."""
 
     def made() -> Step:
@@ -147,7 +171,10 @@ def _measure(
             step(run, model, called(batch, length))
         if name == "symshape":
             made = [(each.origin.part, each.stats().traces) for each in alive]
-            traces = "/".join(str(sum(n for part, n in made if part == wanted)) for wanted in ("forward", "backward"))
+            traces = "/".join(
+                str(sum(n for part, n in made if part == wanted))
+                for wanted in ("forward", "backward")
+            )
     times: dict[str, list[float]] = {name: [] for name in peers}
     for number, (batch, length) in enumerate([(4, 24), (7, 33)] * (timed // 2)):
         call = called(batch, length)
@@ -160,7 +187,9 @@ def _measure(
 
 
 def _order(names: list[str], number: int) -> list[str]:
-    """Who goes first changes, and so does who comes after whom: caches are warm behind one with the same kernels."""
+    """Who goes first changes, and so does who comes after whom: caches are warm behind one with the
+    same kernels.
+    """
     at = number // 4 % len(names)
     turned = names[at:] + names[:at]
     return turned if number // 2 % 2 else turned[::-1]

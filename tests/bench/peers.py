@@ -1,11 +1,13 @@
-"""Other deciders of questions about sizes, asked in their own words: PyTorch, JAX, tinygrad, TVM, SymPy, Z3.
+"""Other deciders of questions about sizes, asked in their own words: PyTorch, JAX, tinygrad, TVM,
+SymPy, Z3.
 
-A question is text; it is read once, outside of what is timed, into code that calls the operators of a peer.  Each
-answer starts in a fresh environment of the peer: symbols with their ranges, then the assumptions, then the question.
-What a peer cannot express, or refuses to decide, is no answer (None).
+A question is text; it is read once, outside of what is timed, into code that calls the operators of
+a peer.  Each answer starts in a fresh environment of the peer: symbols with their ranges, then the
+assumptions, then the question. What a peer cannot express, or refuses to decide, is no answer
+(None).
 
-JAX's dimensions are at least 1 and tinygrad's ranges are finite: other ranges are written as `d - 1` and the like for
-JAX, and end at 2**40 for tinygrad.
+JAX's dimensions are at least 1 and tinygrad's ranges are finite: other ranges are written as
+`d - 1` and the like for JAX, and end at 2**40 for tinygrad.
 """
 
 from __future__ import annotations
@@ -32,11 +34,13 @@ class Unsupported(Exception):
     """A peer has no word for something in the question."""
 
 
-# -- text to calls ----------------------------------------------------------------------------------------------------
+# -- text to calls ---------------------------------------------------------------------------------
 
 
 class _Calls(ast.NodeTransformer):
-    """Rewrites what peers spell differently into calls of few functions: `floordiv, mod, minimum, maximum, ite`, ..."""
+    """Rewrites what peers spell differently into calls of few functions:
+    `floordiv, mod, minimum, maximum, ite`, ...
+    """
 
     def call(self, name: str, *args: ast.expr) -> ast.Call:
         return ast.Call(ast.Name(name, ast.Load()), list(args), [])
@@ -50,15 +54,20 @@ class _Calls(ast.NodeTransformer):
             return self.call("floordiv", left, right)
         if isinstance(node.op, ast.Mod):
             return self.call("mod", left, right)
-        if isinstance(node.op, ast.Pow | ast.LShift | ast.RShift | ast.BitAnd | ast.BitOr | ast.BitXor):
+        if isinstance(
+            node.op, ast.Pow | ast.LShift | ast.RShift | ast.BitAnd | ast.BitOr | ast.BitXor
+        ):
             number = _constant(node.right)
             if isinstance(node.op, ast.Pow):
                 return reduce(lambda a, b: ast.BinOp(a, ast.Mult(), b), [left] * number)
             if isinstance(node.op, ast.BitAnd):
                 return self.masked(left, number)
-            if isinstance(node.op, ast.BitOr | ast.BitXor):  # x | c == x + c - (x & c), x ^ c == x | c - (x & c)
+            # x | c == x + c - (x & c), x ^ c == x | c - (x & c)
+            if isinstance(node.op, ast.BitOr | ast.BitXor):
                 both = ast.BinOp(
-                    ast.Constant(1 + isinstance(node.op, ast.BitXor)), ast.Mult(), self.masked(left, number)
+                    ast.Constant(1 + isinstance(node.op, ast.BitXor)),
+                    ast.Mult(),
+                    self.masked(left, number),
                 )
                 return ast.BinOp(ast.BinOp(left, ast.Add(), ast.Constant(number)), ast.Sub(), both)
             if isinstance(node.op, ast.RShift):
@@ -80,18 +89,29 @@ class _Calls(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         operand = self.visit(node.operand)
-        return self.call("not_", operand) if isinstance(node.op, ast.Not) else ast.UnaryOp(node.op, operand)
+        return (
+            self.call("not_", operand)
+            if isinstance(node.op, ast.Not)
+            else ast.UnaryOp(node.op, operand)
+        )
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        return self.many("and_" if isinstance(node.op, ast.And) else "or_", [self.visit(part) for part in node.values])
+        return self.many(
+            "and_" if isinstance(node.op, ast.And) else "or_",
+            [self.visit(part) for part in node.values],
+        )
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         items = [self.visit(node.left), *map(self.visit, node.comparators)]
         names = [type(op).__name__.lower() for op in node.ops]
-        return self.many("and_", [self.call(n, a, b) for n, a, b in zip(names, items, items[1:], strict=False)])
+        return self.many(
+            "and_", [self.call(n, a, b) for n, a, b in zip(names, items, items[1:], strict=False)]
+        )
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        return self.call("ite", self.visit(node.test), self.visit(node.body), self.visit(node.orelse))
+        return self.call(
+            "ite", self.visit(node.test), self.visit(node.body), self.visit(node.orelse)
+        )
 
     def truncated(self, a: ast.expr, b: ast.expr) -> ast.expr:
         zero = ast.Constant(0)
@@ -119,15 +139,26 @@ class _Calls(ast.NodeTransformer):
             return self.many(name.lower() + "_", args)
         makers: dict[str, Callable[..., ast.expr]] = {
             "abs": lambda a: self.call("maximum", a, ast.UnaryOp(ast.USub(), a)),
-            "ceildiv": lambda a, b: ast.UnaryOp(ast.USub(), self.call("floordiv", ast.UnaryOp(ast.USub(), a), b)),
+            "ceildiv": lambda a, b: ast.UnaryOp(
+                ast.USub(), self.call("floordiv", ast.UnaryOp(ast.USub(), a), b)
+            ),
             "truncdiv": self.truncated,
-            "truncmod": lambda a, b: ast.BinOp(a, ast.Sub(), ast.BinOp(b, ast.Mult(), self.truncated(a, b))),
+            "truncmod": lambda a, b: ast.BinOp(
+                a, ast.Sub(), ast.BinOp(b, ast.Mult(), self.truncated(a, b))
+            ),
             "clamp": lambda a, lo, hi: self.call("minimum", self.call("maximum", a, lo), hi),
             "implies": lambda a, b: self.call("or_", self.call("not_", a), b),
         }
         if name in makers:
             return makers[name](*args)
-        renamed = {"FloorDiv": "floordiv", "Mod": "mod", "Ne": "noteq", "Le": "lte", "Ge": "gte", "Not": "not_"}
+        renamed = {
+            "FloorDiv": "floordiv",
+            "Mod": "mod",
+            "Ne": "noteq",
+            "Le": "lte",
+            "Ge": "gte",
+            "Not": "not_",
+        }
         return self.call(renamed.get(name, name.lower()), *args)
 
 
@@ -158,7 +189,8 @@ class Prepared:
         query: code of the query.
         assume: code of each assumption.
         texts: the same as text, the query first.
-        hints: a point at which the assumptions hold, for peers that work with example values; None: none was found.
+        hints: a point at which the assumptions hold, for peers that work with example values; None:
+            none was found.
     """
 
     question: Question
@@ -176,8 +208,14 @@ class Prepared:
         names = names_in(question.query, *question.assume)
         if hints is None:
             together = " and ".join(f"({text})" for text in question.assume) or "True"
-            hints, _ = tried(attrs.evolve(question, query=together, assume=()), 12 if len(names) < 4 else 5)
-            hints = {**{name: _start(question, name) for name in names}, **hints} if hints is not None else None
+            hints, _ = tried(
+                attrs.evolve(question, query=together, assume=()), 12 if len(names) < 4 else 5
+            )
+            hints = (
+                {**{name: _start(question, name) for name in names}, **hints}
+                if hints is not None
+                else None
+            )
         return cls(question, names, query, tuple(assume), texts, hints)
 
     def range(self, name: str) -> tuple[int | None, int | None]:
@@ -187,10 +225,16 @@ class Prepared:
 
 def _start(question: Question, name: str) -> int:
     lo, hi = question.ranges.get(name, (0, None))
-    return lo + 3 if lo is not None and (hi is None or hi - lo >= 3) else lo if lo is not None else hi or 0
+    return (
+        lo + 3
+        if lo is not None and (hi is None or hi - lo >= 3)
+        else lo
+        if lo is not None
+        else hi or 0
+    )
 
 
-# -- peers ------------------------------------------------------------------------------------------------------------
+# -- peers -----------------------------------------------------------------------------------------
 
 
 class Peer:
@@ -200,7 +244,9 @@ class Peer:
     version = ""
 
     def space(self) -> dict[str, Any]:
-        """The operators by the names that :func:`calls` uses; by default what Python's operators do."""
+        """The operators by the names that :func:`calls` uses; by default what Python's operators
+        do.
+        """
         return {
             "__builtins__": {},
             "eq": operator.eq,
@@ -260,7 +306,9 @@ class Torch(Peer):
         return self.shapes.ShapeEnv(specialize_zero_one=False, duck_shape=False)
 
     def symbol(self, env: Any, name: str, hint: int, *, size: bool = True) -> Any:
-        """A SymInt with an example value: a size, which for PyTorch is at least 1 then, or any integer."""
+        """A SymInt with an example value: a size, which for PyTorch is at least 1 then, or any
+        integer.
+        """
         source, dynamic = self.source(name), self.shapes.DimDynamic.DYNAMIC
         if size:
             made = env.create_symbol(hint, source, dynamic)
@@ -285,8 +333,12 @@ class Torch(Peer):
             low, high = asked.range(name)
             if self.backed:
                 assert asked.hints is not None
-                known[name] = self.symbol(env, name, asked.hints[name], size=low is not None and low >= 1)
-                within = (low is None or bool(known[name] >= low)) and (high is None or bool(known[name] <= high))
+                known[name] = self.symbol(
+                    env, name, asked.hints[name], size=low is not None and low >= 1
+                )
+                within = (low is None or bool(known[name] >= low)) and (
+                    high is None or bool(known[name] <= high)
+                )
                 assert within  # asked as guards: from here on the range is known
             else:
                 known[name] = self.unbacked(env, low, high)
@@ -312,7 +364,11 @@ class Jax(Peer):
         from jax import export
         from jax._src import core
 
-        self.export, self.inconclusive, self.version = export, core.InconclusiveDimensionOperation, jax.__version__
+        self.export, self.inconclusive, self.version = (
+            export,
+            core.InconclusiveDimensionOperation,
+            jax.__version__,
+        )
         self.operators = {
             "__builtins__": {},
             "eq": self.equal,
@@ -336,7 +392,9 @@ class Jax(Peer):
             return bool(a >= b)
         except self.inconclusive:
             return None
-        except RecursionError:  # JAX 0.10 loops where an assumed equation leads back to its own left side
+        except (
+            RecursionError
+        ):  # JAX 0.10 loops where an assumed equation leads back to its own left side
             raise Unsupported from None
 
     def equal(self, a: Any, b: Any) -> bool | None:
@@ -367,14 +425,20 @@ class Jax(Peer):
         if low is None:
             return f"({high + 1} - {name})", []  # type: ignore[operator]
         shift = low - 1
-        text = name if shift == 0 else f"({name} + {shift})" if shift > 0 else f"({name} - {-shift})"
+        text = (
+            name if shift == 0 else f"({name} + {shift})" if shift > 0 else f"({name} - {-shift})"
+        )
         return text, [] if high is None else [f"{name} <= {high - shift}"]
 
     def constraint(self, text: str, spelled: Mapping[str, str]) -> str | None:
         """An assumption as JAX writes constraints; None where it has no such form."""
         call = ast.parse(text, mode="eval").body
         names = {"eq": "==", "gte": ">=", "lte": "<=", "gt": ">", "lt": "<"}
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in names:
+        if (
+            not isinstance(call, ast.Call)
+            or not isinstance(call.func, ast.Name)
+            or call.func.id not in names
+        ):
             return None
         words = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)} - {call.func.id}
         if words & {*names, "noteq", "ite", "and_", "or_", "not_"}:
@@ -392,13 +456,26 @@ class Jax(Peer):
         for name in asked.names:
             spelled[name], bounds = self.spelled(name, *asked.range(name))
             constraints += bounds
-        constraints += [found for text in asked.texts[1:] if (found := self.constraint(text, spelled)) is not None]
-        names = sorted({node.id for text in spelled.values() for node in ast.walk(ast.parse(text)) if _named(node)})
+        constraints += [
+            found
+            for text in asked.texts[1:]
+            if (found := self.constraint(text, spelled)) is not None
+        ]
+        names = sorted(
+            {
+                node.id
+                for text in spelled.values()
+                for node in ast.walk(ast.parse(text))
+                if _named(node)
+            }
+        )
         if not names:
             return {}
         made = self.export.symbolic_shape(", ".join(names), scope=self.scope(constraints))
         dimensions = dict(zip(names, made, strict=True))
-        return {name: eval(text, {"__builtins__": {}}, dimensions) for name, text in spelled.items()}
+        return {
+            name: eval(text, {"__builtins__": {}}, dimensions) for name, text in spelled.items()
+        }
 
     def scope(self, constraints: Sequence[str]) -> Any:
         """A scope with those constraints that JAX takes."""
@@ -425,12 +502,16 @@ def _renamed(node: ast.expr, spelled: Mapping[str, str]) -> str:
         def visit_Call(self, call: ast.Call) -> ast.expr:
             assert isinstance(call.func, ast.Name)
             name = {"minimum": "min", "maximum": "max"}.get(call.func.id, call.func.id)
-            return ast.Call(ast.Name(name, ast.Load()), [self.visit(part) for part in call.args], [])
+            return ast.Call(
+                ast.Name(name, ast.Load()), [self.visit(part) for part in call.args], []
+            )
 
         def visit_Name(self, name: ast.Name) -> ast.expr:
             return ast.parse(spelled[name.id], mode="eval").body
 
-    return ast.unparse(ast.fix_missing_locations(Rename().visit(ast.parse(ast.unparse(node), mode="eval"))))
+    return ast.unparse(
+        ast.fix_missing_locations(Rename().visit(ast.parse(ast.unparse(node), mode="eval")))
+    )
 
 
 class Tinygrad(Peer):
@@ -465,7 +546,11 @@ class Tinygrad(Peer):
         }
 
     def lift(self, value: Any) -> Any:
-        return self.uop.const_like(self.uop.variable("c", 0, 1), value) if isinstance(value, int) else value
+        return (
+            self.uop.const_like(self.uop.variable("c", 0, 1), value)
+            if isinstance(value, int)
+            else value
+        )
 
     def space(self) -> dict[str, Any]:
         return self.operators
@@ -474,11 +559,15 @@ class Tinygrad(Peer):
         known = {}
         for name in asked.names:
             low, high = asked.range(name)
-            known[name] = self.uop.variable(name, -FAR if low is None else low, FAR if high is None else high)
+            known[name] = self.uop.variable(
+                name, -FAR if low is None else low, FAR if high is None else high
+            )
         query = eval(asked.query, self.operators, known)
         found = query.simplify()
         if asked.assume and found.vmin != found.vmax:
-            valid = reduce(operator.and_, [eval(text, self.operators, known) for text in asked.assume])
+            valid = reduce(
+                operator.and_, [eval(text, self.operators, known) for text in asked.assume]
+            )
             given = self.given(valid, found)
             found = (found if given is None else given).simplify()
         return bool(found.vmin) if found.vmin == found.vmax else None
@@ -532,7 +621,9 @@ class Tvm(Peer):
         known = {name: self.tir.Var(name, "int64") for name in asked.names}
         for name, variable in known.items():
             low, high = asked.range(name)
-            limits = bound(bound.NEG_INF if low is None else low, bound.POS_INF if high is None else high)
+            limits = bound(
+                bound.NEG_INF if low is None else low, bound.POS_INF if high is None else high
+            )
             analyzer.update(variable, limits)
         query = eval(asked.query, self.operators, known)
         with contextlib.ExitStack() as scopes:
@@ -544,7 +635,9 @@ class Tvm(Peer):
 
 
 class Sympy(Peer):
-    """SymPy: relations of integer symbols (shifted to start at 0 or 1), simplified; assumed equations are solved."""
+    """SymPy: relations of integer symbols (shifted to start at 0 or 1), simplified; assumed
+    equations are solved.
+    """
 
     name = "SymPy"
 
@@ -577,7 +670,9 @@ class Sympy(Peer):
         if low is None and high is None:
             return self.sympy.Symbol(name, integer=True)
         positive = low is not None and low >= 1
-        base = self.sympy.Symbol(name, integer=True, **({"positive": True} if positive else {"nonnegative": True}))
+        base = self.sympy.Symbol(
+            name, integer=True, **({"positive": True} if positive else {"nonnegative": True})
+        )
         return base + (low - positive) if low is not None else high - base
 
     def answer(self, asked: Prepared) -> bool | None:
@@ -646,7 +741,9 @@ class OutOfTime(Exception):
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Ends what runs inside after some seconds, where Python gets to look: main thread, no long call into C."""
+    """Ends what runs inside after some seconds, where Python gets to look: main thread, no long
+    call into C.
+    """
 
     def stop(*_: Any) -> None:
         raise OutOfTime

@@ -1,8 +1,10 @@
-"""The questions that real traces ask, recorded so that they can be asked again, of us and of others.
+"""The questions that real traces ask, recorded so that they can be asked again, of us and of
+others.
 
-``record(model)`` traces a model of ``tests/models.py`` and notes, in order, each symbol with its hint, each question to
-the facts with its answer, and each condition that the trace assumed.  What the trace remembers by itself is not asked,
-so all questions are new except the few that the facts had answered already.
+``record(model)`` traces a model of ``tests/models.py`` and notes, in order, each symbol with its
+hint, each question to the facts with its answer, and each condition that the trace assumed.  What
+the trace remembers by itself is not asked, so all questions are new except the few that the facts
+had answered already.
 """
 
 from __future__ import annotations
@@ -45,9 +47,10 @@ class Asked:
         effort: what the trace would pay.
         only: the one answer that it was interested in.
         answer: what it was told.
-        guarding: whether a guard was needed where the answer was None (`if size > 1:`), or the question was for an
-            optimisation that is left out then.
-        rung: what answered it, asked for the first time in the process; `memo` where the same trace had asked before.
+        guarding: whether a guard was needed where the answer was None (`if size > 1:`), or the
+            question was for an optimisation that is left out then.
+        rung: what answered it, asked for the first time in the process; `memo` where the same trace
+            had asked before.
     """
 
     condition: Term
@@ -92,7 +95,9 @@ class Stream:
         return {event.symbol.name: event.hint for event in declared if event.hint is not None}
 
     def renamed(self, prefix: str) -> Stream:
-        """The same stream about other symbols: nothing that is remembered about these ones helps."""
+        """The same stream about other symbols: nothing that is remembered about these ones
+        helps.
+        """
         others: dict[Term, Term] = {}
         for event in self.events:
             if isinstance(event, Declared):
@@ -135,7 +140,14 @@ class _Recorder:
                 self.events.append(Assumed(condition))
                 self.conditions.add(condition)
 
-    def ask(self, facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bool | None = None) -> Any:
+    def ask(
+        self,
+        facts: Facts,
+        condition: Term,
+        *,
+        effort: Effort = Effort.FULL,
+        only: bool | None = None,
+    ) -> Any:
         self.learn(facts)
         answer = ask(facts, condition, effort=effort, only=only)
         self.events.append(Asked(condition, effort, only, answer, guarding=effort is Effort.FULL))
@@ -163,8 +175,13 @@ def record(model: Model, batch: int = 2, size: int = 9) -> Stream:
         for event in recorder.events
     )
     rungs = iter(_rungs(Stream(model.name, events).renamed("first_")))
-    events = tuple(attrs.evolve(event, rung=next(rungs)) if isinstance(event, Asked) else event for event in events)
-    assert any(isinstance(event, Asked) for event in events), f"the trace of {model.name} asked nothing"
+    events = tuple(
+        attrs.evolve(event, rung=next(rungs)) if isinstance(event, Asked) else event
+        for event in events
+    )
+    assert any(isinstance(event, Asked) for event in events), (
+        f"the trace of {model.name} asked nothing"
+    )
     return Stream(model.name, events)
 
 
@@ -173,5 +190,9 @@ def _rungs(stream: Stream) -> Iterator[str]:
     for facts, asked in stream.facts():
         before = counters()
         answer = ask(facts, asked.condition, effort=asked.effort, only=asked.only)
-        assert answer is asked.answer, f"{asked.condition}: {asked.answer} when traced, {answer} when asked again"
-        yield next((name for name, count in counters().items() if count != before[name]), "constant")
+        assert answer is asked.answer, (
+            f"{asked.condition}: {asked.answer} when traced, {answer} when asked again"
+        )
+        yield next(
+            (name for name, count in counters().items() if count != before[name]), "constant"
+        )

@@ -37,27 +37,42 @@ def writing(write: Callable[[Report], None]) -> Iterator[None]:
 
 
 class NotHere(Exception):
-    """A benchmark cannot run on this machine (no CUDA, a peer not installed); the message says why. Not a failure."""
+    """A benchmark cannot run on this machine (no CUDA, a peer not installed); the message says why.
+    Not a failure.
+    """
 
 
 def bench_parser(doc: str | None, *, device: str = "cpu") -> argparse.ArgumentParser:
-    """A parser with the flags every benchmark has: `--smoke`, `--seed`, `--device`; add your own to it."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """A parser with the flags every benchmark has: `--smoke`, `--seed`, `--device`; add your own to
+    it.
+    """
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--smoke", action="store_true", help="the smallest workload that runs every line: seconds, not minutes"
+        "--smoke",
+        action="store_true",
+        help="the smallest workload that runs every line: seconds, not minutes",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the workload (default: 0)")
     parser.add_argument(
-        "--device", choices=("cpu", "cuda"), default=device, help=f"where tensors live (default: {device})"
+        "--device",
+        choices=("cpu", "cuda"),
+        default=device,
+        help=f"where tensors live (default: {device})",
     )
     return parser
 
 
 def against_parser(doc: str | None) -> argparse.ArgumentParser:
-    """The flags of a benchmark that measures another checkout in turn, in processes of their own."""
+    """The flags of a benchmark that measures another checkout in turn, in processes of their
+    own.
+    """
     parser = bench_parser(doc)
     parser.add_argument("--against", type=Path, help="another checkout, measured in turn")
-    parser.add_argument("--rounds", type=int, default=3, help="processes for each checkout (default: 3)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="processes for each checkout (default: 3)"
+    )
     parser.add_argument("--round", action="store_true", help="one round here, figures as JSON")
     return parser
 
@@ -73,7 +88,9 @@ class Table:
     def row(self, *cells: Cell) -> None:
         """Append a row, one cell a column."""
         if len(cells) != len(self.columns):
-            raise ValueError(f"table {self.title!r} has {len(self.columns)} columns, the row has {len(cells)}")
+            raise ValueError(
+                f"table {self.title!r} has {len(self.columns)} columns, the row has {len(cells)}"
+            )
         self.rows.append(cells)
 
     def text(self) -> str:
@@ -81,9 +98,18 @@ class Table:
         grid = [self.columns, *[tuple(_show(cell) for cell in row) for row in self.rows]]
         widths = [max(len(line[i]) for line in grid) for i in range(len(self.columns))]
         lines = [
-            "| " + " | ".join(_pad(cell, widths[i], left=i == 0) for i, cell in enumerate(line)) + " |" for line in grid
+            "| "
+            + " | ".join(_pad(cell, widths[i], left=i == 0) for i, cell in enumerate(line))
+            + " |"
+            for line in grid
         ]
-        rule = "|" + "|".join(("-" * (w + 2)) if i == 0 else ("-" * (w + 1) + ":") for i, w in enumerate(widths)) + "|"
+        rule = (
+            "|"
+            + "|".join(
+                ("-" * (w + 2)) if i == 0 else ("-" * (w + 1) + ":") for i, w in enumerate(widths)
+            )
+            + "|"
+        )
         return "\n".join([f"{self.title}", "", lines[0], rule, *lines[1:]])
 
 
@@ -107,14 +133,18 @@ class Goal:
         """One line: the figure, its bound, met or missed."""
         bounds = [f"at most {_show(self.at_most)}"] * (self.at_most is not None)
         bounds += [f"at least {_show(self.at_least)}"] * (self.at_least is not None)
-        return f"{'met   ' if self.met else 'MISSED'} {self.name}: {_show(self.value)} ({', '.join(bounds)})"
+        return (
+            f"{'met   ' if self.met else 'MISSED'} {self.name}: {_show(self.value)} "
+            f"({', '.join(bounds)})"
+        )
 
 
 @attrs.define
 class Report:
     """The result of one benchmark run; `main(argv)` of every `bench_*.py` returns one.
 
-    `part` names a part of a benchmark whose results are kept apart; `series` are figures call by call, for drawings.
+    `part` names a part of a benchmark whose results are kept apart; `series` are figures call by
+    call, for drawings.
     """
 
     name: str
@@ -131,7 +161,14 @@ class Report:
         self.tables.append(table)
         return table
 
-    def goal(self, name: str, value: float, *, at_most: float | None = None, at_least: float | None = None) -> None:
+    def goal(
+        self,
+        name: str,
+        value: float,
+        *,
+        at_most: float | None = None,
+        at_least: float | None = None,
+    ) -> None:
         """Record a figure and the bound that the project set itself for it."""
         if at_most is None and at_least is None:
             raise ValueError(f"goal {name!r} has no bound")
@@ -155,7 +192,8 @@ class Report:
         return "\n\n".join(parts)
 
     def write(self, folder: Path, *, arguments: list[str], seconds: float) -> Path:
-        """Write `<name>-<device>.json` into the folder, with versions, device and date; the path written.
+        """Write `<name>-<device>.json` into the folder, with versions, device and date; the path
+        written.
 
         A part of a benchmark is `<name>_<part>-<device>.json`.
         """
@@ -190,16 +228,22 @@ def device_name(device: str) -> str:
 
 
 def _commit() -> str | None:
-    """The commit that was measured, with `+` where tracked files differ from it; None outside a checkout."""
+    """The commit that was measured, with `+` where tracked files differ from it; None outside a
+    checkout.
+    """
     try:
-        return _git("rev-parse", "--short=12", "HEAD") + ("+" if _git("status", "--porcelain", "-uno") else "")
+        return _git("rev-parse", "--short=12", "HEAD") + (
+            "+" if _git("status", "--porcelain", "-uno") else ""
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
 def _git(*words: str) -> str:
     here = Path(__file__).resolve().parent
-    return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", *words], cwd=here, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def _slug(text: str) -> str:

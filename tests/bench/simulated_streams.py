@@ -1,8 +1,10 @@
-"""Streams of calls played against a ledger on a simulated clock: what would have been saved and lost, without a device.
+"""Streams of calls played against a ledger on a simulated clock: what would have been saved and
+lost, without a device.
 
-A *machine* says what calls and purchases really take; the ledger knows that only by estimates, corrected when something
-was made.  The hindsight of a stream is the best of: eager, one bucket wide enough for all its calls, a bucket for each
-octave or step that occurs, a graph for each size that occurs.
+A *machine* says what calls and purchases really take; the ledger knows that only by estimates,
+corrected when something was made.  The hindsight of a stream is the best of: eager, one bucket wide
+enough for all its calls, a bucket for each octave or step that occurs, a graph for each size that
+occurs.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ __all__ = ["MACHINES", "TRAFFIC", "Machine", "Outcome", "play"]
 
 @attrs.frozen
 class Machine:
-    """A program on a device, as recorded or made up. Units: ms; work is a product of sizes and a constant.
+    """A program on a device, as recorded or made up. Units: ms; work is a product of sizes and a
+    constant.
 
     Attributes:
         eager: host time of an eager call.
@@ -68,12 +71,17 @@ MACHINES: dict[str, Machine] = {
     "large": Machine(eager=6.0, bucket=0.3, price=200.0, floor=1.0, rate=0.02),
     "small": Machine(eager=0.1, bucket=0.05, price=20.0, floor=0.02, rate=1e-5, first=100.0),
 }
-"""Recorded on an H100 (torch 2.11) and rounded; and two beyond: a device that is always busy, a small function."""
+"""Recorded on an H100 (torch 2.11) and rounded; and two beyond: a device that is always busy, a
+small function.
+"""
 
 
 def _language(rng: random.Random) -> Iterator[Sizes]:
     while True:
-        yield rng.choice((1, 2, 3, 4, 5, 6, 8)), min(max(round(math.exp(rng.gauss(4.6, 0.9))), 2), 1024)
+        yield (
+            rng.choice((1, 2, 3, 4, 5, 6, 8)),
+            min(max(round(math.exp(rng.gauss(4.6, 0.9))), 2), 1024),
+        )
 
 
 def _bimodal(rng: random.Random) -> Iterator[Sizes]:
@@ -136,7 +144,8 @@ class Outcome:
         eager: what eager would have taken.
         hindsight: what the best fixed choice would have taken, its purchases included.
         best: the name of that choice.
-        behind: the most by which the total so far was above 1.25 times eager's so far, over all prefixes.
+        behind: the most by which the total so far was above 1.25 times eager's so far, over all
+            prefixes.
         buckets: how many were made.
     """
 
@@ -149,7 +158,11 @@ class Outcome:
 
 
 def play(
-    machine: Machine, traffic: str, calls: int, seed: int, ledger: Callable[[Promise], Ledger] = Ledger
+    machine: Machine,
+    traffic: str,
+    calls: int,
+    seed: int,
+    ledger: Callable[[Promise], Ledger] = Ledger,
 ) -> Outcome:
     """Play a stream of calls against a ledger."""
     rng = random.Random(seed)
@@ -174,7 +187,9 @@ class _Player:
 
     def __init__(self, machine: Machine, ledger: Ledger, rng: random.Random) -> None:
         self._machine, self._rng = machine, rng
-        self._estimates = Estimates(*(self._guessed(each) for each in (machine.floor, machine.rate, machine.price)))
+        self._estimates = Estimates(
+            *(self._guessed(each) for each in (machine.floor, machine.rate, machine.price))
+        )
         self._offers = SizeOffers(ledger, self._estimates, work=math.prod)
         self._buckets: list[Sizes] = []
         self._widest = Widest()
@@ -215,7 +230,9 @@ class _Player:
     def _ask(self, sizes: Sizes, times: int) -> Answer:
         wanted = [tuple(map(level, sizes)) for level in LEVELS]
         covering = [caps for caps in self._buckets if all(map(int.__ge__, caps, sizes))]
-        return self._offers.ask(sizes, covering, wanted, tuple(map(self._widest.step, self._widest.sizes)), times)
+        return self._offers.ask(
+            sizes, covering, wanted, tuple(map(self._widest.step, self._widest.sizes)), times
+        )
 
     def _make(self, caps: Sizes) -> float:
         machine, estimates = self._machine, self._estimates
@@ -240,7 +257,9 @@ class _Player:
 
 @attrs.define
 class _Resting:
-    """Calls alike that are served without asking: by these capacities, so many more, of so many in all."""
+    """Calls alike that are served without asking: by these capacities, so many more, of so many in
+    all.
+    """
 
     caps: Sizes | None
     left: int
@@ -257,7 +276,9 @@ class _Adversary:
         """Return the next sizes, given how many buckets were made so far."""
         if made > self._made:
             self._made, self._octave = made, 3 + (self._octave - 2) % 8
-        return self._rng.randint(1, 8), self._rng.randint(1 + 2 ** (self._octave - 1), 2**self._octave)
+        return self._rng.randint(1, 8), self._rng.randint(
+            1 + 2 ** (self._octave - 1), 2**self._octave
+        )
 
 
 def _hindsight(machine: Machine, seen: Sequence[Sizes]) -> tuple[str, float]:
@@ -270,6 +291,8 @@ def _hindsight(machine: Machine, seen: Sequence[Sizes]) -> tuple[str, float]:
     }
     for name, level in (("octaves", octave_up), ("steps", step_up)):
         found = Counter(tuple(map(level, sizes)) for sizes in seen)
-        choices[name] = machine.price * len(found) + sum(n * machine.padded(caps) for caps, n in found.items())
+        choices[name] = machine.price * len(found) + sum(
+            n * machine.padded(caps) for caps, n in found.items()
+        )
     best = min(choices, key=lambda name: choices[name])
     return best, machine.first + choices[best] if best != "eager" else choices[best]

@@ -1,7 +1,8 @@
-"""Those who run a stream: ours by each runner, eager, torch.compile's modes, and buckets written by hand.
+"""Those who run a stream: ours by each runner, eager, torch.compile's modes, and buckets written by
+hand.
 
-A peer is made from a stream and answers results for a call's arguments; what it prepares, it prepares when it meets a
-size, so that the first pass shows what it costs.
+A peer is made from a stream and answers results for a call's arguments; what it prepares, it
+prepares when it meets a size, so that the first pass shows what it costs.
 """
 
 from __future__ import annotations
@@ -34,11 +35,15 @@ class Peer:
         return self.run(*arguments)
 
     def settle(self) -> float | None:
-        """Between two passes: waits for what it does beside calls; seconds, None where it does nothing."""
+        """Between two passes: waits for what it does beside calls; seconds, None where it does
+        nothing.
+        """
         return None
 
     def buckets(self) -> int | None:
-        """How many programs or graphs it keeps for ranges of sizes; None where that means nothing."""
+        """How many programs or graphs it keeps for ranges of sizes; None where that means
+        nothing.
+        """
         return None
 
     def remarks(self) -> list[str]:
@@ -53,7 +58,9 @@ class Ours(Peer):
         known = {each.name for each in attrs.fields(Options)}
         if options.keys() - known:
             raise NotHere(f"Options has no {', '.join(sorted(options.keys() - known))}")
-        self.compiled: Any = symshape.compile(stream.run, dynamic=True, runner=runner, options=Options(**options))
+        self.compiled: Any = symshape.compile(
+            stream.run, dynamic=True, runner=runner, options=Options(**options)
+        )
         self.run = stream.around(self.compiled)
         self.fallbacks: Counter[str] = Counter()
         self.beside = options.get("kernels") == "background"
@@ -71,14 +78,24 @@ class Ours(Peer):
             self.fallbacks[f"{event.used} instead of {event.wanted}: {event.reason}"[:200]] += 1
 
     def buckets(self) -> int | None:
-        parts = [part for each in self.compiled.entries for part in padded_parts(each.runner, each.program)]
+        parts = [
+            part
+            for each in self.compiled.entries
+            for part in padded_parts(each.runner, each.program)
+        ]
         return sum(len(runner.buckets) for _, runner in parts)
 
     def remarks(self) -> list[str]:
-        names = "; ".join(f"{each.runner_name} ({each.runner.describe()})" for each in self.compiled.entries)
+        names = "; ".join(
+            f"{each.runner_name} ({each.runner.describe()})" for each in self.compiled.entries
+        )
         fallen = [f"{count} times {reason}" for reason, count in self.fallbacks.most_common(4)]
         refused = [line[:300] for line in self.compiled.report().splitlines() if "refused" in line]
-        return [f"{self.compiled.stats().traces} traces, runners {names}", *fallen, *dict.fromkeys(refused)]
+        return [
+            f"{self.compiled.stats().traces} traces, runners {names}",
+            *fallen,
+            *dict.fromkeys(refused),
+        ]
 
 
 class TorchCompile(Peer):
@@ -103,13 +120,14 @@ def _fresh(function: Call) -> Call:
 
 
 class Bucketed(Peer):
-    """Buckets written by hand: buffers, one CUDA graph for each bucket in one pool, sliced and cloned results.
+    """Buckets written by hand: buffers, one CUDA graph for each bucket in one pool, sliced and
+    cloned results.
 
     ``compiled``: the graphs hold torch.compile(dynamic=True)'s kernels instead of eager's.
 
-    All warm-ups are on one stream.  With a new one for each bucket, one in 32 is the stream that torch captures on: a
-    warm-up there leaves cuBLAS' workspace outside the pool of the graphs, and when reduce-overhead has all workspaces
-    given back, a replay is an illegal memory access.
+    All warm-ups are on one stream.  With a new one for each bucket, one in 32 is the stream that
+    torch captures on: a warm-up there leaves cuBLAS' workspace outside the pool of the graphs, and
+    when reduce-overhead has all workspaces given back, a replay is an illegal memory access.
     """
 
     def __init__(self, stream: Stream, compiled: bool) -> None:

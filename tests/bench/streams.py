@@ -1,7 +1,9 @@
-"""Streams of calls whose sizes differ: the models, the sizes that come, and what an expert's buckets need to know.
+"""Streams of calls whose sizes differ: the models, the sizes that come, and what an expert's
+buckets need to know.
 
-A stream is what a benchmark runs: ``arguments(sizes)`` makes a call of these sizes; ``buckets`` has what is written by
-hand for it: the sizes of the bucket, the function that runs in it, and which part of its results is valid.
+A stream is what a benchmark runs: ``arguments(sizes)`` makes a call of these sizes; ``buckets`` has
+what is written by hand for it: the sizes of the bucket, the function that runs in it, and which
+part of its results is valid.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class Buckets:
     Attributes:
         capped: the sizes of the bucket of a call.
         arguments: buffers of a bucket, given its sizes.
-        place: the parts of the buffers, given them and a call's sizes, that the call's arguments are copied to.
+        place: the parts of the buffers, given them and a call's sizes, that the call's arguments
+            are copied to.
         finish: what else has to be written to the buffers for a call of some sizes.
         run: the function on the buffers.
         cut: the valid part of its results.
@@ -55,7 +58,8 @@ class Stream:
         arguments: makes the arguments of a call.
         buckets: by hand; None where nobody could write them (data decides on sizes), or nobody did.
         near: which of the sizes gives way where sizes are not to repeat.
-        trains: whether a call is a step of training, which computes gradients and changes the model.
+        trains: whether a call is a step of training, which computes gradients and changes the
+            model.
         around: from ``run``, compiled or not, to what a call runs: a step around a loss, say.
     """
 
@@ -68,7 +72,9 @@ class Stream:
     around: Callable[[Call], Call] = lambda run: run
 
     def draw(self, count: int, rng: random.Random, seen: set[Sizes]) -> list[Sizes]:
-        """Sizes that are not among those seen, which they join; the number ``near`` of them gives way."""
+        """Sizes that are not among those seen, which they join; the number ``near`` of them gives
+        way.
+        """
         found = []
         for _ in range(count):
             sizes = self.sizes(rng)
@@ -88,7 +94,9 @@ def step_up(value: int) -> int:
     return power * 3 // 4 if value > 16 and value <= power * 3 // 4 else power
 
 
-def language_sizes(longest: int, middle: float = 4.6, spread: float = 0.9) -> Callable[[random.Random], Sizes]:
+def language_sizes(
+    longest: int, middle: float = 4.6, spread: float = 0.9
+) -> Callable[[random.Random], Sizes]:
     """Batch and length; lengths are log-normal."""
 
     def sizes(rng: random.Random) -> Sizes:
@@ -163,7 +171,9 @@ def llama(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
 
 
 def bert(device: torch.device, dtype: torch.dtype, tiny: bool, *, masked: bool = False) -> Stream:
-    """A bidirectional encoder, with or without a padding mask of the user's; by hand, buckets need a mask anyway."""
+    """A bidirectional encoder, with or without a padding mask of the user's; by hand, buckets need
+    a mask anyway.
+    """
     hf = transformers()
     width, layers, words = (32, 2, 64) if tiny else (512, 6, 8192)
     config = hf.BertConfig(
@@ -244,7 +254,9 @@ def vit(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
 
 
 class Recogniser(nn.Module):
-    """Convolutions over time that keep beyond each length silent, a GRU, and scores of characters for each frame."""
+    """Convolutions over time that keep beyond each length silent, a GRU, and scores of characters
+    for each frame.
+    """
 
     def __init__(self, bands: int, width: int, layers: int) -> None:
         super().__init__()
@@ -254,7 +266,9 @@ class Recogniser(nn.Module):
         self.scores = nn.Linear(width, 32)
 
     def forward(self, sound: torch.Tensor, lengths: torch.Tensor) -> Tensors:
-        """``sound`` (batch, bands, frames) and how many frames of each are valid; scores (batch, frames / 4, 32)."""
+        """``sound`` (batch, bands, frames) and how many frames of each are valid; scores (batch,
+        frames / 4, 32).
+        """
         for layer in (self.first, self.second):
             sound = layer(sound).relu()
             lengths = (lengths + 1) // 2
@@ -299,7 +313,9 @@ def speech(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
 
 
 class Decoder(nn.Module):
-    """One step of a decoder: a token a sequence, keys and values of those before; what is new is answered."""
+    """One step of a decoder: a token a sequence, keys and values of those before; what is new is
+    answered.
+    """
 
     def __init__(self, width: int, heads: int, layers: int, words: int) -> None:
         super().__init__()
@@ -311,12 +327,18 @@ class Decoder(nn.Module):
         self.down = nn.ModuleList(nn.Linear(4 * width, width, bias=False) for _ in range(layers))
         self.norms = nn.ModuleList(nn.RMSNorm(width, eps=1e-6) for _ in range(2 * layers + 1))
 
-    def forward(self, tokens: torch.Tensor, past: torch.Tensor, mask: torch.Tensor | None = None) -> Tensors:
-        """``past`` (layers, 2, batch, heads, length, width); logits and the new (layers, 2, batch, heads, 1, width)."""
+    def forward(
+        self, tokens: torch.Tensor, past: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> Tensors:
+        """``past`` (layers, 2, batch, heads, length, width); logits and the new (layers, 2, batch,
+        heads, 1, width).
+        """
         batch = tokens.shape[0]
         x = self.words(tokens)
         new = []
-        for i, (qkv, out, up, down) in enumerate(zip(self.qkv, self.out, self.up, self.down, strict=True)):
+        for i, (qkv, out, up, down) in enumerate(
+            zip(self.qkv, self.out, self.up, self.down, strict=True)
+        ):
             q, k, v = qkv(self.norms[2 * i](x)).view(batch, 3, self.heads, 1, -1).unbind(1)
             keys, values = torch.cat((past[i, 0], k), 2), torch.cat((past[i, 1], v), 2)
             y = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
@@ -337,7 +359,9 @@ def decode(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
 
     def arguments(sizes: Sizes) -> Tensors:
         shape = (layers, 2, sizes[0], heads, sizes[1], width // heads)
-        return torch.randint(0, words, sizes[:1], device=device), torch.randn(shape, device=device, dtype=dtype)
+        return torch.randint(0, words, sizes[:1], device=device), torch.randn(
+            shape, device=device, dtype=dtype
+        )
 
     def blank(sizes: Sizes) -> Tensors:
         return *arguments(sizes), torch.zeros(1, 1, 1, sizes[1] + 1, device=device, dtype=dtype)
@@ -360,7 +384,9 @@ def decode(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
 
 
 class Detector(nn.Module):
-    """An encoder over all tokens, and a second stage over those that it finds: how many, data decides."""
+    """An encoder over all tokens, and a second stage over those that it finds: how many, data
+    decides.
+    """
 
     def __init__(self, width: int, layers: int, words: int) -> None:
         super().__init__()
@@ -418,7 +444,9 @@ def detect(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
 
 
 class _Growth:
-    """Batch and cache length from step to step: the cache grows by one, requests come and go; then another prompt."""
+    """Batch and cache length from step to step: the cache grows by one, requests come and go; then
+    another prompt.
+    """
 
     def __init__(self, longest: int, widest: int) -> None:
         self.longest, self.widest = longest, widest
@@ -433,7 +461,9 @@ class _Growth:
 
 
 class MessagePassing(nn.Module):
-    """Three rounds of messages over the edges of a batch of graphs, and a mean over the nodes of each graph."""
+    """Three rounds of messages over the edges of a batch of graphs, and a mean over the nodes of
+    each graph.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -441,23 +471,33 @@ class MessagePassing(nn.Module):
         self.rounds = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(3))
         self.last = nn.Linear(width, 1)
 
-    def forward(self, nodes: torch.Tensor, edges: torch.Tensor, graph_of: torch.Tensor, graphs: int) -> Tensors:
-        """``nodes`` (nodes, 16), ``edges`` (2, edges), ``graph_of`` (nodes,); a number for each graph."""
+    def forward(
+        self, nodes: torch.Tensor, edges: torch.Tensor, graph_of: torch.Tensor, graphs: int
+    ) -> Tensors:
+        """``nodes`` (nodes, 16), ``edges`` (2, edges), ``graph_of`` (nodes,); a number for each
+        graph.
+        """
         x = self.first(nodes)
         for each in self.rounds:
             sent = torch.zeros_like(x).index_add(0, edges[1], x[edges[0]])
             x = F.relu(each(torch.cat([x, sent], 1)))
         zeros = torch.zeros(graphs, x.shape[1], device=x.device, dtype=x.dtype)
-        count = torch.zeros(graphs, device=x.device, dtype=x.dtype).index_add(0, graph_of, torch.ones_like(x[:, 0]))
+        count = torch.zeros(graphs, device=x.device, dtype=x.dtype).index_add(
+            0, graph_of, torch.ones_like(x[:, 0])
+        )
         mean = zeros.index_add(0, graph_of, x) / count.clamp(min=1)[:, None]
         return (self.last(mean),)
 
 
 def graphs(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
-    """Batches of graphs: nodes, edges and graphs vary, and the number of graphs is an integer argument."""
+    """Batches of graphs: nodes, edges and graphs vary, and the number of graphs is an integer
+    argument.
+    """
     model = MessagePassing(16 if tiny else 128).eval().to(device)
 
-    def run(nodes: torch.Tensor, edges: torch.Tensor, graph_of: torch.Tensor, graphs: int) -> Tensors:
+    def run(
+        nodes: torch.Tensor, edges: torch.Tensor, graph_of: torch.Tensor, graphs: int
+    ) -> Tensors:
         found: Tensors = model(nodes, edges, graph_of, graphs)
         return found
 
@@ -475,14 +515,20 @@ def graphs(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
 
 
 class UNet(nn.Module):
-    """A small U-Net of a diffusion model: residual blocks with group norm, two resolutions, attention at the lower."""
+    """A small U-Net of a diffusion model: residual blocks with group norm, two resolutions,
+    attention at the lower.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.enter = nn.Conv2d(4, width, 3, padding=1)
         self.blocks = nn.ModuleList(_Block(width) for _ in range(6))
         self.down, self.up = nn.Conv2d(width, width, 3, 2, 1), nn.Conv2d(width, width, 3, padding=1)
-        self.norm, self.qkv, self.out = nn.GroupNorm(8, width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norm, self.qkv, self.out = (
+            nn.GroupNorm(8, width),
+            nn.Linear(width, 3 * width),
+            nn.Linear(width, width),
+        )
         self.leave = nn.Conv2d(width, 4, 3, padding=1)
 
     def forward(self, x: torch.Tensor) -> Tensors:
@@ -493,7 +539,11 @@ class UNet(nn.Module):
         y = self.down(x)
         for block in self.blocks[2:4]:
             y = block(y)
-        q, k, v = self.qkv(self.norm(y).flatten(2).transpose(1, 2)).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.norm(y).flatten(2).transpose(1, 2))
+            .unflatten(-1, (3, 4, -1))
+            .permute(2, 0, 3, 1, 4)
+        )
         mixed = self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
         y = y + mixed.transpose(1, 2).unflatten(2, y.shape[2:])
         x = x + self.up(F.interpolate(y, size=x.shape[2:], mode="nearest"))

@@ -1,4 +1,6 @@
-"""Timing of calls: samples in turn between the peers, so that a noisy minute of the machine hits all of them alike."""
+"""Timing of calls: samples in turn between the peers, so that a noisy minute of the machine hits
+all of them alike.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,10 @@ def measure_together(
 ) -> dict[str, Timing]:
     """Time several calls in turn: one sample of each, then the next sample of each.
 
-    A sample repeats a call until it lasts about `sample_us`, so that the clock's own cost does not count; its value is
-    the mean of those repetitions. `synchronize` (for instance `torch.cuda.synchronize`) runs inside the timed region,
-    once at the end of each sample. Units: `sample_us` in µs.
+    A sample repeats a call until it lasts about `sample_us`, so that the clock's own cost does not
+    count; its value is the mean of those repetitions. `synchronize` (for instance
+    `torch.cuda.synchronize`) runs inside the timed region, once at the end of each sample. Units:
+    `sample_us` in µs.
     """
     repeats: dict[str, int] = {}
     for name, call in calls.items():
@@ -57,13 +60,19 @@ def measure_together(
     return {name: Timing.of(values) for name, values in taken.items()}
 
 
-def measure(call: Call, *, samples: int = 200, sample_us: float = 50.0, synchronize: Call | None = None) -> Timing:
+def measure(
+    call: Call, *, samples: int = 200, sample_us: float = 50.0, synchronize: Call | None = None
+) -> Timing:
     """Time one call; see `measure_together`, which is the fair way to compare two."""
-    return measure_together({"": call}, samples=samples, sample_us=sample_us, synchronize=synchronize)[""]
+    return measure_together(
+        {"": call}, samples=samples, sample_us=sample_us, synchronize=synchronize
+    )[""]
 
 
 def measure_each(calls: Iterable[Call]) -> Timing:
-    """Time each of many different calls once: first calls, which a repeated measurement would find in a cache."""
+    """Time each of many different calls once: first calls, which a repeated measurement would find
+    in a cache.
+    """
     taken = []
     for call in calls:
         start = perf_counter_ns()

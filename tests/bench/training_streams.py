@@ -1,7 +1,7 @@
 """Streams of training and of generation: batch and length change at every call.
 
-What is compiled differs: a whole step (``*_step``), or the loss alone, whose backward the caller runs (``*_loss``).
-``generate`` compiles a model, and a call is one whole generation.
+What is compiled differs: a whole step (``*_step``), or the loss alone, whose backward the caller
+runs (``*_loss``). ``generate`` compiles a model, and a call is one whole generation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def gpt2(device: torch.device, tiny: bool, *, dropout: float = 0.0, whole: bool 
     hf = transformers()
     width, layers, words = (32, 2, 64) if tiny else (512, 6, 8192)
     drop = {"resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": dropout}
-    config = hf.GPT2Config(vocab_size=words, n_positions=512, n_embd=width, n_layer=layers, n_head=8, **drop)
+    config = hf.GPT2Config(
+        vocab_size=words, n_positions=512, n_embd=width, n_layer=layers, n_head=8, **drop
+    )
     model = hf.GPT2LMHeadModel(config).train().to(device)
 
     def loss(tokens: torch.Tensor) -> Tensors:
@@ -137,10 +139,14 @@ def resnet(device: torch.device, tiny: bool, *, whole: bool = True) -> Stream:
         return (F.cross_entropy(model(images), labels),)
 
     def sizes(rng: random.Random) -> Sizes:
-        return rng.randint(2, 6 if tiny else 32), *[8 * rng.randint(1 if tiny else 6, 3 if tiny else 20)] * 2
+        return rng.randint(2, 6 if tiny else 32), *[
+            8 * rng.randint(1 if tiny else 6, 3 if tiny else 20)
+        ] * 2
 
     def arguments(sizes: Sizes) -> Tensors:
-        return torch.randn(sizes[0], 3, *sizes[1:], device=device), torch.randint(0, 10, sizes[:1], device=device)
+        return torch.randn(sizes[0], 3, *sizes[1:], device=device), torch.randint(
+            0, 10, sizes[:1], device=device
+        )
 
     return _trained(model, loss, sizes, arguments, whole)
 
@@ -170,7 +176,9 @@ def lstm(device: torch.device, tiny: bool, *, whole: bool = True) -> Stream:
         return (F.cross_entropy(model(tokens).flatten(0, 1), labels.flatten()),)
 
     def arguments(sizes: Sizes) -> Tensors:
-        return torch.randint(0, words, sizes, device=device), torch.randint(0, words, sizes, device=device)
+        return torch.randint(0, words, sizes, device=device), torch.randint(
+            0, words, sizes, device=device
+        )
 
     return _trained(model, loss, lambda rng: _lengths(rng, 20 if tiny else 400), arguments, whole)
 
@@ -179,7 +187,11 @@ def encoder(device: torch.device, tiny: bool, *, whole: bool = False) -> Stream:
     """The transformer encoder of torch, without dropout."""
     width = 32 if tiny else 512
     layer = nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True)
-    model = nn.TransformerEncoder(layer, 2 if tiny else 6, enable_nested_tensor=False).train().to(device)
+    model = (
+        nn.TransformerEncoder(layer, 2 if tiny else 6, enable_nested_tensor=False)
+        .train()
+        .to(device)
+    )
 
     def loss(source: torch.Tensor, wanted: torch.Tensor) -> Tensors:
         return ((model(source) - wanted).square().mean(),)
@@ -219,7 +231,9 @@ def generate(device: torch.device, tiny: bool) -> Stream:
     def arguments(sizes: Sizes) -> Tensors:
         return (torch.randint(3, 512, sizes, device=device),)
 
-    return Stream(model, lambda rng: _lengths(rng, 20 if tiny else 200), arguments, None, around=around)
+    return Stream(
+        model, lambda rng: _lengths(rng, 20 if tiny else 200), arguments, None, around=around
+    )
 
 
 Make = Callable[[torch.device, torch.dtype, bool], Stream]

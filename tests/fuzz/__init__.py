@@ -1,1 +1,3 @@
-"""Fuzzers: random cases against an oracle. `python -m tests.fuzz --help`; the convention is in CONTRIBUTING.md."""
+"""Fuzzers: random cases against an oracle. `python -m tests.fuzz --help`; the convention is in
+CONTRIBUTING.md.
+"""

@@ -1,7 +1,8 @@
 """Random programs as text, and edits of them that matter, that cannot matter, or that may.
 
-A program is made of features, each with knobs: a knob that matters changes what the program computes; one that cannot
-is of code and values that the program never looks at, of comments, of lines.
+A program is made of features, each with knobs: a knob that matters changes what the program
+computes; one that cannot is of code and values that the program never looks at, of comments, of
+lines.
 """
 
 from __future__ import annotations
@@ -52,15 +53,27 @@ def _features(rng: random.Random, i: str) -> list[Feature]:
     pick = lambda values, kind=MATTERS: (rng.choice(values), values, kind)  # noqa: E731
     doc = ("", '    """Says something."""\n', '    """Says something else."""\n')
     return [
-        Feature("global", {"v": n(), "w": n(CANNOT)}, f"G{i} = <v>\nU{i} = <w>", used=f"y = y * G{i}"),
+        Feature(
+            "global", {"v": n(), "w": n(CANNOT)}, f"G{i} = <v>\nU{i} = <w>", used=f"y = y * G{i}"
+        ),
         Feature(
             "helper",
             {"v": n(), "d": pick(doc, CANNOT), "w": n(CANNOT)},
             f"def h{i}(y):\n<d>    return y + <v>\n\ndef unused{i}(y):\n    return y * <w>",
             used=f"y = h{i}(y)",
         ),
-        Feature("list", {"v": n(), "w": n()}, f"L{i} = [<v>, <w>]", used=f"for each in L{i}:\n    y = y * 2 + each"),
-        Feature("tuple", {"v": n(), "w": n()}, f"T{i} = (<v>, (<w>,))", used=f"y = y * T{i}[0] - T{i}[1][0]"),
+        Feature(
+            "list",
+            {"v": n(), "w": n()},
+            f"L{i} = [<v>, <w>]",
+            used=f"for each in L{i}:\n    y = y * 2 + each",
+        ),
+        Feature(
+            "tuple",
+            {"v": n(), "w": n()},
+            f"T{i} = (<v>, (<w>,))",
+            used=f"y = y * T{i}[0] - T{i}[1][0]",
+        ),
         Feature(
             "dict",
             {"v": pick(names), "w": n(MAY)},
@@ -68,7 +81,10 @@ def _features(rng: random.Random, i: str) -> list[Feature]:
             used=f"y = getattr(torch, D{i}['act'])(y)",
         ),
         Feature(
-            "attribute", {"v": n(), "w": n(CANNOT)}, made=f"self.a{i} = <v>\nself.u{i} = <w>", used=f"y = y + self.a{i}"
+            "attribute",
+            {"v": n(), "w": n(CANNOT)},
+            made=f"self.a{i} = <v>\nself.u{i} = <w>",
+            used=f"y = y + self.a{i}",
         ),
         Feature("class attribute", {"v": n()}, over=f"c{i} = <v>", used=f"y = y * self.c{i}"),
         Feature(
@@ -87,28 +103,43 @@ def _features(rng: random.Random, i: str) -> list[Feature]:
             "number in a buffer",
             {"v": n(), "w": n(MAY)},
             made=f"self.register_buffer('number{i}', torch.tensor(<v>))",
-            used=f"rate{i} = (self.number{i} * <w>).abs().item()\ny = y * rate{i} if rate{i} > 1.0 else y + rate{i}",
+            used=f"rate{i} = (self.number{i} * <w>).abs().item()\ny = y * rate{i} if rate{i} > 1.0 "
+            f"else y + rate{i}",
         ),
-        Feature("property", {"v": n()}, over=f"@property\ndef p{i}(self):\n    return <v>", used=f"y = y + self.p{i}"),
+        Feature(
+            "property",
+            {"v": n()},
+            over=f"@property\ndef p{i}(self):\n    return <v>",
+            used=f"y = y + self.p{i}",
+        ),
         Feature(
             "static method",
             {"v": n()},
             over=f"@staticmethod\ndef s{i}(y):\n    return y * <v>",
             used=f"y = self.s{i}(y)",
         ),
-        Feature("default", {"v": n()}, f"def d{i}(y, k=<v>):\n    return y + k", used=f"y = d{i}(y)"),
-        Feature("keyword default", {"v": n()}, f"def kd{i}(y, *, k=<v>):\n    return y + k", used=f"y = kd{i}(y)"),
+        Feature(
+            "default", {"v": n()}, f"def d{i}(y, k=<v>):\n    return y + k", used=f"y = d{i}(y)"
+        ),
+        Feature(
+            "keyword default",
+            {"v": n()},
+            f"def kd{i}(y, *, k=<v>):\n    return y + k",
+            used=f"y = kd{i}(y)",
+        ),
         Feature(
             "closure",
             {"v": n(), "w": n(CANNOT)},
             f"def make{i}(k, u):\n"
-            f"    def inner(y):\n        return y * k\n\n    return inner\n\nI{i} = make{i}(<v>, <w>)",
+            f"    def inner(y):\n        return y * k\n\n    return inner\n\nI{i} = make{i}(<v>, "
+            "<w>)",
             used=f"y = I{i}(y)",
         ),
         Feature(
             "decorator",
             {"v": n()},
-            f"def deco{i}(f):\n    @functools.wraps(f)\n    def w(y):\n        return f(y) + <v>\n    return w\n\n"
+            f"def deco{i}(f):\n    @functools.wraps(f)\n    def w(y):\n        return f(y) + <v>\n "
+            "   return w\n\n"
             f"@deco{i}\ndef de{i}(y):\n    return y * 2",
             used=f"y = de{i}(y)",
         ),
@@ -121,7 +152,8 @@ def _features(rng: random.Random, i: str) -> list[Feature]:
         Feature(
             "dataclass",
             {"v": n(), "w": n(CANNOT)},
-            f"@dataclasses.dataclass\nclass C{i}:\n    k: float = 1.0\n    u: float = 1.0\n\nCFG{i} = C{i}(<v>, <w>)",
+            f"@dataclasses.dataclass\nclass C{i}:\n    k: float = 1.0\n    u: float = 1.0\n\n"
+            f"CFG{i} = C{i}(<v>, <w>)",
             used=f"y = y * CFG{i}.k",
         ),
         Feature(
@@ -132,18 +164,23 @@ def _features(rng: random.Random, i: str) -> list[Feature]:
             used=f"y = y - self.f{i}.k",
         ),
         Feature(
-            "named tuple", {"v": n()}, f"NT{i} = collections.namedtuple('NT{i}', 'k')(<v>)", used=f"y = y + NT{i}.k"
+            "named tuple",
+            {"v": n()},
+            f"NT{i} = collections.namedtuple('NT{i}', 'k')(<v>)",
+            used=f"y = y + NT{i}.k",
         ),
         Feature(
             "slots",
             {"v": n()},
-            f"class S{i}:\n    __slots__ = ('k',)\n    def __init__(self, k):\n        self.k = k\n\nSL{i} = S{i}(<v>)",
+            f"class S{i}:\n    __slots__ = ('k',)\n    def __init__(self, k):\n        self.k = k\n"
+            f"\nSL{i} = S{i}(<v>)",
             used=f"y = y * SL{i}.k",
         ),
         Feature(
             "partial",
             {"v": n(), "w": n()},
-            f"def pf{i}(y, a, b=0.0):\n    return y * a + b\n\nP{i} = functools.partial(pf{i}, a=<v>, b=<w>)",
+            f"def pf{i}(y, a, b=0.0):\n    return y * a + b\n\nP{i} = functools.partial(pf{i}, "
+            "a=<v>, b=<w>)",
             used=f"y = P{i}(y)",
         ),
         Feature(
@@ -162,7 +199,8 @@ def _features(rng: random.Random, i: str) -> list[Feature]:
         Feature(
             "operator",
             {"v": n()},
-            f"class O{i}:\n    def __call__(self, y):\n        return y + <v>\n    def __getitem__(self, k):\n"
+            f"class O{i}:\n    def __call__(self, y):\n        return y + <v>\n    def "
+            "__getitem__(self, k):\n"
             f"        return k * <v>\n\nOO{i} = O{i}()",
             used=f"y = OO{i}(y) + OO{i}[2.0]",
         ),
@@ -253,7 +291,8 @@ def _features(rng: random.Random, i: str) -> list[Feature]:
         Feature(
             "kernel",
             {"v": n()},
-            f"def outer{i}():\n    k = <v>\n    return [lambda y: y + k, lambda y: y - k]\n\nFS{i} = outer{i}()",
+            f"def outer{i}():\n    k = <v>\n    return [lambda y: y + k, lambda y: y - k]\n\nFS{i} "
+            f"= outer{i}()",
             used=f"y = FS{i}[0](y) * 1.5",
         ),
         Feature(
@@ -269,10 +308,18 @@ def _features(rng: random.Random, i: str) -> list[Feature]:
             used=f"y = y + (1.0 if W{i} in <v> else 2.0)",
         ),
         Feature(
-            "try", {"v": n()}, f"X{i}S = [<v>]", used=f"try:\n    y = y + X{i}S[0]\nexcept IndexError:\n    y = y - 1"
+            "try",
+            {"v": n()},
+            f"X{i}S = [<v>]",
+            used=f"try:\n    y = y + X{i}S[0]\nexcept IndexError:\n    y = y - 1",
         ),
         Feature("constant tensor", {"v": n()}, used="y = y + torch.tensor([<v>, 1.0, 2.0, 3.0])"),
-        Feature("module function", {"v": pick(names)}, f"from torch import <v> as fn{i}", used=f"y = fn{i}(y)"),
+        Feature(
+            "module function",
+            {"v": pick(names)},
+            f"from torch import <v> as fn{i}",
+            used=f"y = fn{i}(y)",
+        ),
         Feature("other module", {"v": n()}, used="y = other.shift(y)", over="", top="", made=""),
     ]
 
@@ -300,22 +347,31 @@ class Program:
         tops = [each.fill(each.top) for each in self.features if each.top]
         turn = self.order % max(1, len(tops))
         tops = tops[turn:] + tops[:turn]
-        head = "import collections, dataclasses, enum, functools, os\nimport torch\nimport other_of_fuzz as other\n"
+        head = (
+            "import collections, dataclasses, enum, functools, os\nimport torch\nimport "
+            "other_of_fuzz as other\n"
+        )
         lines = ["\n" * self.blank + head, *tops]
         lines += [f"def nobody{i}(x):\n    return x + {i}" for i in range(self.extra)]
         made = "".join(_indented(each.fill(each.made), 8) for each in self.features if each.made)
-        over = "".join(_indented(each.fill(each.over), 4) + "\n" for each in self.features if each.over)
+        over = "".join(
+            _indented(each.fill(each.over), 4) + "\n" for each in self.features if each.over
+        )
         used = "".join(_indented(each.fill(each.used), 8) for each in self.features)
         note = f"        # a remark {self.comment}\n" * (self.comment % 3)
         lines.append(
-            f"class Model(torch.nn.Module):\n{over}    def __init__(self):\n        super().__init__()\n{made}\n"
+            f"class Model(torch.nn.Module):\n{over}    def __init__(self):\n        "
+            f"super().__init__()\n{made}\n"
             f"    def forward(self, x):\n{note}        y = x * 1.0\n{used}        return y"
         )
         return "\n\n".join(lines) + "\n"
 
     def other(self) -> str:
         """The module that it imports."""
-        value = next((each.knobs["v"][0] for each in self.features if each.name == "other module"), self.shift)
+        value = next(
+            (each.knobs["v"][0] for each in self.features if each.name == "other module"),
+            self.shift,
+        )
         return f"def shift(y):\n    return y + {value}\n"
 
     def edits(self, rng: random.Random) -> list[tuple[str, str, Callable[[], None]]]:

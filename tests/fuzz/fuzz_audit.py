@@ -1,8 +1,9 @@
 """Random programs of padded sequences through ``symshape.audit_padding``; no proof may be false.
 
-Each proven output is compared in eager mode at other sizes, other masks with padding on the same side, and other
-padding.  The positions at which it has to be equal are read from the words of the report.  An audit that finds its own
-proof contradicted raises, which is a failure too.  A quarter of the programs return gradients of a loss.
+Each proven output is compared in eager mode at other sizes, other masks with padding on the same
+side, and other padding.  The positions at which it has to be equal are read from the words of the
+report.  An audit that finds its own proof contradicted raises, which is a failure too.  A quarter
+of the programs return gradients of a loss.
 """
 
 from __future__ import annotations
@@ -50,26 +51,39 @@ def random_call(rng: random.Random, side: str) -> dict[str, torch.Tensor]:
     }
 
 
-def other_padding(rng: random.Random, call: dict[str, torch.Tensor], scale: float) -> dict[str, torch.Tensor]:
+def other_padding(
+    rng: random.Random, call: dict[str, torch.Tensor], scale: float
+) -> dict[str, torch.Tensor]:
     """The same call with other padding."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 30))
     padding = call["mask"] == 0
-    x = torch.where(padding[..., None], scale * torch.randn(call["x"].shape, generator=generator), call["x"])
+    x = torch.where(
+        padding[..., None], scale * torch.randn(call["x"].shape, generator=generator), call["x"]
+    )
     ids = torch.where(padding, torch.randint(0, 6, padding.shape, generator=generator), call["ids"])
     return {"x": x, "ids": ids, "mask": call["mask"]}
 
 
 def counted(where: str, mask: torch.Tensor, shape: Sequence[int], side: str) -> torch.Tensor:
-    """The positions at which an output is claimed to be unaffected, from the words of the report."""
+    """The positions at which an output is claimed to be unaffected, from the words of the
+    report.
+    """
     found = torch.ones(tuple(shape), dtype=torch.bool)
     for place in _PLACE.findall(where):
         fixed = re.match(r"-?\d+, ", place)
-        row, position = (_INDEX.fullmatch(each.strip()) for each in (f"i0{place}" if fixed else place).split(",")[-2:])
+        row, position = (
+            _INDEX.fullmatch(each.strip())
+            for each in (f"i0{place}" if fixed else place).split(",")[-2:]
+        )
         if fixed:
             row, position = None, _INDEX.fullmatch(place.split(",")[1].strip())
         if (row is None and not fixed) or position is None or (row and row[2]) or position[2]:
             raise Counterexample(f"the fuzzer cannot read {where!r}")
-        for index in torch.cartesian_prod(*(torch.arange(size) for size in shape)).reshape(-1, len(shape)).tolist():
+        for index in (
+            torch.cartesian_prod(*(torch.arange(size) for size in shape))
+            .reshape(-1, len(shape))
+            .tolist()
+        ):
             r, p = (
                 int(place.split(",")[0]) if row is None else index[int(row[1])],
                 index[int(position[1])] + int(position[3] or 0),
@@ -98,7 +112,9 @@ def case(rng: random.Random) -> str:
         except (RuntimeError, IndexError, ValueError):
             return "eager raises"
         try:
-            found = symshape.audit_padding(fn, example, {"x": {1: "length"}, "ids": {1: "length"}}, "mask", side=side)
+            found = symshape.audit_padding(
+                fn, example, {"x": {1: "length"}, "ids": {1: "length"}}, "mask", side=side
+            )
         except InternalError as error:
             raise Counterexample(f"{program.source()}\n# side={side!r}\n# {error}") from error
         except SymShapeError:
@@ -114,12 +130,20 @@ def case(rng: random.Random) -> str:
 
 
 def _within(guards: Sequence[str], call: dict[str, torch.Tensor]) -> bool:
-    """Whether a call's sizes are within the guards of an audit; the width of ``x`` is the one other size."""
+    """Whether a call's sizes are within the guards of an audit; the width of ``x`` is the one other
+    size.
+    """
     batch, length = call["mask"].shape
     return all(bool(eval(each, {"batch": batch, "length": length, "s0": 4})) for each in guards)
 
 
-def _compare(rng: random.Random, program: MaskedProgram, found: symshape.PaddingAudit, side: str, scale: float) -> None:
+def _compare(
+    rng: random.Random,
+    program: MaskedProgram,
+    found: symshape.PaddingAudit,
+    side: str,
+    scale: float,
+) -> None:
     fn = program.function()
     call = random_call(rng, side)
     if not _within(found.guards, call):
@@ -142,4 +166,6 @@ def _compare(rng: random.Random, program: MaskedProgram, found: symshape.Padding
 def main(argv: Sequence[str] | None = None) -> Outcome:
     """Runs the fuzzer; each case is one program."""
     torch.set_num_threads(1)
-    return run_fuzzer("audit", __doc__, argv, case, count=1000, smoke=60, must_see=("proven", "leaks"))
+    return run_fuzzer(
+        "audit", __doc__, argv, case, count=1000, smoke=60, must_see=("proven", "leaks")
+    )

@@ -1,11 +1,14 @@
-"""Random functions through ``torch.compile(backend="symshape")`` against eager: results, gradients, writes and errors.
+"""Random functions through ``torch.compile(backend="symshape")`` against eager: results, gradients,
+writes and errors.
 
-A function is a few statements on matrices of ``n`` rows: views, writes in place, interpolation, one-hot rows, random
-numbers, calls that nothing reads.  One compiled function gets calls whose sizes vary and whose arguments lie apart,
-overlap, are one tensor, or share memory through NumPy; some of them ask for gradients.  Eager is the oracle, and each
-case takes one of two ways: the defaults, or programs of what AOTAutograd makes (``runner="eager"``).
+A function is a few statements on matrices of ``n`` rows: views, writes in place, interpolation,
+one-hot rows, random numbers, calls that nothing reads.  One compiled function gets calls whose
+sizes vary and whose arguments lie apart, overlap, are one tensor, or share memory through NumPy;
+some of them ask for gradients.  Eager is the oracle, and each case takes one of two ways: the
+defaults, or programs of what AOTAutograd makes (``runner="eager"``).
 
-Where ``torch.compile(backend="eager")`` differs from eager too, Dynamo made another graph, and the case says nothing.
+Where ``torch.compile(backend="eager")`` differs from eager too, Dynamo made another graph, and the
+case says nothing.
 """
 
 from __future__ import annotations
@@ -97,7 +100,9 @@ _WAYS: dict[str, Any] = {"default": None, "programs": {"runner": "eager"}}
 
 @attrs.frozen
 class Call:
-    """One call: how many rows, how the arguments lie in memory, whether gradients are asked for, and a seed."""
+    """One call: how many rows, how the arguments lie in memory, whether gradients are asked for,
+    and a seed.
+    """
 
     rows: int
     how: str
@@ -114,14 +119,21 @@ class Call:
             return [x, y], [x, y]
         leaves = [torch.randn(size, requires_grad=self.grad) for _ in range(2)]
         first, second = (leaf * 1 for leaf in leaves)
-        x = first[: self.rows * 3].view(-1, 3) if self.how != "apart" else torch.mul(first[:-3].view(-1, 3), 1)
+        x = (
+            first[: self.rows * 3].view(-1, 3)
+            if self.how != "apart"
+            else torch.mul(first[:-3].view(-1, 3), 1)
+        )
         if self.how == "apart":
             return [x, torch.mul(second[:-3].view(-1, 3), 1)], leaves
         if self.how == "same":
             return [x, x], leaves
         if self.how == "rows":  # one storage, no element in common
             whole = torch.cat([first, second])
-            return [whole[: self.rows * 3].view(-1, 3), whole[size : size + self.rows * 3].view(-1, 3)], leaves
+            return [
+                whole[: self.rows * 3].view(-1, 3),
+                whole[size : size + self.rows * 3].view(-1, 3),
+            ], leaves
         return [x, first[3:].view(-1, 3)], leaves
 
 
@@ -159,7 +171,9 @@ def ran(fn: Callable[..., Any], call: Call) -> dict[str, Any]:
     asked = [each for each in results if each.requires_grad]
     if asked:
         try:
-            (asked[-1].double() ** 2).sum().backward()  # the last alone: others get no gradient at all
+            (
+                asked[-1].double() ** 2
+            ).sum().backward()  # the last alone: others get no gradient at all
         except Exception as error:  # of a value that was written to since
             return {**found, "backward": type(error).__name__}
         found |= {f"gradient {number}": each.grad for number, each in enumerate(leaves)}
@@ -167,21 +181,34 @@ def ran(fn: Callable[..., Any], call: Call) -> dict[str, Any]:
 
 
 def _in_memory_of(tensor: Tensor, others: Sequence[Tensor]) -> bool:
-    return any(tensor.untyped_storage().data_ptr() == each.untyped_storage().data_ptr() for each in others)
+    return any(
+        tensor.untyped_storage().data_ptr() == each.untyped_storage().data_ptr() for each in others
+    )
 
 
 def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
     """What differs; empty if nothing does."""
     if ours.keys() != theirs.keys():
-        return f"{sorted(map(str, ours.items() if 'error' in ours else ours))} where eager has {sorted(theirs)}"
+        return (
+            f"{sorted(map(str, ours.items() if 'error' in ours else ours))} where eager has "
+            f"{sorted(theirs)}"
+        )
     for name, mine in ours.items():
         other = theirs[name]
         if isinstance(mine, Tensor) and isinstance(other, Tensor):
-            if mine.shape != other.shape or mine.stride() != other.stride() or mine.dtype is not other.dtype:
-                return f"{name}: {mine.shape}, strides {mine.stride()} for {other.shape}, strides {other.stride()}"
+            if (
+                mine.shape != other.shape
+                or mine.stride() != other.stride()
+                or mine.dtype is not other.dtype
+            ):
+                return (
+                    f"{name}: {mine.shape}, strides {mine.stride()} for {other.shape}, strides "
+                    f"{other.stride()}"
+                )
             if not torch.allclose(mine, other, rtol=1e-4, atol=1e-5, equal_nan=True):
                 return f"{name}: {mine.flatten()[:6].tolist()} for {other.flatten()[:6].tolist()}"
-        elif name not in ("error", "backward") and mine != other:  # Dynamo wraps some errors in classes of its own
+        # Dynamo wraps some errors in classes of its own
+        elif name not in ("error", "backward") and mine != other:
             return f"{name}: {mine} for {other}"
     return ""
 
@@ -193,7 +220,9 @@ def case(rng: random.Random) -> str:
     calls = []
     for number in range(rng.randint(2, 4)):
         how = rng.choice(_HOW) if number else "apart"
-        calls.append(Call(rng.choice((1, 2, 3, 4, 5, 7, 0)), how, rng.random() < 0.5, rng.randrange(1000)))
+        calls.append(
+            Call(rng.choice((1, 2, 3, 4, 5, 7, 0)), how, rng.random() < 0.5, rng.randrange(1000))
+        )
     space: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
     exec(compile(source, "<fuzz_backend>", "exec"), space)
     fn = space["f"]
@@ -218,7 +247,9 @@ def _compare(fn: Callable[..., Any], calls: Sequence[Call], way: str, source: st
         dynamos = torch.compile(fn, backend="eager")
         if [difference(ran(dynamos, each), ran(fn, each)) for each in calls[: number + 1]][-1]:
             return  # Dynamo's own
-        raise Counterexample(f"{source}\n# {way}: call {number} of {list(calls[: number + 1])}\n# {found}")
+        raise Counterexample(
+            f"{source}\n# {way}: call {number} of {list(calls[: number + 1])}\n# {found}"
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> Outcome:

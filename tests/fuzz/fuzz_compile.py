@@ -1,9 +1,11 @@
-"""Streams of calls through ``symshape.compile``, each call compared with eager: values, layouts, aliasing, mutation.
+"""Streams of calls through ``symshape.compile``, each call compared with eager: values, layouts,
+aliasing, mutation.
 
-A case makes a small program (a function of a module, from parts that branch on sizes, integers, flags, modes and
-state), compiles it under a random policy and bounds, and calls it many times with random shapes, dtypes, layouts,
-scalars, nesting, grad modes and autocast, while it changes the state that the program reads: training flags,
-attributes, parameters, hooks, globals.  The oracle is the same program in eager mode on a copy of the call.
+A case makes a small program (a function of a module, from parts that branch on sizes, integers,
+flags, modes and state), compiles it under a random policy and bounds, and calls it many times with
+random shapes, dtypes, layouts, scalars, nesting, grad modes and autocast, while it changes the
+state that the program reads: training flags, attributes, parameters, hooks, globals.  The oracle is
+the same program in eager mode on a copy of the call.
 """
 
 from __future__ import annotations
@@ -198,7 +200,26 @@ def make_call(rng: random.Random) -> tuple[tuple[Any, ...], dict[str, Any]]:
     y: Any = x if rng.random() < 0.1 else x[:1] if rng.random() < 0.1 else make_tensor(rng, dtype)
     if rng.random() < 0.15:
         x = x.detach().requires_grad_()
-    k = rng.choice((1, 2, 3, 0, -1, 2**40, True, False, 1.0, 0.0, -0.0, 2.5, float("inf"), None, "abs", "other"))
+    k = rng.choice(
+        (
+            1,
+            2,
+            3,
+            0,
+            -1,
+            2**40,
+            True,
+            False,
+            1.0,
+            0.0,
+            -0.0,
+            2.5,
+            float("inf"),
+            None,
+            "abs",
+            "other",
+        )
+    )
     first: Any = [x] if rng.random() < 0.1 else (x,) if rng.random() < 0.1 else x
     second: Any = {"y": y} if rng.random() < 0.1 else y
     how = rng.randrange(4)
@@ -313,7 +334,10 @@ def case(rng: random.Random) -> str:
                 ) from error
             if isinstance(expected, Exception) or isinstance(got, Exception):
                 if not (isinstance(expected, Exception) and isinstance(got, Exception)):
-                    names = [repr(each) if isinstance(each, Exception) else "a result" for each in (expected, got)]
+                    names = [
+                        repr(each) if isinstance(each, Exception) else "a result"
+                        for each in (expected, got)
+                    ]
                     raise Counterexample("\n".join([*log, f"expected {names[0]}, got {names[1]}"]))
                 label = "equal error"
                 continue
@@ -332,4 +356,6 @@ def case(rng: random.Random) -> str:
 
 def main(argv: Sequence[str] | None = None) -> Outcome:
     torch.set_num_threads(1)
-    return run_fuzzer("compile", __doc__, argv, case, count=2_000, smoke=60, must_see=("hits", "hits, evictions"))
+    return run_fuzzer(
+        "compile", __doc__, argv, case, count=2_000, smoke=60, must_see=("hits", "hits, evictions")
+    )

@@ -1,7 +1,9 @@
-"""Decisions: random facts and questions, and every verdict against Python's own arithmetic and against Z3 from text.
+"""Decisions: random facts and questions, and every verdict against Python's own arithmetic and
+against Z3 from text.
 
-A verdict True or False is wrong when one point within the ranges and assumptions says otherwise, or when Z3 proves the
-opposite.  Two cases in three ask with cheap effort only (no SymPy, no Z3), so that our own rungs are what is tested.
+A verdict True or False is wrong when one point within the ranges and assumptions says otherwise, or
+when Z3 proves the opposite.  Two cases in three ask with cheap effort only (no SymPy, no Z3), so
+that our own rungs are what is tested.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def case(rng: random.Random) -> str:
     except Contradiction:
         holds, fails = tried(asked)
         if holds is not None or fails is not None:
-            raise Counterexample(f"{asked}: called contradictory, but {holds or fails} satisfies it") from None
+            raise Counterexample(
+                f"{asked}: called contradictory, but {holds or fails} satisfies it"
+            ) from None
         return "contradictory"
     except ParseError:
         return "not readable"
@@ -60,7 +64,13 @@ _RELATIONS = _relations()
 def main(argv: Sequence[str] | None = None) -> Outcome:
     """Run the fuzzer."""
     return run_fuzzer(
-        "decide", __doc__, argv, case, count=100_000, smoke=300, must_see=("proved", "refuted", "unknown")
+        "decide",
+        __doc__,
+        argv,
+        case,
+        count=100_000,
+        smoke=300,
+        must_see=("proved", "refuted", "unknown"),
     )
 
 

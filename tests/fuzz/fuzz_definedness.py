@@ -1,9 +1,10 @@
 """Conditions that may divide by zero, against an evaluation of their text that knows three values.
 
-A text is true, false or undefined at each point of a small box. Divisors may be 0 anywhere: below ``and``, ``or``,
-``not``, choices, ``min`` and ``max``. A guard set holds exactly where its texts are true; sets made of it, and code,
-tapes and JSON, say so too. A witness of ``decide`` is a point at which the text is defined. A simplified term is
-equal wherever the term is defined; only a condition may be undefined where it was false.
+A text is true, false or undefined at each point of a small box. Divisors may be 0 anywhere: below
+``and``, ``or``, ``not``, choices, ``min`` and ``max``. A guard set holds exactly where its texts
+are true; sets made of it, and code, tapes and JSON, say so too. A witness of ``decide`` is a point
+at which the text is defined. A simplified term is equal wherever the term is defined; only a
+condition may be undefined where it was false.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 
 NAMES = ("p", "q")
 LOW, HIGH = -3, 4
-BOX = [dict(zip(NAMES, values, strict=True)) for values in product(range(LOW, HIGH + 1), repeat=len(NAMES))]
+BOX = [
+    dict(zip(NAMES, values, strict=True))
+    for values in product(range(LOW, HIGH + 1), repeat=len(NAMES))
+]
 Point = Mapping[str, int]
 Value = Any  # an int, a bool, or None: undefined
 
-# -- texts ------------------------------------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------------------
 
 
 def integer(rng: random.Random, depth: int) -> str:
@@ -73,7 +77,7 @@ def condition(rng: random.Random, depth: int) -> str:
     return f"(({a}) if {condition(rng, depth - 1)} else ({b}))"
 
 
-# -- the oracle -------------------------------------------------------------------------------------------------------
+# -- the oracle ------------------------------------------------------------------------------------
 
 _RELATIONS: dict[type[ast.cmpop], Callable[[Value, Value], bool]] = {
     ast.Eq: operator.eq,
@@ -146,7 +150,7 @@ def truths(text: str) -> list[Value]:
     return [meaning(tree, point) for point in BOX]
 
 
-# -- the cases --------------------------------------------------------------------------------------------------------
+# -- the cases -------------------------------------------------------------------------------------
 
 RANGES = dict.fromkeys(NAMES, (LOW, HIGH))
 
@@ -165,7 +169,9 @@ def check(what: str, text: str, found: Callable[[Point], Value], wanted: Sequenc
     """Compare the values of something that was made of a text with those that are wanted."""
     for point, value in zip(BOX, wanted, strict=True):
         if found(point) is not value:
-            raise Counterexample(f"{what} of {text!r} is {found(point)} at {dict(point)}, should be {value}")
+            raise Counterexample(
+                f"{what} of {text!r} is {found(point)} at {dict(point)}, should be {value}"
+            )
 
 
 def as_set(rng: random.Random, text: str) -> str:
@@ -179,10 +185,23 @@ def as_set(rng: random.Random, text: str) -> str:
     check("the complement", text, complement.holds, outside)
     if rng.random() < 0.3:
         check("the complement of the complement", text, complement.negate().holds, inside)
-    for made, wanted, what in ((guards, inside, "the set"), (complement, outside, "the complement")):
+    for made, wanted, what in (
+        (guards, inside, "the set"),
+        (complement, outside, "the complement"),
+    ):
         compiled = compile_check(made, NAMES)
-        check(f"the check of {what}", text, lambda point: compiled.check(tuple(point.values())), wanted)  # noqa: B023
-        check(f"explain of {what}", text, lambda point: not compiled.explain(tuple(point.values())), wanted)  # noqa: B023
+        check(
+            f"the check of {what}",
+            text,
+            lambda point: compiled.check(tuple(point.values())),  # noqa: B023
+            wanted,
+        )
+        check(
+            f"explain of {what}",
+            text,
+            lambda point: not compiled.explain(tuple(point.values())),  # noqa: B023
+            wanted,
+        )
         check(f"JSON of {what}", text, from_json(to_json(made)).holds, wanted)
         tape = Tape(NAMES)
         registers = [tape.add(guard.term) for guard in made.guards]
@@ -216,10 +235,19 @@ def _relations(rng: random.Random, text: str, guards: GuardSet, inside: Sequence
         (boxed.disjoint(other), not any(a and b for a, b in pairs), "disjoint"),
     ):
         if found is not None and found is not wanted:
-            raise Counterexample(f"{what} of {text!r} and {other} is {found}, by trying all points {wanted}")
+            raise Counterexample(
+                f"{what} of {text!r} and {other} is {found}, by trying all points {wanted}"
+            )
     both = GuardSet(*boxed.guards, *other.guards, ranges=RANGES)
-    check("the minimised set", f"{text}, {other}", both.minimise().holds, [a and b for a, b in pairs])
-    check("the difference", f"{text}, {other}", boxed.difference(other).holds, [a and not b for a, b in pairs])
+    check(
+        "the minimised set", f"{text}, {other}", both.minimise().holds, [a and b for a, b in pairs]
+    )
+    check(
+        "the difference",
+        f"{text}, {other}",
+        boxed.difference(other).holds,
+        [a and not b for a, b in pairs],
+    )
     name = rng.choice(NAMES)
     shadow = {point[name] for point, value in zip(BOX, inside, strict=True) if value}
     projected = boxed.project(name)
@@ -252,15 +280,22 @@ def as_question(rng: random.Random, text: str) -> str:
         verdict = decide(text, ranges=RANGES, assume=[assumed])
     except Contradiction:
         if points:
-            raise Counterexample(f"{asked} says that nothing satisfies the assumption; {points[0]} does") from None
+            raise Counterexample(
+                f"{asked} says that nothing satisfies the assumption; {points[0]} does"
+            ) from None
         return "contradictory"
     if verdict.value is not None and (not verdict.value) in values:
-        raise Counterexample(f"{asked} is {verdict}, but at {points[values.index(not verdict.value)]} it is not")
+        raise Counterexample(
+            f"{asked} is {verdict}, but at {points[values.index(not verdict.value)]} it is not"
+        )
     for point, value in ((verdict.fails, False), (verdict.holds, True)):
         if point is not None:
             full = {name: point.get(name, 0) for name in NAMES}
             names = sorted(point)
-            if not any(v is value and all(p[n] == full[n] for n in names) for p, v in zip(points, values, strict=True)):
+            if not any(
+                v is value and all(p[n] == full[n] for n in names)
+                for p, v in zip(points, values, strict=True)
+            ):
                 raise Counterexample(f"{asked}: the witness {point} for {value} is none")
     return "question" if verdict.value is None else "question, settled"
 
@@ -279,9 +314,12 @@ def as_term(rng: random.Random, text: str) -> str:
     simple = simplify(term, facts)
     for point in allowed:
         wanted, found = value_of(term, point), value_of(simple, point)
-        right = found is not True if wanted is False else found == wanted  # what is false may become undefined
+        # what is false may become undefined
+        right = found is not True if wanted is False else found == wanted
         if wanted is not None and not right:
-            raise Counterexample(f"simplify({text!r}) under {assumed!r} is {simple}: wrong at {point}")
+            raise Counterexample(
+                f"simplify({text!r}) under {assumed!r} is {simple}: wrong at {point}"
+            )
     number = integer(rng, 2)
     try:
         low, high = bounds(number, ranges=RANGES, assume=[assumed])
@@ -291,9 +329,12 @@ def as_term(rng: random.Random, text: str) -> str:
         value = value_of(parse(number), point)
         limits = [None if bound is None else value_of(bound, point) for bound in (low, high)]
         if value is not None and any(
-            b is not None and (value < b if side == 0 else value > b) for side, b in enumerate(limits)
+            b is not None and (value < b if side == 0 else value > b)
+            for side, b in enumerate(limits)
         ):
-            raise Counterexample(f"bounds({number!r}) under {assumed!r} are {(low, high)}: wrong at {point}")
+            raise Counterexample(
+                f"bounds({number!r}) under {assumed!r} are {(low, high)}: wrong at {point}"
+            )
     return "term"
 
 

@@ -1,8 +1,9 @@
 """Guard sets as regions, against brute force over a small box.
 
-Every symbol has a small range, so that all points can be tried: satisfiability, implication, equivalence, disjointness,
-intersection, difference, negation, minimising, projection, sampling, cores, the nearest point and certificates must say
-what trying says, or that they do not know; JSON must give back the very same set.
+Every symbol has a small range, so that all points can be tried: satisfiability, implication,
+equivalence, disjointness, intersection, difference, negation, minimising, projection, sampling,
+cores, the nearest point and certificates must say what trying says, or that they do not know; JSON
+must give back the very same set.
 """
 
 from __future__ import annotations
@@ -32,10 +33,14 @@ Point = dict[str, int]
 
 def some_set(rng: random.Random, most: int = 3) -> GuardSet:
     """A set whose symbols all have small ranges."""
-    ranges = {name: (low := rng.choice([0, 0, 1, 2, -2]), low + rng.randint(0, 6)) for name in NAMES}
+    ranges = {
+        name: (low := rng.choice([0, 0, 1, 2, -2]), low + rng.randint(0, 6)) for name in NAMES
+    }
     while True:
         try:
-            return GuardSet.read(*(text_of_condition(rng, NAMES) for _ in range(rng.randint(0, most))), ranges=ranges)
+            return GuardSet.read(
+                *(text_of_condition(rng, NAMES) for _ in range(rng.randint(0, most))), ranges=ranges
+            )
         except ZeroDivisionError:
             continue
 
@@ -46,7 +51,10 @@ def box(*sets: GuardSet, margin: int = 1) -> Iterator[Point]:
     for name in NAMES:
         limits = [each.ranges[name] for each in sets]
         axes.append(
-            range(min(low or 0 for low, _ in limits) - margin, max(high or 0 for _, high in limits) + margin + 1)
+            range(
+                min(low or 0 for low, _ in limits) - margin,
+                max(high or 0 for _, high in limits) + margin + 1,
+            )
         )
     return (dict(zip(NAMES, values, strict=True)) for values in product(*axes))
 
@@ -59,12 +67,16 @@ def points(guards: GuardSet) -> list[Point]:
 def expect(found: bool | None, wanted: bool, what: str, *sets: GuardSet) -> str | None:
     """Compares a verdict of three values with the truth."""
     if found is not None and found is not wanted:
-        raise Counterexample(f"{what} is {found}, by trying all points it is {wanted}\n" + shown(*sets))
+        raise Counterexample(
+            f"{what} is {found}, by trying all points it is {wanted}\n" + shown(*sets)
+        )
     return what if found is None else None
 
 
 def shown(*sets: GuardSet) -> str:
-    return "\n".join(f"GuardSet.read(*{[str(g.term) for g in s]}, ranges={dict(s.ranges)})" for s in sets)
+    return "\n".join(
+        f"GuardSet.read(*{[str(g.term) for g in s]}, ranges={dict(s.ranges)})" for s in sets
+    )
 
 
 def case(rng: random.Random) -> str:
@@ -79,7 +91,9 @@ def relations(rng: random.Random) -> str:
         expect(a.is_satisfiable(), bool(inside_a), "a.is_satisfiable()", a),
         expect(a.implies(b), len(in_b) == len(inside_a), "a.implies(b)", a, b),
         expect(a.disjoint(b), not in_b, "a.disjoint(b)", a, b),
-        expect(a.equivalent(b), len(in_b) == len(inside_a) == len(inside_b), "a.equivalent(b)", a, b),
+        expect(
+            a.equivalent(b), len(in_b) == len(inside_a) == len(inside_b), "a.equivalent(b)", a, b
+        ),
     ]
     return "relations, one unknown" if any(unknown) else "relations"
 
@@ -97,7 +111,10 @@ def algebra(rng: random.Random) -> str:
             (neither, not in_a and inside, "negate"),
         ):
             if made.holds(point) != wanted:
-                raise Counterexample(f"{what} holds at {point}: {not wanted}, should be {wanted}\n{shown(a, b, made)}")
+                raise Counterexample(
+                    f"{what} holds at {point}: {not wanted}, should be {wanted}\n"
+                    f"{shown(a, b, made)}"
+                )
     return "algebra"
 
 
@@ -121,18 +138,30 @@ def shadow(rng: random.Random) -> str:
     found = a.project(name)
     wanted = {point[name] for point in points(a)}
     low, high = a.ranges[name]
-    said = {value for value in range((low or 0) - 2, (high or 0) + 3) if found.guard_set.holds({name: value})}
+    said = {
+        value
+        for value in range((low or 0) - 2, (high or 0) + 3)
+        if found.guard_set.holds({name: value})
+    }
     if not wanted <= said or (found.exact and wanted != said):
-        raise Counterexample(f"project({name}) is {found}: {said}, the shadow is {wanted}\n{shown(a)}")
+        raise Counterexample(
+            f"project({name}) is {found}: {said}, the shadow is {wanted}\n{shown(a)}"
+        )
     return "shadow" if found.exact else "shadow, too wide"
 
 
 def gridded(rng: random.Random) -> str:
     a = some_set(rng)
     wanted = {(point["s0"], point["s1"]) for point in points(a)}
-    axes = [range((low or 0) - 1, (high or 0) + 2) for low, high in (a.ranges["s0"], a.ranges["s1"])]
+    axes = [
+        range((low or 0) - 1, (high or 0) + 2) for low, high in (a.ranges["s0"], a.ranges["s1"])
+    ]
     found = a.region("s0", "s1", axes[0], axes[1])
-    cells = {(x, y): c for y, row in zip(axes[1], found.cells, strict=True) for x, c in zip(axes[0], row, strict=True)}
+    cells = {
+        (x, y): c
+        for y, row in zip(axes[1], found.cells, strict=True)
+        for x, c in zip(axes[0], row, strict=True)
+    }
     for cell, inside in cells.items():
         if inside is not None and inside is not (cell in wanted):
             raise Counterexample(f"region at {cell} is {inside}\n{shown(a)}")
@@ -144,7 +173,9 @@ def sampled(rng: random.Random) -> str:
     count = rng.randint(1, 6)
     found = a.sample(count, seed=rng.randrange(100))
     everything = points(a)
-    if any(point not in everything for point in found) or len({tuple(p.items()) for p in found}) != len(found):
+    if any(point not in everything for point in found) or len(
+        {tuple(p.items()) for p in found}
+    ) != len(found):
         raise Counterexample(f"sample({count}) is {found}\n{shown(a)}")
     return "sampled" if len(found) == min(count, len(everything)) else "sampled too few"
 
@@ -155,7 +186,9 @@ def responsible(rng: random.Random) -> str:
     found = a.core()
     if everything:
         if found is not None:
-            raise Counterexample(f"core is {found}, but {everything[0]} satisfies the set\n{shown(a)}")
+            raise Counterexample(
+                f"core is {found}, but {everything[0]} satisfies the set\n{shown(a)}"
+            )
         return "no core needed"
     if found is None:
         return "core not found"
@@ -163,7 +196,8 @@ def responsible(rng: random.Random) -> str:
     for left_out in found:
         rest = [guard for guard in found if guard is not left_out]
         if rest and not any(all(guard.holds(point) for guard in rest) for point in around):
-            far = GuardSet(rest, found.ranges).sample(1)  # a point may lie outside of the box that was tried
+            # a point may lie outside of the box that was tried
+            far = GuardSet(rest, found.ranges).sample(1)
             if not far:
                 return "core, perhaps not the least"
             if not all(guard.holds(far[0]) for guard in rest):
@@ -202,20 +236,27 @@ def covered(rng: random.Random) -> str:
     contract = some_set(rng, 1)
     entries = [some_set(rng, 2) for _ in range(rng.randint(1, 5))]
     if rng.random() < 0.6:  # what a program makes: one side of a branch, and the other
-        entries += [GuardSet(e.guards[:1], contract.ranges).negate() for e in entries[:1] if e.guards]
+        entries += [
+            GuardSet(e.guards[:1], contract.ranges).negate() for e in entries[:1] if e.guards
+        ]
         entries += [GuardSet(entries[0].guards[:1], contract.ranges)]
     found = certify(contract, entries)
-    missed = [point for point in points(contract) if not any(entry.holds(point) for entry in entries)]
+    missed = [
+        point for point in points(contract) if not any(entry.holds(point) for entry in entries)
+    ]
     if found.covered is True and missed:
         raise Counterexample(f"certified, but {missed[0]} is missed\n{shown(contract, *entries)}")
     if found.covered is False and dict(found.counterexample or {}) not in missed:
-        raise Counterexample(f"{found.counterexample} is no counterexample\n{shown(contract, *entries)}")
+        raise Counterexample(
+            f"{found.counterexample} is no counterexample\n{shown(contract, *entries)}"
+        )
     return {True: "certified", False: "counterexample", None: "certificate unknown"}[found.covered]
 
 
 def exchanged(rng: random.Random) -> str:
     a = some_set(rng)
-    b = some_set(rng) if rng.random() < 0.7 else GuardSet(a.guards[1:], a.ranges)  # two at random seldom agree
+    # two at random seldom agree
+    b = some_set(rng) if rng.random() < 0.7 else GuardSet(a.guards[1:], a.ranges)
     if from_json(to_json(a)) != a:
         raise Counterexample(f"JSON gives back another set\n{shown(a)}\n{to_json(a)}")
     apart = distinguish(a, b)
@@ -229,7 +270,9 @@ def exchanged(rng: random.Random) -> str:
 
 
 def solved(rng: random.Random) -> str:
-    """Solving for one symbol: the answer holds at the same points as the condition, within the ranges."""
+    """Solving for one symbol: the answer holds at the same points as the condition, within the
+    ranges.
+    """
     a = some_set(rng)
     name = rng.choice(NAMES)
     facts = facts_from(dict(a.ranges))
@@ -242,7 +285,9 @@ def solved(rng: random.Random) -> str:
             continue
         for point in box(a, margin=0):
             if satisfied(answer, point) is not guard.holds(point):
-                raise Counterexample(f"solve({guard}, {name}) is {answer}: wrong at {point}\n{shown(a)}")
+                raise Counterexample(
+                    f"solve({guard}, {name}) is {answer}: wrong at {point}\n{shown(a)}"
+                )
     return label
 
 
@@ -258,7 +303,9 @@ def minimised_together(rng: random.Random) -> str:
 
 @contextmanager
 def limited(**limits: int) -> Iterator[None]:
-    """What a question may work, other than it is else (``steps``, ``searches``, ``runs``, ``steps_each`` ...)."""
+    """What a question may work, other than it is else (``steps``, ``searches``, ``runs``,
+    ``steps_each`` ...).
+    """
     before = {name.upper(): getattr(budget, name.upper()) for name in limits}
     for name, limit in limits.items():
         setattr(budget, name.upper(), limit)
@@ -271,7 +318,11 @@ def limited(**limits: int) -> Iterator[None]:
 
 def hurried(rng: random.Random) -> str:
     """Another case where questions may work little: their answers are few, and right."""
-    steps, searches, runs = rng.choice([0, 300, 3_000]), rng.choice([0, 1, 2, 5]), rng.choice([0, 20, 200])
+    steps, searches, runs = (
+        rng.choice([0, 300, 3_000]),
+        rng.choice([0, 1, 2, 5]),
+        rng.choice([0, 20, 200]),
+    )
     chosen = rng.choice([each for each in CASES if each is not hurried])
     with limited(steps=steps, searches=searches, runs=runs, steps_each=0, searches_each=0):
         chosen(rng)

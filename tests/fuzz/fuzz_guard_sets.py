@@ -1,8 +1,9 @@
-"""Guard sets: the generated check against Python's own `eval`, and the dispatch tree against a scan by priority.
+"""Guard sets: the generated check against Python's own `eval`, and the dispatch tree against a scan
+by priority.
 
-A case reads random conditions from text.  The check, the explanation and `holds` must agree with what Python makes of
-the same text wherever it divides by no zero.  A tree of many sets, with insertions and removals in between, must answer
-what the first set that holds answers.
+A case reads random conditions from text.  The check, the explanation and `holds` must agree with
+what Python makes of the same text wherever it divides by no zero.  A tree of many sets, with
+insertions and removals in between, must answer what the first set that holds answers.
 """
 
 from __future__ import annotations
@@ -41,11 +42,17 @@ def case_of_check(rng: random.Random) -> str:
         values = tuple(rng.randint(-3, 13) for _ in SLOTS)
         known = dict(zip(SLOTS, values, strict=True))
         got = check.check(values)
-        reproducer = f"compile_check(GuardSet.read(*{texts}, ranges={ranges}), {SLOTS}).check({values})"
+        reproducer = (
+            f"compile_check(GuardSet.read(*{texts}, ranges={ranges}), {SLOTS}).check({values})"
+        )
         if guards.holds(known) != got:
-            raise Counterexample(f"{reproducer} is {got}, GuardSet.holds says otherwise\n{check.source}")
+            raise Counterexample(
+                f"{reproducer} is {got}, GuardSet.holds says otherwise\n{check.source}"
+            )
         if bool(check.explain(values)) == got:
-            raise Counterexample(f"{reproducer} is {got}, but explain says {check.explain(values)}\n{check.source}")
+            raise Counterexample(
+                f"{reproducer} is {got}, but explain says {check.explain(values)}\n{check.source}"
+            )
         wanted = _by_python(texts, ranges, known)
         if wanted is not None and wanted != got:
             raise Counterexample(f"{reproducer} is {got}, Python says {wanted}\n{check.source}")
@@ -56,7 +63,9 @@ def case_of_check(rng: random.Random) -> str:
 def _by_python(
     texts: Sequence[str], ranges: dict[str, tuple[int | None, int | None]], values: dict[str, int]
 ) -> bool | None:
-    """What Python says of the conditions; None where one divides by zero (there the canonical form may be defined)."""
+    """What Python says of the conditions; None where one divides by zero (there the canonical form
+    may be defined).
+    """
     try:
         truths = [bool(eval(text, {"min": min, "max": max}, dict(values))) for text in texts]
     except ZeroDivisionError:
@@ -100,7 +109,11 @@ def case_of_families(rng: random.Random) -> str:
         live.append((compile_check(family.guard_set(number), tree.slots), entry))
     for _ in range(100):
         family, number = rng.choice(numbers)
-        _compare(tree, live, tuple(value + rng.choice([0, 0, 0, -8, -1, 1, 5]) for value in family.values(number)))
+        _compare(
+            tree,
+            live,
+            tuple(value + rng.choice([0, 0, 0, -8, -1, 1, 5]) for value in family.values(number)),
+        )
     return "families"
 
 
@@ -109,7 +122,9 @@ def _compare(tree: Tree[str], live: list[tuple[Check, str]], values: tuple[int, 
     got = tree.lookup(values)
     if got != wanted:
         sets = "\n".join(f"{entry}: {check.guard_set.text()}" for check, entry in live)
-        raise Counterexample(f"lookup({values}) is {got!r}, the first set that holds is {wanted!r} of\n{sets}")
+        raise Counterexample(
+            f"lookup({values}) is {got!r}, the first set that holds is {wanted!r} of\n{sets}"
+        )
     if got is None and len(tree):
         miss = tree.miss(values)
         counts = [len(near.violations) for near in miss.nearest]

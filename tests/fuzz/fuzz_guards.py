@@ -1,9 +1,11 @@
-"""Every public door of ``guards``, asked at random: no exception but its own, no hang, no answer that a point denies.
+"""Every public door of ``guards``, asked at random: no exception but its own, no hang, no answer
+that a point denies.
 
-A case puts one random question, with ranges and assumptions, to one door: ``prove``, ``decide``, ``simplify``,
-``bounds``, ``solve``, facts, the regions of guard sets, certificates, explanations, trees, storage and printing. What
-it raises must be a class of ``guards.errors``; it may take five seconds of the processor; and what it answers must
-agree with Python's arithmetic on the texts, at points drawn at random from the ranges and assumptions.
+A case puts one random question, with ranges and assumptions, to one door: ``prove``, ``decide``,
+``simplify``, ``bounds``, ``solve``, facts, the regions of guard sets, certificates, explanations,
+trees, storage and printing. What it raises must be a class of ``guards.errors``; it may take five
+seconds of the processor; and what it answers must agree with Python's arithmetic on the texts, at
+points drawn at random from the ranges and assumptions.
 """
 
 from __future__ import annotations
@@ -55,17 +57,22 @@ def _in_time(what: str) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-# -- what is asked ----------------------------------------------------------------------------------------------------
+# -- what is asked ---------------------------------------------------------------------------------
 
 
 def some_integer(rng: random.Random, names: Sequence[str]) -> str:
-    """A random integer expression: sometimes deep, sometimes with huge numbers or rarer functions."""
+    """A random integer expression: sometimes deep, sometimes with huge numbers or rarer
+    functions.
+    """
     kind = rng.random()
     if kind < 0.7:
         return integer(rng, names, rng.choice([1, 2, 2, 3]))
     a, b = integer(rng, names, 1), integer(rng, names, 1)
     if kind < 0.75:
-        return f"{rng.choice(['ceildiv', 'truncdiv', 'truncmod'])}({a}, {rng.choice([b, '2', '7', '(-3)'])})"
+        return (
+            f"{rng.choice(['ceildiv', 'truncdiv', 'truncmod'])}({a}, "
+            f"{rng.choice([b, '2', '7', '(-3)'])})"
+        )
     if kind < 0.8:
         return f"clamp({a}, {b}, {rng.choice(names)})"
     if kind < 0.85:
@@ -82,7 +89,10 @@ def some_condition(rng: random.Random, names: Sequence[str]) -> str:
     if kind < 0.6:
         return condition(rng, names)
     if kind < 0.75:
-        return f"{some_integer(rng, names)} {rng.choice(['==', '!=', '<', '>='])} {some_integer(rng, names)}"
+        return (
+            f"{some_integer(rng, names)} {rng.choice(['==', '!=', '<', '>='])} "
+            f"{some_integer(rng, names)}"
+        )
     if kind < 0.8:
         return f"{rng.choice(names)} <= {integer(rng, names, 1)} < {integer(rng, names, 1)}"
     connective = rng.choice(["and", "or"])
@@ -96,13 +106,15 @@ def asked(rng: random.Random) -> Question:
     names = NAMES[: rng.randint(1, 3)]
     ranges = {name: range_of_symbol(rng) for name in names if rng.random() < 0.9}
     if rng.random() < 0.05:
-        ranges[rng.choice(names)] = rng.choice([(2**62, None), (None, -(2**40)), (0, 2**63), (3, 3), (None, 0)])
+        ranges[rng.choice(names)] = rng.choice(
+            [(2**62, None), (None, -(2**40)), (0, 2**63), (3, 3), (None, 0)]
+        )
     makers = (assumption, assumption, law, some_condition)
     assume = tuple(rng.choice(makers)(rng, names) for _ in range(rng.choice([0, 0, 1, 1, 2, 3])))
     return Question.about(some_condition(rng, names), ranges, assume)
 
 
-# -- what is known of it ----------------------------------------------------------------------------------------------
+# -- what is known of it ---------------------------------------------------------------------------
 
 
 def _draw(rng: random.Random, pair: Range) -> int:
@@ -113,7 +125,9 @@ def _draw(rng: random.Random, pair: Range) -> int:
 
 
 def drawn(rng: random.Random, question: Question, *more: str) -> Iterator[tuple[Point, list[Any]]]:
-    """Points that the ranges and assumptions allow, each with the values of some texts; none that divides by zero."""
+    """Points that the ranges and assumptions allow, each with the values of some texts; none that
+    divides by zero.
+    """
     wanted = [code(text) for text in more]
     assumed = [code(text) for text in question.assume]
     for _ in range(DRAWS):
@@ -137,7 +151,7 @@ def _deny(question: Question, what: str, point: Point) -> None:
     raise Counterexample(f"{question}\n{what}, but see {point}")
 
 
-# -- the doors --------------------------------------------------------------------------------------------------------
+# -- the doors -------------------------------------------------------------------------------------
 
 
 def proving(rng: random.Random, question: Question) -> str:
@@ -160,10 +174,15 @@ def deciding(rng: random.Random, question: Question) -> str:
             continue
         try:
             truth = bool(eval(code(question.query), SPACE, {**dict.fromkeys(NAMES, 0), **point}))
-            assumed = all(eval(code(text), SPACE, {**dict.fromkeys(NAMES, 0), **point}) for text in question.assume)
+            assumed = all(
+                eval(code(text), SPACE, {**dict.fromkeys(NAMES, 0), **point})
+                for text in question.assume
+            )
         except ZeroDivisionError:
             continue
-        inside = all(_within(point[name], pair) for name, pair in question.ranges.items() if name in point)
+        inside = all(
+            _within(point[name], pair) for name, pair in question.ranges.items() if name in point
+        )
         if truth is not wanted or not inside or (not assumed and set(point) >= set(NAMES)):
             _deny(question, f"decide says that it is {wanted} there", point)
     return "unknown" if verdict.value is None else "settled"
@@ -200,7 +219,8 @@ def solving(rng: random.Random, question: Question) -> str:
     facts = facts_from(question.ranges, question.assume)
     name = rng.choice(NAMES)
     found = guards.solve(question.query, name, facts)
-    asked = [guard.term for guard in guards.GuardSet(question.query)]  # with the divisors that a term folds away
+    # with the divisors that a term folds away
+    asked = [guard.term for guard in guards.GuardSet(question.query)]
     for point, _ in drawn(rng, question):
         if all(satisfied(each, point) for each in asked) is not satisfied(found, point):
             _deny(question, f"solved for {name}: {found}", point)
@@ -211,7 +231,12 @@ def knowing(rng: random.Random, question: Question) -> str:
     facts = facts_from(question.ranges, question.assume)
     term = guards.parse(some_integer(rng, NAMES))
     interval, canonical = facts.interval(term), facts.canonical(term)
-    guards.ask(facts, guards.parse(question.query) if guards.parse(question.query).is_bool else guards.parse("x > 0"))
+    guards.ask(
+        facts,
+        guards.parse(question.query)
+        if guards.parse(question.query).is_bool
+        else guards.parse("x > 0"),
+    )
     for point, _ in drawn(rng, question):
         value, same = _value(term, point), _value(canonical, point)
         if value is not None and (value not in interval or same not in (None, value)):
@@ -229,7 +254,11 @@ def regions(rng: random.Random, question: Question) -> str:
     second = read_set(question, *question.assume)
     name = rng.choice(NAMES)
     satisfiable, shadow, small = first.is_satisfiable(), first.project(name), second.minimise()
-    implied, disjoint, less = first.implies(second), first.disjoint(second), first.difference(second)
+    implied, disjoint, less = (
+        first.implies(second),
+        first.disjoint(second),
+        first.difference(second),
+    )
     certificate = guards.certify(second, [first])
     for point in _points(rng, question):
         in_first, in_second = first.holds(point), second.holds(point)
@@ -275,10 +304,16 @@ def explaining(rng: random.Random, question: Question) -> str:
         told = guards.explain(first, {**point, **dict.fromkeys(set(first.symbols) - set(point), 0)})
         if (told is None) is not first.holds(point):
             _deny(question, f"explain says {told}", point)
-        if told is not None and told.nearest is not None and not first.holds({**point, **told.nearest.values}):
+        if (
+            told is not None
+            and told.nearest is not None
+            and not first.holds({**point, **told.nearest.values})
+        ):
             _deny(question, f"the nearest passing input is not one: {told}", point)
     apart = guards.distinguish(first, second)
-    if apart.only_first is not None and not first.holds({**dict.fromkeys(NAMES, 0), **apart.only_first}):
+    if apart.only_first is not None and not first.holds(
+        {**dict.fromkeys(NAMES, 0), **apart.only_first}
+    ):
         _deny(question, f"distinguish: {apart}", dict(apart.only_first))
     conflict = guards.explain_conflict(first, second)
     for point in _points(rng, question):
@@ -288,7 +323,10 @@ def explaining(rng: random.Random, question: Question) -> str:
 
 
 def dispatching(rng: random.Random, question: Question) -> str:
-    sets = [read_set(question, text) for text in (question.query, *question.assume, some_condition(rng, NAMES))]
+    sets = [
+        read_set(question, text)
+        for text in (question.query, *question.assume, some_condition(rng, NAMES))
+    ]
     tree: guards.Tree[int] = guards.Tree(NAMES)
     for index, each in enumerate(sets):
         tree.insert(each, index)
@@ -297,7 +335,11 @@ def dispatching(rng: random.Random, question: Question) -> str:
         values = tuple(point[name] for name in NAMES)
         wanted = next((i for i, each in enumerate(sets) if each.holds(point)), None)
         if tree.lookup(values) != wanted or check(values) is not sets[0].holds(point):
-            _deny(question, f"the tree answers {tree.lookup(values)}, not {wanted}; the check {check(values)}", point)
+            _deny(
+                question,
+                f"the tree answers {tree.lookup(values)}, not {wanted}; the check {check(values)}",
+                point,
+            )
         if wanted is None:
             guards.explain_miss(tree.miss(values))
             break
@@ -356,7 +398,9 @@ def case(rng: random.Random) -> str:
 
 
 def kind_of(error: Exception) -> str:
-    """What a failure is about, in a few words: the exception and where it came from, or what was contradicted."""
+    """What a failure is about, in a few words: the exception and where it came from, or what was
+    contradicted.
+    """
     if isinstance(error, Counterexample):
         return " ".join(str(error).splitlines()[-1].split()[:3])
     frames = traceback.extract_tb(error.__traceback__)
@@ -366,7 +410,9 @@ def kind_of(error: Exception) -> str:
 def main(argv: Sequence[str] | None = None) -> Outcome:
     """Runs the fuzzer."""
     parser = fuzz_parser(__doc__, count=100_000, smoke=400)
-    parser.add_argument("--go-on", action="store_true", help="count failures by kind, one of each shown, and go on")
+    parser.add_argument(
+        "--go-on", action="store_true", help="count failures by kind, one of each shown, and go on"
+    )
     args = parser.parse_args(argv)
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
@@ -379,10 +425,22 @@ def main(argv: Sequence[str] | None = None) -> Outcome:
                 raise
             kind = kind_of(error)
             counts[f"times {kind}"] += 1
-            examples.setdefault(kind, f"\nFAILED {kind}\n{''.join(traceback.format_exception(error))}")
+            examples.setdefault(
+                kind, f"\nFAILED {kind}\n{''.join(traceback.format_exception(error))}"
+            )
             return "failed"
 
-    seen = ("unknown", "settled", "simplified", "bounded", "solved", "known", "regions", "sampled", "explained")
+    seen = (
+        "unknown",
+        "settled",
+        "simplified",
+        "bounded",
+        "solved",
+        "known",
+        "regions",
+        "sampled",
+        "explained",
+    )
     outcome = fuzz("guards", tried, args, must_see=(*seen, "dispatched", "written"), counts=counts)
     outcome.failures += examples.values()
     return outcome

@@ -1,9 +1,11 @@
-"""Random programs that record gradients, stop doing so, detach, write in place, run backward inside and keep tensors.
+"""Random programs that record gradients, stop doing so, detach, write in place, run backward inside
+and keep tensors.
 
-The oracle is the same program in eager mode, with weights and a module of its own that are the same.  After each of six
-calls at three sizes are compared: results and what is kept outside (values, whether they ask for gradients, whether
-they are leaves), the weights and their gradients, and, where a result asks for any, the gradients of a backward through
-it.  What nobody sees need not be recorded; whatever can be seen has to be.
+The oracle is the same program in eager mode, with weights and a module of its own that are the
+same.  After each of six calls at three sizes are compared: results and what is kept outside
+(values, whether they ask for gradients, whether they are leaves), the weights and their gradients,
+and, where a result asks for any, the gradients of a backward through it.  What nobody sees need not
+be recorded; whatever can be seen has to be.
 """
 
 from __future__ import annotations
@@ -55,7 +57,10 @@ _LINES = (
     "with torch.no_grad(): {v} = ({a} * 3).view({a}.shape)",
     "with torch.no_grad():\n        with torch.enable_grad(): {v} = {a} * w.sum()",
     "{v} = {a} * 2 if {a}.requires_grad else {a} + 1",
-    "{v} = {a} * torch.autograd.grad({a}.sin().sum(), w, retain_graph=True)[0].sum() if {a}.requires_grad else {a}",
+    (
+        "{v} = {a} * torch.autograd.grad({a}.sin().sum(), w, retain_graph=True)[0].sum() if "
+        "{a}.requires_grad else {a}"
+    ),
     "{v} = {a}\n    if {a}.requires_grad: {a}.sin().sum().backward(retain_graph=True)",
     "{v} = {a} * 1\n    if {v}.requires_grad: {v}.sin().sum().backward()",
     "{v} = ({a} * {b}).sum()\n    if {v}.requires_grad: {v}.backward()",
@@ -66,7 +71,16 @@ _LINES = (
     "{v} = {a} + module.buffer; module.buffer.mul_(0.5).add_({b}.detach().mean())",
     "{v} = {a}\n    with torch.no_grad(): w.mul_(0.9).add_({a}.mean())",
 )
-_ENDS = ("{a}.detach()", "{a}.argmax(1)", "{a}", "{a}.sum()", "{a}[1:]", "{a}.mean().detach()", "w", "w.t()")
+_ENDS = (
+    "{a}.detach()",
+    "{a}.argmax(1)",
+    "{a}",
+    "{a}.sum()",
+    "{a}[1:]",
+    "{a}.mean().detach()",
+    "w",
+    "w.t()",
+)
 
 
 def _program(rng: random.Random) -> str:
@@ -79,7 +93,9 @@ def _program(rng: random.Random) -> str:
         names.append(v)
     detached = rng.random() < 0.5
     ends = _ENDS[:2] if detached else _ENDS
-    results = ", ".join(rng.choice(ends).format(a=rng.choice(names[-4:])) for _ in range(rng.randint(1, 3)))
+    results = ", ".join(
+        rng.choice(ends).format(a=rng.choice(names[-4:])) for _ in range(rng.randint(1, 3))
+    )
     body = "\n    ".join(lines)
     return f"def program(x, y):\n    {body}\n    return ({results},)\n"
 
@@ -87,7 +103,10 @@ def _program(rng: random.Random) -> str:
 def _world(source: str) -> tuple[Callable[..., Any], dict[str, Any]]:
     """The program with weights, a constant and a module of its own."""
     generator = torch.Generator().manual_seed(1)
-    drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((4, 4), (4,), (1, 4))]
+    drawn = [
+        torch.randn(shape, generator=generator, dtype=torch.float64)
+        for shape in ((4, 4), (4,), (1, 4))
+    ]
     world: dict[str, Any] = {
         "torch": torch,
         "w": drawn[0].requires_grad_(),
@@ -140,9 +159,13 @@ def check(source: str, asks: bool, sizes: Sequence[int], runner: str) -> tuple[s
                 raise AssertionError(f"call {seed}: {found!r}, not {expected!r}")
             return "refused by eager", compiled
         if found[0] != expected[0]:
-            raise AssertionError(f"call {seed}: asks for gradients, is a leaf: {found[0]}, not {expected[0]}")
+            raise AssertionError(
+                f"call {seed}: asks for gradients, is a leaf: {found[0]}, not {expected[0]}"
+            )
         for number, (one, other) in enumerate(zip(found[1], expected[1], strict=True)):
-            torch.testing.assert_close(one, other, msg=lambda text, at=(seed, number): f"call, value {at}: {text}")  # type: ignore[misc]
+            torch.testing.assert_close(
+                one, other, msg=lambda text, at=(seed, number): f"call, value {at}: {text}"
+            )  # type: ignore[misc]
     return label, compiled
 
 
@@ -165,14 +188,23 @@ def case(rng: random.Random) -> str:
             label, compiled = check(source, asks, sizes, runner)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        again = f"from tests.fuzz.fuzz_histories import check\nprint(check({source!r}, {asks}, {sizes}, {runner!r}))"
+        again = (
+            f"from tests.fuzz.fuzz_histories import check\nprint(check({source!r}, {asks}, "
+            f"{sizes}, {runner!r}))"
+        )
         raise Counterexample(f"{again}\n# {source}\n# {text}") from error
     stats = compiled.stats()
     COUNTS["calls"] += stats.calls
     COUNTS["calls that ran as they are"] += stats.fallbacks
     if label != "equal":
         return label
-    return "records nothing" if _is_silent(compiled) else "records" if compiled.entries else "ran as it is"
+    return (
+        "records nothing"
+        if _is_silent(compiled)
+        else "records"
+        if compiled.entries
+        else "ran as it is"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> Outcome:

@@ -1,9 +1,11 @@
-"""Views or copies: reshapes of strided arguments that share memory, writes between, each call compared with eager.
+"""Views or copies: reshapes of strided arguments that share memory, writes between, each call
+compared with eager.
 
-A case is one program: an op that answers a view or a copy, a write through one of the tensors that may share its
-memory, and results.  It is compiled once and called at sizes 0, 1, 2 and 5 on every side, with arguments of one layout
-or of several.  What serves a call was traced at another one, so the guards are what is tested.  The oracle is eager on
-copies of the arguments: values, strides (but those of empty tensors), aliasing, writes.
+A case is one program: an op that answers a view or a copy, a write through one of the tensors that
+may share its memory, and results.  It is compiled once and called at sizes 0, 1, 2 and 5 on every
+side, with arguments of one layout or of several.  What serves a call was traced at another one, so
+the guards are what is tested.  The oracle is eager on copies of the arguments: values, strides (but
+those of empty tensors), aliasing, writes.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from tests.symshape.eager import EXPECTED_REFUSALS, Seen, call_seen, differences
 SIZES = (0, 1, 1, 2, 2, 5)  # 0 ends most questions early
 CALLS = 7
 
-# How an argument `a` of sizes `s` lies in the memory `m`, a contiguous tensor that is larger than it needs to be.
+# How an argument `a` of sizes `s` lies in the memory `m`, a contiguous tensor that is larger than
+# it needs to be.
 LAYOUTS = {
     "plain": "m[:prod(s)].view(s)",
     "offset": "m[3 : 3 + prod(s)].view(s)",
@@ -62,9 +65,33 @@ ALIASES = (
 )
 FIRST = (
     *("a", "a", "a", "a", "a"),
-    *("a.mT", "a[1:]", "a[:1]", "a[..., :1]", "a[..., 1:]", "a.unsqueeze(0)", "a.unsqueeze(-1)", "a.transpose(0, -1)"),
-    *("a.unsqueeze(1).expand(-1, 2, *a.shape[1:])", "a.expand(a.shape)", "a * 1", "a.mT + 0", "a + b.sum()", "a[::2]"),
-    *("a.squeeze()", "a.squeeze(0)", "a.diagonal()", "a.unfold(0, 1, 1)", "a.clone()", "a.movedim(0, -1)", "a.flip(0)"),
+    *(
+        "a.mT",
+        "a[1:]",
+        "a[:1]",
+        "a[..., :1]",
+        "a[..., 1:]",
+        "a.unsqueeze(0)",
+        "a.unsqueeze(-1)",
+        "a.transpose(0, -1)",
+    ),
+    *(
+        "a.unsqueeze(1).expand(-1, 2, *a.shape[1:])",
+        "a.expand(a.shape)",
+        "a * 1",
+        "a.mT + 0",
+        "a + b.sum()",
+        "a[::2]",
+    ),
+    *(
+        "a.squeeze()",
+        "a.squeeze(0)",
+        "a.diagonal()",
+        "a.unfold(0, 1, 1)",
+        "a.clone()",
+        "a.movedim(0, -1)",
+        "a.flip(0)",
+    ),
 )
 OPS = (
     "x.reshape(-1)",
@@ -125,15 +152,70 @@ OPS = (
     "x.chunk(2, -1)[0].reshape(-1)",
 )
 WRITES = (
-    *("b.add_(1)", "b.add_(1)", "b.mul_(2)", "b.zero_()", "b.copy_(b + 3)", "b[:1].add_(1)", "b.view(-1)[:2].fill_(7)"),
-    *("a.add_(1)", "a[:1].mul_(3)", "x.add_(1)", "y.add_(1)", "y.zero_()", "y[:1].fill_(9)", "y.reshape(-1).add_(1)"),
-    *("torch.add(b, 1, out=b)", "b.reshape(-1).add_(1)", "a.reshape(-1).mul_(2)", "y.t_()", "pass", "pass", "pass"),
+    *(
+        "b.add_(1)",
+        "b.add_(1)",
+        "b.mul_(2)",
+        "b.zero_()",
+        "b.copy_(b + 3)",
+        "b[:1].add_(1)",
+        "b.view(-1)[:2].fill_(7)",
+    ),
+    *(
+        "a.add_(1)",
+        "a[:1].mul_(3)",
+        "x.add_(1)",
+        "y.add_(1)",
+        "y.zero_()",
+        "y[:1].fill_(9)",
+        "y.reshape(-1).add_(1)",
+    ),
+    *(
+        "torch.add(b, 1, out=b)",
+        "b.reshape(-1).add_(1)",
+        "a.reshape(-1).mul_(2)",
+        "y.t_()",
+        "pass",
+        "pass",
+        "pass",
+    ),
 )
 RESULTS = (
-    *("y * 2", "y * 2", "y + 1", "y", "y, x", "y.sum(), a * 1", "y * 2, b * 2", "x * 2, y * 3", "y.clone()"),
-    *("y.mT", "y.stride(), y * 1", "y.is_contiguous(), y * 1", "y.reshape(-1)", "y.reshape(-1) * 2", "y.view(-1)"),
-    *("a + 0, b + 0", "y[:1]", "torch.relu(y)", "y.contiguous()", "y.unsqueeze(0) + 1", "y.storage_offset(), y * 1"),
-    *("y.detach() * 2", "y.sum(-1)", "y.flip(0)", "y.softmax(-1)", "y.cumsum(-1)", "torch.empty_like(y).zero_()"),
+    *(
+        "y * 2",
+        "y * 2",
+        "y + 1",
+        "y",
+        "y, x",
+        "y.sum(), a * 1",
+        "y * 2, b * 2",
+        "x * 2, y * 3",
+        "y.clone()",
+    ),
+    *(
+        "y.mT",
+        "y.stride(), y * 1",
+        "y.is_contiguous(), y * 1",
+        "y.reshape(-1)",
+        "y.reshape(-1) * 2",
+        "y.view(-1)",
+    ),
+    *(
+        "a + 0, b + 0",
+        "y[:1]",
+        "torch.relu(y)",
+        "y.contiguous()",
+        "y.unsqueeze(0) + 1",
+        "y.storage_offset(), y * 1",
+    ),
+    *(
+        "y.detach() * 2",
+        "y.sum(-1)",
+        "y.flip(0)",
+        "y.softmax(-1)",
+        "y.cumsum(-1)",
+        "torch.empty_like(y).zero_()",
+    ),
 )
 
 
@@ -162,9 +244,13 @@ class Program:
         exec(self.source(), space)
         return space["f"]  # type: ignore[no-any-return]
 
-    def make(self, sizes: tuple[int, ...], layout: str, alias: str) -> tuple[torch.Tensor, torch.Tensor]:
+    def make(
+        self, sizes: tuple[int, ...], layout: str, alias: str
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         space: dict[str, Any] = {"s": sizes, "prod": prod, "steps": steps, "torch": torch}
-        space["m"] = torch.arange(float(4 * max(prod(tuple(max(each, 1) + 1 for each in sizes)), 2)))
+        space["m"] = torch.arange(
+            float(4 * max(prod(tuple(max(each, 1) + 1 for each in sizes)), 2))
+        )
         space["a"] = eval(LAYOUTS[layout], space)
         return space["a"], eval(alias, space)
 
@@ -212,10 +298,14 @@ def case(rng: random.Random, counts: Counter[str]) -> str:
         found = _differences(expected, mine)
         if found:
             guards = [f"# guards: {entry}" for entry in compiled.entries]
-            raise Counterexample("\n".join([program.source(), f"# dynamic={dynamic}", *log, *found, *guards]))
+            raise Counterexample(
+                "\n".join([program.source(), f"# dynamic={dynamic}", *log, *found, *guards])
+            )
         seen.add("equal error" if isinstance(expected, Exception) else "equal")
     counts["hits"] += compiled.stats().hits
-    return next(label for label in ("refused", "equal", "equal error", "eager refuses") if label in seen)
+    return next(
+        label for label in ("refused", "equal", "equal error", "eager refuses") if label in seen
+    )
 
 
 def _outcome(fn: Callable[..., Any], given: tuple[torch.Tensor, ...]) -> Seen | Exception:
@@ -233,7 +323,10 @@ def _differences(expected: Seen | Exception, mine: Seen | Exception) -> list[str
     if isinstance(expected, Exception) or isinstance(mine, Exception):
         if isinstance(expected, Exception) and isinstance(mine, Exception):
             return []
-        what = [f"{type(e).__name__}: {e}" if isinstance(e, Exception) else "a result" for e in (expected, mine)]
+        what = [
+            f"{type(e).__name__}: {e}" if isinstance(e, Exception) else "a result"
+            for e in (expected, mine)
+        ]
         return [f"expected {what[0]}, got {what[1]}"]
     return differences(expected, mine)
 

@@ -2,8 +2,9 @@
 
     python -m tests.fuzz meta_fns --count 100000 --seed 7
 
-A case takes a recorded call, changes some sizes (0 and 1 among them) and compares sizes, strides, offset, dtype and
-refusal. Eager runs in a process of its own: some kernels die of sizes that do not fit.
+A case takes a recorded call, changes some sizes (0 and 1 among them) and compares sizes, strides,
+offset, dtype and refusal. Eager runs in a process of its own: some kernels die of sizes that do not
+fit.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Ops called with wrong sizes, indices and numbers: those that count as safe stay within their arguments' memory.
+"""Ops called with wrong sizes, indices and numbers: those that count as safe stay within their
+arguments' memory.
 
-Each case takes one recorded call of an op (from PyTorch's samples), changes some of its arguments, and calls the op in
-a child process, with every tensor between pages that may not be touched.  A child that dies of a signal read or wrote
-beyond its tensors.  That is a failure for an op that ``meta_fns.memory_safety`` calls safe, and for one that it calls
-checked where ``check_memory`` admitted the call; for others it is only counted.  (Small overruns of *results* may go
-unseen: those are allocated by the op.)
+Each case takes one recorded call of an op (from PyTorch's samples), changes some of its arguments,
+and calls the op in a child process, with every tensor between pages that may not be touched.  A
+child that dies of a signal read or wrote beyond its tensors.  That is a failure for an op that
+``meta_fns.memory_safety`` calls safe, and for one that it calls checked where ``check_memory``
+admitted the call; for others it is only counted.  (Small overruns of *results* may go unseen: those
+are allocated by the op.)
 """
 
 from __future__ import annotations
@@ -33,16 +35,26 @@ SECONDS = 5  # for one call: some sizes are only large
 _INTEGERS = (-1_000_000, -3, -1, 0, 1, 2, 3, 7, 1000, 100_000)
 _FLOATS = (0.0, -1.0, 2.0, 1e9, float("inf"), float("-inf"), float("nan"))
 _LARGEST = 100_000  # elements of a tensor
-_PRIVATE_MAPPING, _NO_ACCESS, _READ_AND_WRITE = 0x4022, 0, 3  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE; PROT_*
+# MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE; PROT_*
+_PRIVATE_MAPPING, _NO_ACCESS, _READ_AND_WRITE = (0x4022, 0, 3)
 _libc: Any = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _counts: Counter[str] = Counter()
 
 
 def fenced(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy that ends where the memory that may be touched ends; it is never given back (the child ends soon)."""
+    """A copy that ends where the memory that may be touched ends; it is never given back (the child
+    ends soon).
+    """
     size = tensor.numel() * tensor.element_size()
     if not size:
         return torch.empty(tensor.shape, dtype=tensor.dtype)
@@ -69,7 +81,9 @@ def _other_tensor(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
         sizes, count = [1], 1
     flat = tensor.reshape(-1)
     repeats = -(-count // flat.numel()) if flat.numel() else 0
-    made = flat.repeat(repeats)[:count].clone() if repeats else torch.zeros(count, dtype=tensor.dtype)
+    made = (
+        flat.repeat(repeats)[:count].clone() if repeats else torch.zeros(count, dtype=tensor.dtype)
+    )
     if count and tensor.dtype in (torch.int64, torch.int32) and rng.random() < 0.6:
         made[rng.randrange(count)] = rng.choice(_INTEGERS)
     elif count and tensor.dtype.is_floating_point and rng.random() < 0.3:
@@ -81,7 +95,9 @@ def changed(rng: random.Random, call: Call) -> tuple[tuple[Any, ...], dict[str, 
     """The arguments of a call with one to three of them changed; None for one that cannot be."""
     leaves, tree = tree_flatten((call.args, call.kwargs))
     places = [i for i, each in enumerate(leaves) if isinstance(each, (torch.Tensor, int, float))]
-    if not places or any(isinstance(each, torch.Tensor) and each.layout is not torch.strided for each in leaves):
+    if not places or any(
+        isinstance(each, torch.Tensor) and each.layout is not torch.strided for each in leaves
+    ):
         return None
     chosen = set(rng.sample(places, min(len(places), rng.choice((1, 1, 2, 3)))))
     made: list[Any] = []
@@ -99,7 +115,9 @@ def changed(rng: random.Random, call: Call) -> tuple[tuple[Any, ...], dict[str, 
 
 
 def dies(call: Callable[[], object]) -> int:
-    """The signal that ends a child process which makes a call; 0 if none does, or if it takes too long."""
+    """The signal that ends a child process which makes a call; 0 if none does, or if it takes too
+    long.
+    """
     child = os.fork()
     if not child:
         try:
@@ -142,8 +160,13 @@ def case(rng: random.Random, *, calls: Sequence[Call]) -> str | None:
             return "checked, refused"
     ended = dies(partial(_call_fenced, call, *made))
     if ended:
-        words = f"{call.op}({text(list(made[0]))}, { ({name: text(each) for name, each in made[1].items()}) })"
-        raise Counterexample(f"{signal.Signals(ended).name} in {words}, which counts as {safety.name}")
+        words = (
+            f"{call.op}({text(list(made[0]))}, "
+            f"{ ({name: text(each) for name, each in made[1].items()}) })"
+        )
+        raise Counterexample(
+            f"{signal.Signals(ended).name} in {words}, which counts as {safety.name}"
+        )
     return safety.name.lower()
 
 
@@ -153,7 +176,11 @@ def recorded(smoke: bool) -> tuple[Call, ...]:
     torch.set_num_threads(1)  # a child of fork has no threads of a pool
     step = 40 if smoke else 1
     found = record(dtypes=(torch.float32, torch.int64), most=4, step=step)
-    return tuple(each for each in found if each.op.namespace == "aten" and meta_fns.lookup(each.op) is not None)
+    return tuple(
+        each
+        for each in found
+        if each.op.namespace == "aten" and meta_fns.lookup(each.op) is not None
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> Outcome:

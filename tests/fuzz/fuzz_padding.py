@@ -1,9 +1,11 @@
-"""Random programs through padded programs, their buffers poisoned before each call, each call compared with eager.
+"""Random programs through padded programs, their buffers poisoned before each call, each call
+compared with eager.
 
-A program is grown op by op (``tests/fuzz/programs.py``), compiled with every size dynamic and ``runner="padded"``, and
-called at sizes that go up and down.  Whatever refuses runs op by op; whatever is padded has to be right: values,
-strides at sizes of 1 too, and errors.  Some programs are rich in ops whose strides depend on sizes of 0 and 1, that
-read what weighs nothing, or that write to what they read.
+A program is grown op by op (``tests/fuzz/programs.py``), compiled with every size dynamic and
+``runner="padded"``, and called at sizes that go up and down.  Whatever refuses runs op by op;
+whatever is padded has to be right: values, strides at sizes of 1 too, and errors.  Some programs
+are rich in ops whose strides depend on sizes of 0 and 1, that read what weighs nothing, or that
+write to what they read.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from tests.fuzz.programs import Program, other_sizes, random_program
 from tests.meta_fns.padding.poison import assert_same
 
 CALLS = 8
-REFUSALS = (ArithmeticError, RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, SymShapeError)
+REFUSALS = (
+    ArithmeticError,
+    RuntimeError,
+    IndexError,
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    SymShapeError,
+)
 
 
 def case(rng: random.Random) -> str:
@@ -61,13 +71,19 @@ def case(rng: random.Random) -> str:
                     continue
                 if served(compiled) <= before:
                     return "wrong without padding"  # which other fuzzers look for
-                raise Counterexample(_shown(program, sizes, f"{type(error).__name__}: {error}")) from error
+                raise Counterexample(
+                    _shown(program, sizes, f"{type(error).__name__}: {error}")
+                ) from error
             for refusal in _refusals(compiled):
                 if "failed" in refusal:
                     raise Counterexample(_shown(program, sizes, refusal))
             if served(compiled) > before:
                 if isinstance(expected, Exception):
-                    raise Counterexample(_shown(program, sizes, f"eager raises {type(expected).__name__}: {expected}"))
+                    raise Counterexample(
+                        _shown(
+                            program, sizes, f"eager raises {type(expected).__name__}: {expected}"
+                        )
+                    )
                 seen = "padded"
                 _compare(program, sizes, (got, arguments), expected)
     return seen
@@ -83,7 +99,9 @@ def _compare(program: Program, sizes: Any, got: Any, expected: Any) -> None:
         try:
             assert_same(a, b, f"result {place}", tolerance=1e-3)
             if isinstance(b, torch.Tensor) and b.numel():
-                assert a.stride() == b.stride(), f"result {place} has strides {a.stride()}, eager's {b.stride()}"
+                assert a.stride() == b.stride(), (
+                    f"result {place} has strides {a.stride()}, eager's {b.stride()}"
+                )
         except AssertionError as error:
             raise Counterexample(_shown(program, sizes, str(error))) from error
 

@@ -1,8 +1,10 @@
-"""Random programs with ops that cannot be recorded, in pieces, however small; each call compared with eager.
+"""Random programs with ops that cannot be recorded, in pieces, however small; each call compared
+with eager.
 
-Programs are those of ``fuzz_padding`` with more data-dependent sizes, numbers read from tensors and random numbers
-among their lines.  Every piece is padded that can be, and its buffers are poisoned before each call.  Compared are
-values, sizes, strides, what is written to arguments, and which results and arguments share memory.
+Programs are those of ``fuzz_padding`` with more data-dependent sizes, numbers read from tensors and
+random numbers among their lines.  Every piece is padded that can be, and its buffers are poisoned
+before each call.  Compared are values, sizes, strides, what is written to arguments, and which
+results and arguments share memory.
 """
 
 from __future__ import annotations
@@ -26,8 +28,17 @@ from tests.fuzz.programs import Program, other_sizes, random_program
 from tests.meta_fns.padding.poison import assert_same
 
 CALLS = 6
-_ONTO_ITSELF = re.compile(r"(\w+)\.transpose\(.*\)\.add_\(\1\)")  # what is read then depends on the kernel
-REFUSALS = (ArithmeticError, RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, SymShapeError)
+# what is read then depends on the kernel
+_ONTO_ITSELF = re.compile(r"(\w+)\.transpose\(.*\)\.add_\(\1\)")
+REFUSALS = (
+    ArithmeticError,
+    RuntimeError,
+    IndexError,
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    SymShapeError,
+)
 
 
 def case(rng: random.Random) -> str:
@@ -67,7 +78,9 @@ def _calls(rng: random.Random, program: Program) -> str:
                 return "wrong without pieces"
             if _depends_on_rounding(fn, program, sizes, number, expected):
                 return "rounding decides"
-            raise Counterexample(_shown(program, sizes, f"{type(error).__name__}: {error}", compiled)) from error
+            raise Counterexample(
+                _shown(program, sizes, f"{type(error).__name__}: {error}", compiled)
+            ) from error
         if served(compiled) > before:
             seen = "in pieces"
     return seen
@@ -88,7 +101,8 @@ def _is_wrong(compiled: Any, program: Program, sizes: Any, number: int, expected
 
 
 def _depends_on_rounding(fn: Any, program: Program, sizes: Any, number: int, expected: Any) -> bool:
-    """Whether eager itself has other results for what is almost the same: rounding decides on a size.
+    """Whether eager itself has other results for what is almost the same: rounding decides on a
+    size.
 
     Values that are a little larger, and the same ones in order, which kernels may add up otherwise.
     """
@@ -97,8 +111,11 @@ def _depends_on_rounding(fn: Any, program: Program, sizes: Any, number: int, exp
         torch.manual_seed(number)
         try:
             results = torch.utils._pytree.tree_leaves(fn(*arguments))
-            for mine, theirs in zip(results, torch.utils._pytree.tree_leaves(expected[0]), strict=True):
-                pair = (_in_order(_double(each)) for each in (mine, theirs))  # their strides say nothing here
+            for mine, theirs in zip(
+                results, torch.utils._pytree.tree_leaves(expected[0]), strict=True
+            ):
+                # their strides say nothing here
+                pair = (_in_order(_double(each)) for each in (mine, theirs))
                 assert_same(*pair, "result", tolerance=2e-2)
         except AssertionError:
             return True
@@ -109,7 +126,9 @@ def _depends_on_rounding(fn: Any, program: Program, sizes: Any, number: int, exp
 
 def _grown(value: Any) -> Any:
     """A tensor a little larger in magnitude: no whole number falls below itself."""
-    return value * (1 + 1e-6 * torch.rand(value.shape).to(value.dtype)) if _is_float(value) else value
+    return (
+        value * (1 + 1e-6 * torch.rand(value.shape).to(value.dtype)) if _is_float(value) else value
+    )
 
 
 def _in_order(value: Any) -> Any:
@@ -128,14 +147,19 @@ def _compare(got: Any, expected: Any) -> None:
     mine, theirs = (torch.utils._pytree.tree_leaves(each) for each in (got, expected))
     for place, (a, b) in enumerate(zip(mine, theirs, strict=True)):
         assert_same(a, b, f"result {place}", tolerance=1e-3)
-    assert _sharing(mine) == _sharing(theirs), f"memory is shared by {_sharing(mine)}, not {_sharing(theirs)}"
+    assert _sharing(mine) == _sharing(theirs), (
+        f"memory is shared by {_sharing(mine)}, not {_sharing(theirs)}"
+    )
 
 
 def _sharing(leaves: Sequence[Any]) -> list[int]:
     """For each tensor with elements the first one in the same memory."""
     first: dict[int, int] = {}
     tensors = [each for each in leaves if isinstance(each, torch.Tensor) and each.numel()]
-    return [first.setdefault(each.untyped_storage().data_ptr(), place) for place, each in enumerate(tensors)]
+    return [
+        first.setdefault(each.untyped_storage().data_ptr(), place)
+        for place, each in enumerate(tensors)
+    ]
 
 
 def _in_pieces(compiled: Any) -> bool:
@@ -144,7 +168,9 @@ def _in_pieces(compiled: Any) -> bool:
 
 def _shown(program: Program, sizes: Any, what: str, compiled: Any) -> str:
     told = "\n".join(f"# {entry.runner.describe()}" for entry in compiled.entries)
-    return f"{program.source()}\n\n{program.call(sizes)}\n# {what}\n# grown at {program.sizes}\n{told}"
+    return (
+        f"{program.source()}\n\n{program.call(sizes)}\n# {what}\n# grown at {program.sizes}\n{told}"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> Outcome:

@@ -1,7 +1,8 @@
-"""Random tensor programs, traced once with every size a symbol and called at other sizes, against eager torch.
+"""Random tensor programs, traced once with every size a symbol and called at other sizes, against
+eager torch.
 
-The law: the guards refuse a call, or the graph does exactly what eager does (values, metadata, aliasing, mutation,
-refusals), and every spec in the graph is true of the tensor that it describes.
+The law: the guards refuse a call, or the graph does exactly what eager does (values, metadata,
+aliasing, mutation, refusals), and every spec in the graph is true of the tensor that it describes.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ CALLS = 6
 
 def _reproducer(program: Program, sizes: Sizes, what: str) -> str:
     return (
-        f"import math, torch, symshape\nfrom torch.nn import functional as F\nfrom tests.fuzz.programs import T\n"
-        f"from tests.symshape.eager import check_or_same\n{program.source()}\n{program.call(program.sizes)}\n"
-        f"traced = symshape.trace(program, {_names(program)}, dynamic={program.dynamic})\n{program.call(sizes)}\n"
+        "import math, torch, symshape\nfrom torch.nn import functional as F\nfrom "
+        "tests.fuzz.programs import T\n"
+        f"from tests.symshape.eager import check_or_same\n{program.source()}\n"
+        f"{program.call(program.sizes)}\n"
+        f"traced = symshape.trace(program, {_names(program)}, dynamic={program.dynamic})\n"
+        f"{program.call(sizes)}\n"
         f"print(check_or_same(program, traced, {_names(program)}))\n# {what}"
     )
 
@@ -62,22 +66,36 @@ def traced_case(rng: random.Random) -> str:
             if seen[-1] == "equal":
                 same_gradients(fn, traced, arguments)
         except Exception as error:
-            raise Counterexample(_reproducer(program, sizes, f"{type(error).__name__}: {error}")) from error
+            raise Counterexample(
+                _reproducer(program, sizes, f"{type(error).__name__}: {error}")
+            ) from error
         if not number and seen not in (["equal"], ["asserted"]):
-            raise Counterexample(_reproducer(program, sizes, f"its own example is {seen}, not equal"))
+            raise Counterexample(
+                _reproducer(program, sizes, f"its own example is {seen}, not equal")
+            )
     return "equal elsewhere" if "equal" in seen[1:] else "refused elsewhere"
 
 
-def same_gradients(fn: Callable[..., Any], traced: Callable[..., Any], arguments: Sequence[Any]) -> None:
+def same_gradients(
+    fn: Callable[..., Any], traced: Callable[..., Any], arguments: Sequence[Any]
+) -> None:
     """Both give the same gradients to the arguments that ask for them."""
 
     def gradients(served: Callable[..., Any]) -> list[bytes | None] | Exception:
         (args, _) = copy_call(arguments, {})
         leaves = [each for each in args if isinstance(each, torch.Tensor) and each.requires_grad]
         torch.manual_seed(0)
-        results = [each for each in served(*args) if isinstance(each, torch.Tensor) and each.grad_fn is not None]
+        results = [
+            each
+            for each in served(*args)
+            if isinstance(each, torch.Tensor) and each.grad_fn is not None
+        ]
         try:
-            found = torch.autograd.grad([each.sum() for each in results], leaves, allow_unused=True) if results else []
+            found = (
+                torch.autograd.grad([each.sum() for each in results], leaves, allow_unused=True)
+                if results
+                else []
+            )
         except RuntimeError as error:
             return error
         return [None if each is None else bits(each) for each in found]
@@ -94,7 +112,9 @@ def compiled_case(rng: random.Random) -> str:
     """One program compiled and called at several sizes in turn."""
     program = random_program(rng)
     fn = program.function()
-    compiled = symshape.compile(fn, fullgraph=True, runner="eager", dynamic=rng.choice((None, True)))
+    compiled = symshape.compile(
+        fn, fullgraph=True, runner="eager", dynamic=rng.choice((None, True))
+    )
     label = "compiled"
     for number in range(CALLS):
         sizes = other_sizes(rng, program) if number else program.sizes
@@ -115,7 +135,10 @@ def compiled_case(rng: random.Random) -> str:
         except (UnsupportedError, DataDependentError):
             return "not traced"
         except Exception as error:
-            text = f"compiled: call {number} of {program.sizes} and others: {type(error).__name__}: {error}"
+            text = (
+                f"compiled: call {number} of {program.sizes} and others: "
+                f"{type(error).__name__}: {error}"
+            )
             raise Counterexample(_reproducer(program, sizes, text)) from error
     return label
 

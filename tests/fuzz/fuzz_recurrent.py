@@ -1,9 +1,11 @@
-"""Random programs of recurrent layers that compute gradients, or train, compiled and called at three sizes.
+"""Random programs of recurrent layers that compute gradients, or train, compiled and called at
+three sizes.
 
-The oracle is the same program in eager mode with weights of its own that are the same: results, gradients of arguments
-and weights, the weights, what was written to and the random state are compared after each call.  A call that runs as it
-is (a fallback) is right, and counted.  Under autocast a weight that is used twice is cast once in eager and twice in a
-graph: there both are held to the program without casts, too.
+The oracle is the same program in eager mode with weights of its own that are the same: results,
+gradients of arguments and weights, the weights, what was written to and the random state are
+compared after each call.  A call that runs as it is (a fallback) is right, and counted.  Under
+autocast a weight that is used twice is cast once in eager and twice in a graph: there both are held
+to the program without casts, too.
 """
 
 from __future__ import annotations
@@ -64,11 +66,15 @@ class World:
 
 
 def _differences(ours: Any, theirs: Any, bits: int, exact: Any) -> str | None:
-    """What differs between two calls; None where nothing does, or no more than either from ``exact`` (not cast)."""
+    """What differs between two calls; None where nothing does, or no more than either from
+    ``exact`` (not cast).
+    """
     if isinstance(theirs, Exception) or isinstance(ours, Exception):
         if isinstance(theirs, Exception) and isinstance(ours, Exception):
             return None
-        alone, error = ("eager", theirs) if isinstance(theirs, Exception) else ("the compiled program", ours)
+        alone, error = (
+            ("eager", theirs) if isinstance(theirs, Exception) else ("the compiled program", ours)
+        )
         return f"{alone} alone raises {type(error).__name__}: {error}"
     tolerance = TOLERANCES[bits]
     for name, expected in theirs.items():
@@ -88,7 +94,9 @@ def _differences(ours: Any, theirs: Any, bits: int, exact: Any) -> str | None:
 
 
 def _as_near(ours: torch.Tensor, theirs: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Whether ours is about as far from the exact one as theirs is, which autocast rounds in another order."""
+    """Whether ours is about as far from the exact one as theirs is, which autocast rounds in
+    another order.
+    """
     if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
         return False
     mine, other = (float((each.double() - exact.double()).abs().max()) for each in (ours, theirs))
@@ -97,7 +105,9 @@ def _as_near(ours: torch.Tensor, theirs: torch.Tensor, exact: torch.Tensor) -> b
 
 def _sizes(rng: random.Random) -> list[tuple[int, int]]:
     """Three sizes, each two or three times, in turn."""
-    sizes = [(rng.choice((1, 2, 2, 3, 4, 5)), rng.choice((1, 2, 3, 4, 5, 6, 7, 8))) for _ in range(3)]
+    sizes = [
+        (rng.choice((1, 2, 2, 3, 4, 5)), rng.choice((1, 2, 3, 4, 5, 6, 7, 8))) for _ in range(3)
+    ]
     calls = [size for size in sizes for _ in range(rng.choice((2, 2, 3)))]
     if rng.random() < 0.5:
         rng.shuffle(calls)
@@ -108,7 +118,9 @@ def _bits(program: RecurrentProgram) -> int:
     return 16 if program.casts else 32 if "32" in program.dtype else 64
 
 
-def _reproducer(program: RecurrentProgram, calls: Sequence[tuple[int, int]], options: dict[str, Any], what: str) -> str:
+def _reproducer(
+    program: RecurrentProgram, calls: Sequence[tuple[int, int]], options: dict[str, Any], what: str
+) -> str:
     made = "\n".join(
         f"{program.call(batch, length, seed)}\ncalls.append(({', '.join(program.names)}))"
         for seed, (batch, length) in enumerate(calls)
@@ -133,9 +145,13 @@ def check(
     backward: bool,
     bits: int,
 ) -> tuple[str, Any]:
-    """Calls both in turn; how they ran (the counters), raises :class:`AssertionError` with what differs."""
+    """Calls both in turn; how they ran (the counters), raises :class:`AssertionError` with what
+    differs.
+    """
     fn, weights = build()
-    compiled: Any = symshape.compile(fn, dynamic=dynamic, runner=runner, options={"randomness": "eager"})
+    compiled: Any = symshape.compile(
+        fn, dynamic=dynamic, runner=runner, options={"randomness": "eager"}
+    )
     ours, theirs = World(compiled, weights), World(*build())
     plain = World(*build(cast=False)) if bits == 16 else None
     label = "equal"

@@ -1,8 +1,10 @@
-"""Edits between processes: a stored program is served where nothing that it read has changed, and never where it has.
+"""Edits between processes: a stored program is served where nothing that it read has changed, and
+never where it has.
 
-A program (text, run as a module) is compiled with a store and called; then it is edited, run anew with fresh objects
-and a fresh compiled function, as another process would, and called again.  The oracle is the edited program in eager:
-results, for two sizes.  After an edit that cannot matter at least 95% are served without a trace.
+A program (text, run as a module) is compiled with a store and called; then it is edited, run anew
+with fresh objects and a fresh compiled function, as another process would, and called again.  The
+oracle is the edited program in eager: results, for two sizes.  After an edit that cannot matter at
+least 95% are served without a trace.
 """
 
 from __future__ import annotations
@@ -47,10 +49,15 @@ def _calls(fn: Any) -> list[torch.Tensor]:
 def _compare(program: Program, before: str, what: str, model: torch.nn.Module, fn: Any) -> None:
     expected, got = _calls(model), _calls(fn)
     for one, other in zip(expected, got, strict=True):
-        same = one.dtype is other.dtype and one.shape == other.shape and torch.allclose(one, other, equal_nan=True)
+        same = (
+            one.dtype is other.dtype
+            and one.shape == other.shape
+            and torch.allclose(one, other, equal_nan=True)
+        )
         if not same or one.requires_grad != other.requires_grad:
             raise Counterexample(
-                f"stale after {what!r}: {one} is {other}\n# before\n{before}\n# after\n{program.text()}"
+                f"stale after {what!r}: {one} is {other}\n# before\n{before}\n# after\n"
+                f"{program.text()}"
             )
 
 
@@ -99,7 +106,9 @@ def _edit(rng: random.Random, program: Program, folder: str, reasons: list[str])
     fn = _compiled(model, folder)
     _compare(program, before, what, model, fn)
     served = fn.stats().traces == 0 and not fn.stats().fallbacks
-    _counts[f"edits that {'cannot matter' if kind == CANNOT else kind.replace('matters', 'matter')}"] += 1
+    _counts[
+        f"edits that {'cannot matter' if kind == CANNOT else kind.replace('matters', 'matter')}"
+    ] += 1
     if served:
         _counts[f"served after an edit that {kind}"] += 1
     elif kind == CANNOT:
@@ -110,10 +119,15 @@ def main(argv: Sequence[str] | None = None) -> Outcome:
     _counts.clear()
     args = fuzz_parser(__doc__, count=1000, smoke=6).parse_args(argv)
     outcome = fuzz("store", case, args, must_see=("edited",), counts=_counts)
-    cannot, served = _counts["edits that cannot matter"], _counts["served after an edit that cannot matter"]
+    cannot, served = (
+        _counts["edits that cannot matter"],
+        _counts["served after an edit that cannot matter"],
+    )
     with contextlib.suppress(ZeroDivisionError):
         if served / cannot < 0.95:
-            outcome.failures.append(f"\nFAILED: {served} of {cannot} edits that cannot matter were served")
+            outcome.failures.append(
+                f"\nFAILED: {served} of {cannot} edits that cannot matter were served"
+            )
     return outcome
 
 

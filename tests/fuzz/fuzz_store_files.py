@@ -1,11 +1,12 @@
-"""Files of a store that are damaged, cut off or hostile, and disks that are full: calls are right, nothing is run.
+"""Files of a store that are damaged, cut off or hostile, and disks that are full: calls are right,
+nothing is run.
 
-Each case writes the entry of a small program to a store, with the name of its own digest, changed in one of the ways
-below (one of them names another op), and calls a fresh compiled function as another process would.  The oracle is the
-program in eager; a hook of
-Python's for audits sees whether a word of the file is compiled, imported or given to the system.  A second kind of case
-fills the disk at one write, flush, rename or folder after the other (``ENOSPC``).  Afterwards the store holds only what
-can be read, and serves.
+Each case writes the entry of a small program to a store, with the name of its own digest, changed
+in one of the ways below (one of them names another op), and calls a fresh compiled function as
+another process would.  The oracle is the program in eager; a hook of Python's for audits sees
+whether a word of the file is compiled, imported or given to the system.  A second kind of case
+fills the disk at one write, flush, rename or folder after the other (``ENOSPC``).  Afterwards the
+store holds only what can be read, and serves.
 """
 
 from __future__ import annotations
@@ -48,8 +49,32 @@ _TEXTS = (
     "__class__.__mro__",
     "aten.add",
 )
-_VALUES = (-1, 1 << 62, 1 << 5000, 1e308, None, True, [], {}, [[]] * 100, {"object": 0}, {"value": 3}, {"term": 9})
-_HEARD = frozenset({"compile", "exec", "import", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "open"})
+_VALUES = (
+    -1,
+    1 << 62,
+    1 << 5000,
+    1e308,
+    None,
+    True,
+    [],
+    {},
+    [[]] * 100,
+    {"object": 0},
+    {"value": 3},
+    {"term": 9},
+)
+_HEARD = frozenset(
+    {
+        "compile",
+        "exec",
+        "import",
+        "os.system",
+        "os.exec",
+        "os.posix_spawn",
+        "subprocess.Popen",
+        "open",
+    }
+)
 _heard: list[str] = []
 _counts: Counter[str] = Counter()
 
@@ -69,7 +94,8 @@ class Model(torch.nn.Module):
 @functools.cache
 def _hook() -> None:
     def hear(event: str, args: tuple[Any, ...]) -> None:
-        if event == "compile" and args[1] == "<unknown>":  # of ast.parse, which reads formulas and makes no code
+        # of ast.parse, which reads formulas and makes no code
+        if event == "compile" and args[1] == "<unknown>":
             return
         if event in _HEARD and CANARY in repr(args):
             _heard.append(f"{event} {args!r}"[:300])
@@ -147,8 +173,16 @@ def _op_names() -> tuple[str, ...]:
     found = []
     for packet in dir(torch.ops.aten):
         overloads = getattr(getattr(torch.ops.aten, packet), "overloads", list)()
-        found += [f"{packet}.{each}" for each in overloads if meta_fns.has_rule(f"aten.{packet}.{each}")]
-    return (*found, "resize_.default", "set_.source_Tensor", "as_strided.default", "as_strided_.default")
+        found += [
+            f"{packet}.{each}" for each in overloads if meta_fns.has_rule(f"aten.{packet}.{each}")
+        ]
+    return (
+        *found,
+        "resize_.default",
+        "set_.source_Tensor",
+        "as_strided.default",
+        "as_strided_.default",
+    )
 
 
 def _hostile_op(rng: random.Random, content: bytes) -> bytes:
@@ -163,20 +197,34 @@ def _hostile_op(rng: random.Random, content: bytes) -> bytes:
     if kind == 0:
         step["args"] = [*values[:1], [5000], [1]]
     elif kind == 1:
-        step["args"] = [*values, *rng.choice(([], [0], [5000], [[5000]], [[5000], [0]], [-1, 5000]))]
+        step["args"] = [
+            *values,
+            *rng.choice(([], [0], [5000], [[5000]], [[5000], [0]], [-1, 5000])),
+        ]
     return "\n".join((*map(json.dumps, lines), "")).encode()
 
 
-_GEOMETRIC = ("_reshape_alias.default", "as_strided.default", "as_strided_copy.default", "_unsafe_view.default")
+_GEOMETRIC = (
+    "_reshape_alias.default",
+    "as_strided.default",
+    "as_strided_copy.default",
+    "_unsafe_view.default",
+)
 
 
 def _nonsense(rng: random.Random, content: bytes) -> bytes:
-    return rng.choice((b"", b"\n\n", rng.randbytes(1000), b"[" * 100_000 + b"\n[]\n", b"{}\n{}\n", content * 2))
+    return rng.choice(
+        (b"", b"\n\n", rng.randbytes(1000), b"[" * 100_000 + b"\n[]\n", b"{}\n{}\n", content * 2)
+    )
 
 
 _CHANGES: dict[str, Callable[[random.Random, bytes], bytes]] = {
-    "flipped": _flipped, "cut off": _cut, "hostile": _hostile, "hostile op": _hostile_op, "nonsense": _nonsense,
-}  # fmt: skip
+    "flipped": _flipped,
+    "cut off": _cut,
+    "hostile": _hostile,
+    "hostile op": _hostile_op,
+    "nonsense": _nonsense,
+}
 
 
 def _file_case(rng: random.Random, folder: str) -> str:
@@ -200,8 +248,8 @@ def _file_case(rng: random.Random, folder: str) -> str:
 
 
 def _outcome(model: Model, folder: str, forged: bool) -> str:
-    """What became of the file.  Only one that is an entry, forged, may lead to other results: stores are to be trusted
-    with what programs compute, and with nothing else.
+    """What became of the file.  Only one that is an entry, forged, may lead to other results:
+    stores are to be trusted with what programs compute, and with nothing else.
     """
     fn = symshape.compiled_of(symshape.compile(model, dynamic=True, store=folder))
     x = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
@@ -229,7 +277,9 @@ def _reach(tensor: torch.Tensor) -> int:
     """The bytes of its storage that a tensor reaches."""
     if not tensor.numel():
         return 0
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    last = sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
     return (tensor.storage_offset() + last + 1) * tensor.element_size()
 
 
@@ -254,14 +304,19 @@ def _full_at(number: int) -> Iterator[list[str]]:
 
     with ExitStack() as stack:
         for name, owner, attribute in _WRITES:
-            stack.enter_context(mock.patch.object(owner, attribute, limited(name, getattr(owner, attribute))))
+            stack.enter_context(
+                mock.patch.object(owner, attribute, limited(name, getattr(owner, attribute)))
+            )
         yield calls
 
 
 _WRITES: tuple[tuple[str, Any, str], ...] = (
-    ("os.open", os, "open"), ("os.fsync", os, "fsync"), ("os.replace", os, "replace"), ("mkdir", Path, "mkdir"),
+    ("os.open", os, "open"),
+    ("os.fsync", os, "fsync"),
+    ("os.replace", os, "replace"),
+    ("mkdir", Path, "mkdir"),
     ("os.utime", os, "utime"),
-)  # fmt: skip
+)
 
 
 def _full_case(rng: random.Random, folder: str) -> str:
@@ -269,7 +324,9 @@ def _full_case(rng: random.Random, folder: str) -> str:
     number = rng.randrange(8)
     with _full_at(number) as calls:
         _call(model, folder)
-    _counts[f"disks full at the {calls[number]}" if len(calls) > number else "disks with room enough"] += 1
+    _counts[
+        f"disks full at the {calls[number]}" if len(calls) > number else "disks with room enough"
+    ] += 1
     return "full"
 
 
@@ -287,7 +344,9 @@ def _tmpfs_case(rng: random.Random, folder: str) -> str:
                     raise
                 refused += 1
         for each in list(store.all()):  # no entries, but whole files
-            store.remove(each.address, each.digest) if rng.random() < 0.3 else store.read(each.address, each.digest)
+            store.remove(each.address, each.digest) if rng.random() < 0.3 else store.read(
+                each.address, each.digest
+            )
         fn = _call(model, folder)
         _counts[f"tmpfs, {'full before' if refused else 'with room before'}"] += 1
         _valid(folder, but=b"0123456789")
@@ -332,10 +391,18 @@ def case(rng: random.Random, *, kinds: Sequence[str]) -> str | None:
 def main(argv: Sequence[str] | None = None) -> Outcome:
     _counts.clear()
     parser = fuzz_parser(__doc__, count=1200, smoke=8)
-    parser.add_argument("--tmpfs", action="store_true", help="small file systems too (needs the right to mount)")
+    parser.add_argument(
+        "--tmpfs", action="store_true", help="small file systems too (needs the right to mount)"
+    )
     args = parser.parse_args(argv)
     kinds = ("file",) * 5 + ("full",) + ("tmpfs",) * args.tmpfs
-    return fuzz("store_files", partial(case, kinds=kinds), args, must_see=("hostile", "full"), counts=_counts)
+    return fuzz(
+        "store_files",
+        partial(case, kinds=kinds),
+        args,
+        must_see=("hostile", "full"),
+        counts=_counts,
+    )
 
 
 __all__ = ["main"]

@@ -1,10 +1,12 @@
-"""Random programs about the world outside their arguments, compiled both ways, compared with eager after every step.
+"""Random programs about the world outside their arguments, compiled both ways, compared with eager
+after every step.
 
-A case is a program of a few statements over modules, hooks, buffers, closures, globals, containers, generators, sizes
-and flags, and a list of calls and changes of that world between them (``worlds.py`` has the words).  The oracle is the
-same source run plainly in a world of its own: results bit by bit with layout and aliasing, arguments and world
-afterwards, what was printed, random generators, errors.  ``fullgraph=True`` may refuse (and must leave the world as it
-was); by default nothing may differ.  A difference is shrunk, and printed as a script.
+A case is a program of a few statements over modules, hooks, buffers, closures, globals, containers,
+generators, sizes and flags, and a list of calls and changes of that world between them
+(``worlds.py`` has the words).  The oracle is the same source run plainly in a world of its own:
+results bit by bit with layout and aliasing, arguments and world afterwards, what was printed,
+random generators, errors.  ``fullgraph=True`` may refuse (and must leave the world as it was); by
+default nothing may differ.  A difference is shrunk, and printed as a script.
 
     python -m tests.fuzz world --go-on --count 2000   counts differences by kind, and goes on
 """
@@ -38,7 +40,17 @@ import symshape
 from tests.fuzz import worlds_of_objects
 from tests.fuzz.harness import Counterexample, Outcome, fuzz, fuzz_parser
 from tests.fuzz.lines import Line
-from tests.fuzz.worlds import BODY, CALLS, CHANGES, FAILS, IN_PLACE, NEW_LABEL, PRELUDE, RESULTS, THINGS
+from tests.fuzz.worlds import (
+    BODY,
+    CALLS,
+    CHANGES,
+    FAILS,
+    IN_PLACE,
+    NEW_LABEL,
+    PRELUDE,
+    RESULTS,
+    THINGS,
+)
 from tests.symshape.eager import shares
 from tests.worlds.world import look
 
@@ -72,7 +84,9 @@ class Made:
         lines = [line for each in self.body for line in each.text.split("\n")]
         declared = [line for line in lines if line.startswith("global ")]
         rest = [line for line in lines if not line.startswith("global ")]
-        inner = "\n".join(f"    {line}" for line in (*dict.fromkeys(declared), *rest, f"return {self.result}"))
+        inner = "\n".join(
+            f"    {line}" for line in (*dict.fromkeys(declared), *rest, f"return {self.result}")
+        )
         things = "\n".join(THINGS[name] for name in self.things)
         return f"{PRELUDE}\n{things}\n\ndef program(x, y, k=1, opts=None):\n{inner}\n"
 
@@ -81,24 +95,36 @@ def make(rng: random.Random) -> Made:
     """A random program; its changes are of things that it uses."""
     named = rng.sample(list(THINGS), rng.randint(1, 3))
     near = [each for each in BODY if each.needs and set(each.needs) <= set(named)]
-    body = [rng.choice(near) if near and rng.random() < 0.65 else rng.choice(BODY) for _ in range(rng.randint(1, 5))]
+    body = [
+        rng.choice(near) if near and rng.random() < 0.65 else rng.choice(BODY)
+        for _ in range(rng.randint(1, 5))
+    ]
     if any(each in FAILS for each in body):
         body = [each for each in body if not IN_PLACE.search(each.text)]
     used = {name for each in body for name in each.needs}
-    changes = [each for each in CHANGES if set(each.needs) & used or (not each.needs and rng.random() < 0.3)]
+    changes = [
+        each
+        for each in CHANGES
+        if set(each.needs) & used or (not each.needs and rng.random() < 0.3)
+    ]
     objects = any(each in worlds_of_objects.BODY for each in body)
-    few = rng.sample(worlds_of_objects.CALLS if objects and rng.random() < 0.6 else CALLS, rng.randint(1, 4))
+    few = rng.sample(
+        worlds_of_objects.CALLS if objects and rng.random() < 0.6 else CALLS, rng.randint(1, 4)
+    )
     steps: list[str | Line] = [rng.choice(few)]
     between = range(rng.randint(2, 6))
-    steps += [rng.choice(changes) if changes and rng.random() < 0.45 else rng.choice(few) for _ in between]
+    steps += [
+        rng.choice(changes) if changes and rng.random() < 0.45 else rng.choice(few) for _ in between
+    ]
     steps.append(rng.choice(few))
-    if "LABEL" in used and rng.random() < 0.25:  # state that does not settle while its traces last, then settles
+    # state that does not settle while its traces last, then settles
+    if "LABEL" in used and rng.random() < 0.25:
         steps += [step for _ in range(20) for step in (NEW_LABEL, rng.choice(few))]
         steps += [rng.choice(few) for _ in range(3)]
     return Made(tuple(dict.fromkeys(body)), rng.choice(RESULTS), tuple(steps))
 
 
-# -- one life ---------------------------------------------------------------------------------------------------------
+# -- one life --------------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -118,7 +144,8 @@ class Life:
     """
 
     def __init__(self, made: Made, code: types.CodeType, wrap: Callable[[Any], Any] | None) -> None:
-        torch.default_generator.manual_seed(7)  # torch.manual_seed also queues calls for devices that are not there
+        # torch.manual_seed also queues calls for devices that are not there
+        torch.default_generator.manual_seed(7)
         random.seed(7)
         np.random.seed(7)
         self._things = made.things
@@ -144,12 +171,16 @@ class Life:
             else:
                 try:
                     exec(_code_of(step.text), self._names)
-                except Exception as error:  # a change may not fit what the program has made of the world
+                except (
+                    Exception
+                ) as error:  # a change may not fit what the program has made of the world
                     self._error = error
         return Step({**self._seen, "printed": printed.getvalue(), **self._around()}, self._error)
 
     def _call(self, *args: Any, **kwargs: Any) -> None:
-        given = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        given = [
+            each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)
+        ]
         self.calls += not self.plain
         try:
             result = (self._program if self.plain else self._compiled)(*args, **kwargs)
@@ -159,9 +190,16 @@ class Life:
             self._seen = {"arguments": look((args, kwargs))}
             return
         leaves = [each for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
-        memory = [[i for i, other in enumerate([*given, *leaves]) if shares(leaf, other)] for leaf in leaves]
+        memory = [
+            [i for i, other in enumerate([*given, *leaves]) if shares(leaf, other)]
+            for leaf in leaves
+        ]
         same = [[i for i, other in enumerate(given) if other is leaf] for leaf in leaves]
-        self._seen = {"result": look(result), "aliasing": (memory, same), "arguments": look((args, kwargs))}
+        self._seen = {
+            "result": look(result),
+            "aliasing": (memory, same),
+            "arguments": look((args, kwargs)),
+        }
 
     def _in_thread(self, *args: Any, **kwargs: Any) -> None:
         thread = threading.Thread(target=self._call, args=args, kwargs=kwargs)
@@ -173,7 +211,11 @@ class Life:
             **{name: _look_at(self._names.get(_OF_STATE.get(name, name))) for name in self._things},
             "torch's generator": hash(torch.get_rng_state().numpy().tobytes()),
             "other generators": (hash(random.getstate()), _numpys_state()),
-            "modes": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()),
+            "modes": (
+                torch.is_grad_enabled(),
+                torch.is_inference_mode_enabled(),
+                torch.get_default_dtype(),
+            ),
         }
 
 
@@ -184,7 +226,9 @@ def _code_of(step: str) -> types.CodeType:
 
 
 def _numpys_state() -> int:
-    """What must be the same of NumPy's shared generator; read from its memory, as a copy takes 100 microseconds."""
+    """What must be the same of NumPy's shared generator; read from its memory, as a copy takes 100
+    microseconds.
+    """
     generator: Any = np.random.get_bit_generator()
     return hash(ctypes.string_at(generator.ctypes.state_address, _TWISTER))
 
@@ -213,7 +257,9 @@ def _look_at(value: Any) -> Any:
         held = [look(each.cell_contents) for each in value.__closure__ or ()]
         return value.__qualname__, look(vars(value)), look(value.__defaults__), held
     if isinstance(value, type):
-        return value.__qualname__, look({key: each for key, each in vars(value).items() if isinstance(each, int)})
+        return value.__qualname__, look(
+            {key: each for key, each in vars(value).items() if isinstance(each, int)}
+        )
     if hasattr(value, "__next__"):
         return repr(value.__reduce__())
     return look(value)
@@ -235,7 +281,8 @@ def _process_kept() -> Iterator[None]:
 def difference(
     made: Made, ways: Sequence[str] = tuple(WAYS), counts: Counter[str] | None = None
 ) -> tuple[str, str, str]:
-    """The way, the outcome and the first difference; of a case without one: no way, and what happened.
+    """The way, the outcome and the first difference; of a case without one: no way, and what
+    happened.
 
     Counts the calls of each way and what ``fullgraph=True`` refused, by reason.
     """
@@ -268,18 +315,32 @@ def _compare(life: Life, steps: Sequence[str | Line], expected: Sequence[Step]) 
         if i == len(steps) - 1:
             life.plain = True
         got = life.take(step)
-        if isinstance(got.error, symshape.ProgramError) and isinstance(got.error.__cause__, Exception):
-            got = attrs.evolve(got, error=got.error.__cause__)  # what eager's error becomes, with eager's effects
+        if isinstance(got.error, symshape.ProgramError) and isinstance(
+            got.error.__cause__, Exception
+        ):
+            # what eager's error becomes, with eager's effects
+            got = attrs.evolve(got, error=got.error.__cause__)
         if isinstance(got.error, symshape.SymShapeError) and not life.plain:
-            if isinstance(got.error, (RuntimeError, symshape.VerificationError)) and expected[i].error is not None:
+            if (
+                isinstance(got.error, (RuntimeError, symshape.VerificationError))
+                and expected[i].error is not None
+            ):
                 refused = "an error of ours"
             refused = refused or str(got.error)
             life.plain = True
             got = life.take(step)
         told = _first(expected[i], got)
         if told:
-            outcome = "poisoned" if life.plain else "crash" if got.error and not expected[i].error else "wrong"
-            return outcome, f"step {i + 1}, {told}" + (f" (after the refusal: {refused[:200]})" if refused else "")
+            outcome = (
+                "poisoned"
+                if life.plain
+                else "crash"
+                if got.error and not expected[i].error
+                else "wrong"
+            )
+            return outcome, f"step {i + 1}, {told}" + (
+                f" (after the refusal: {refused[:200]})" if refused else ""
+            )
     return ("refused", refused) if refused else ("right", "")
 
 
@@ -291,7 +352,9 @@ def _reason(refusal: str) -> str:
 
 
 def _first(expected: Step, got: Step) -> str:
-    a, b = (f"{type(e).__name__}: {e}" if e is not None else "" for e in (expected.error, got.error))
+    a, b = (
+        f"{type(e).__name__}: {e}" if e is not None else "" for e in (expected.error, got.error)
+    )
     if a != b:
         return f"expected {a or 'no error'}, got {b or 'no error'}"
     for name in expected.seen.keys() | got.seen.keys():
@@ -301,7 +364,7 @@ def _first(expected: Step, got: Step) -> str:
     return ""
 
 
-# -- what is told of a difference -------------------------------------------------------------------------------------
+# -- what is told of a difference ------------------------------------------------------------------
 
 
 def shrunk(made: Made, way: str) -> Made:
@@ -336,7 +399,9 @@ def kind_of(made: Made, way: str, outcome: str) -> str:
     """What a shrunk case is about, in a line: all that is left of it."""
     changes = [each.tag for each in made.steps if isinstance(each, Line)]
     body = " / ".join(each.tag for each in made.body)
-    return f"{way} {outcome}: {body or 'nothing'}" + (f" || {' / '.join(changes)}" if changes else "")
+    return f"{way} {outcome}: {body or 'nothing'}" + (
+        f" || {' / '.join(changes)}" if changes else ""
+    )
 
 
 def script(made: Made, way: str) -> str:
@@ -362,7 +427,8 @@ def live(wrap):
         except Exception as error:
             seen.append(f"{{type(error).__name__}}: {{error}}")
     def in_thread(*args, **kwargs):
-        thread = threading.Thread(target=call, args=args, kwargs=kwargs); thread.start(); thread.join()
+        thread = threading.Thread(target=call, args=args, kwargs=kwargs)
+        thread.start(); thread.join()
     names.update(call=call, in_thread=in_thread)
     for step in STEPS:
         try:
@@ -374,19 +440,24 @@ def live(wrap):
 
 warnings.simplefilter("ignore")
 print(WORLD)
-for step, (a, b) in enumerate(zip(live(lambda fn: fn), live(lambda fn: symshape.compile(fn{fullgraph})))):
+compiled = live(lambda fn: symshape.compile(fn{fullgraph}))
+for step, (a, b) in enumerate(zip(live(lambda fn: fn), compiled)):
     print("same " if a == b else "OTHER", a if a == b else f"{{a}}\\n   became {{b}}")
 """
 
 
-# -- the fuzzer -------------------------------------------------------------------------------------------------------
+# -- the fuzzer ------------------------------------------------------------------------------------
 
 
 def main(argv: Sequence[str] | None = None) -> Outcome:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     parser = fuzz_parser(__doc__, count=2_000, smoke=100)
-    parser.add_argument("--go-on", action="store_true", help="count differences by kind, one of each shown, and go on")
+    parser.add_argument(
+        "--go-on",
+        action="store_true",
+        help="count differences by kind, one of each shown, and go on",
+    )
     parser.add_argument("--way", choices=WAYS, help="only this one")
     args = parser.parse_args(argv)
     ways = [args.way] if args.way else tuple(WAYS)

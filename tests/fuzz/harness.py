@@ -1,4 +1,6 @@
-"""The loop of a fuzzer. Case `i` of seed `s` depends on `(s, i)` alone, so each failure is reproduced by its number."""
+"""The loop of a fuzzer. Case `i` of seed `s` depends on `(s, i)` alone, so each failure is
+reproduced by its number.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ MOST_FAILURES = 5  # a broken build fails everywhere; five reproducers are enoug
 
 
 class Counterexample(Exception):
-    """A case whose result contradicts the oracle; the message is a reproducer that a person can paste."""
+    """A case whose result contradicts the oracle; the message is a reproducer that a person can
+    paste.
+    """
 
 
 @attrs.define
@@ -43,7 +47,10 @@ class Outcome:
     def text(self) -> str:
         """One paragraph: how many cases, what they were, and each failure with its reproducer."""
         rate = f", {self.cases / self.seconds:,.0f} a second" if self.seconds > 0 else ""
-        head = f"{self.name}: {self.cases:,} cases in {self.seconds:.1f} s{rate}, {len(self.failures)} failures"
+        head = (
+            f"{self.name}: {self.cases:,} cases in {self.seconds:.1f} s{rate}, "
+            f"{len(self.failures)} failures"
+        )
         told = [", ".join(f"{kind} {count:,}" for kind, count in self.tally.most_common())]
         told += [f"{count:,} {what}" for what, count in self.counts.most_common()]
         return "\n".join([head, *(f"  {line}" for line in told if line), *self.failures])
@@ -70,13 +77,22 @@ class Outcome:
 
 def fuzz_parser(doc: str | None, *, count: int, smoke: int) -> argparse.ArgumentParser:
     """A parser with the flags every fuzzer has; add your own to it."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=count, help=f"cases to try (default: {count:,})")
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--count", type=int, default=count, help=f"cases to try (default: {count:,})"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the run (default: 0)")
-    parser.add_argument("--start", type=int, default=0, help="number of the first case, to reproduce one")
-    parser.add_argument("--seconds", type=float, help="stop after this long, however many cases were tried")
+    parser.add_argument(
+        "--start", type=int, default=0, help="number of the first case, to reproduce one"
+    )
+    parser.add_argument(
+        "--seconds", type=float, help="stop after this long, however many cases were tried"
+    )
     parser.add_argument("--smoke", action="store_true", help=f"{smoke:,} cases")
-    parser.add_argument("--mark", type=Path, help=argparse.SUPPRESS)  # where the number of the case is written
+    # where the number of the case is written
+    parser.add_argument("--mark", type=Path, help=argparse.SUPPRESS)
     parser.set_defaults(smoke_count=smoke)
     return parser
 
@@ -89,12 +105,14 @@ def fuzz(
     must_see: Collection[str] = (),
     counts: Counter[str] | None = None,
 ) -> Outcome:
-    """Run `case` with one generator a case, count the labels it returns, and collect what it raises.
+    """Run `case` with one generator a case, count the labels it returns, and collect what it
+    raises.
 
-    `case` makes its input from the generator alone, compares with its oracle, raises `Counterexample` (or anything
-    else) where they differ, and returns a label of what happened (`"proved"`, `"unknown"`) for the tally. A run of
-    at least the smoke count that never saw a label of `must_see` fails: it did not test what it says it tests.
-    What `case` counts in `counts` is told with the rest.
+    `case` makes its input from the generator alone, compares with its oracle, raises
+    `Counterexample` (or anything else) where they differ, and returns a label of what happened
+    (`"proved"`, `"unknown"`) for the tally. A run of at least the smoke count that never saw a
+    label of `must_see` fails: it did not test what it says it tests. What `case` counts in `counts`
+    is told with the rest.
     """
     outcome = Outcome(name, counts=Counter() if counts is None else counts)
     count = args.smoke_count if args.smoke else args.count
@@ -119,14 +137,22 @@ def fuzz(
         now = monotonic()
         if now - said > 5:
             said = now
-            print(f"  {name}: {outcome.cases:,} of {count:,} cases, {now - began:.0f} s", file=sys.stderr, flush=True)
-        if len(outcome.failures) >= MOST_FAILURES or (args.seconds is not None and now - began > args.seconds):
+            print(
+                f"  {name}: {outcome.cases:,} of {count:,} cases, {now - began:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+        if len(outcome.failures) >= MOST_FAILURES or (
+            args.seconds is not None and now - began > args.seconds
+        ):
             break
     outcome.seconds = monotonic() - began
     whole = outcome.cases >= args.smoke_count and args.start == 0
     unseen = [label for label in must_see if whole and label not in outcome.tally]
     if unseen:
-        outcome.failures.append(f"\nFAILED: in {outcome.cases:,} cases these never happened: {', '.join(unseen)}")
+        outcome.failures.append(
+            f"\nFAILED: in {outcome.cases:,} cases these never happened: {', '.join(unseen)}"
+        )
     return outcome
 
 
@@ -140,5 +166,9 @@ def run_fuzzer(
     smoke: int,
     must_see: Collection[str] = (),
 ) -> Outcome:
-    """Parse the flags every fuzzer has and run it: the whole `main` of a fuzzer without flags of its own."""
-    return fuzz(name, case, fuzz_parser(doc, count=count, smoke=smoke).parse_args(argv), must_see=must_see)
+    """Parse the flags every fuzzer has and run it: the whole `main` of a fuzzer without flags of
+    its own.
+    """
+    return fuzz(
+        name, case, fuzz_parser(doc, count=count, smoke=smoke).parse_args(argv), must_see=must_see
+    )

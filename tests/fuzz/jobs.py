@@ -1,8 +1,8 @@
 """A fuzzer in several processes: its cases are handed out in pieces, the outcomes added up.
 
-A process that dies or stands still does not take the rest with it: the case that it was at is a failure with the
-command that runs it again, and the other cases of its piece are handed out once more.  Cases depend on their numbers
-alone, so a run in many processes tries what a run in one does.
+A process that dies or stands still does not take the rest with it: the case that it was at is a
+failure with the command that runs it again, and the other cases of its piece are handed out once
+more.  Cases depend on their numbers alone, so a run in many processes tries what a run in one does.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class Plan:
 
 @attrs.define
 class _Worker:
-    """A process at a piece, and where it writes: the number of its case, its outcome, its last words."""
+    """A process at a piece, and where it writes: the number of its case, its outcome, its last
+    words.
+    """
 
     process: subprocess.Popen[bytes]
     start: int
@@ -134,13 +136,17 @@ class Pool:
 
     def _start(self, start: int, count: int, left: float | None) -> _Worker:
         self._number += 1
-        mark, outcome, words = (self._folder / f"{self._number}.{end}" for end in ("mark", "json", "words"))
+        mark, outcome, words = (
+            self._folder / f"{self._number}.{end}" for end in ("mark", "json", "words")
+        )
         command = [*self._plan.program, *self._plan.command(start, count), "--mark", str(mark)]
         command += ["--json", str(outcome)]
         command += [] if left is None else ["--seconds", f"{left:.1f}"]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         with words.open("wb") as stream:
-            process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=stream, stderr=stream)
+            process = subprocess.Popen(
+                command, cwd=REPOSITORY, env=environment, stdout=stream, stderr=stream
+            )
         return _Worker(process, start, count, mark, outcome, words, start, monotonic())
 
     def _watch(self, worker: _Worker) -> None:

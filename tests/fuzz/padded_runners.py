@@ -13,12 +13,19 @@ __all__ = ["padded_runners", "poison_buffers", "served"]
 
 def padded_runners(compiled: Any) -> list[PaddedRunner]:
     """What pads whole programs or pieces of them."""
-    return [runner for entry in compiled.entries for _, runner in padded_parts(entry.runner, entry.program)]
+    return [
+        runner
+        for entry in compiled.entries
+        for _, runner in padded_parts(entry.runner, entry.program)
+    ]
 
 
 def served(compiled: Any) -> int:
     """A number that grows with each call of which a bucket serves all or a piece."""
-    used = [[bucket.lease.credit.last_used for bucket in each.buckets] for each in padded_runners(compiled)]
+    used = [
+        [bucket.lease.credit.last_used for bucket in each.buckets]
+        for each in padded_runners(compiled)
+    ]
     return sum(max(each, default=0) for each in used)
 
 

@@ -1,4 +1,6 @@
-"""Random programs as text: lines that work at the sizes they were grown at, with inputs that can be made at any."""
+"""Random programs as text: lines that work at the sizes they were grown at, with inputs that can be
+made at any.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,17 @@ LAYOUTS = {
     "expanded": "T({s_first_one}).expand({s})",
     "last": "T({s}).to(memory_format=torch.channels_last)",  # of four dimensions
 }
-KINDS = ("", "", "", "", ".to(torch.int64)", ".double()", ".bfloat16()", " > 0", ".requires_grad_()")
+KINDS = (
+    "",
+    "",
+    "",
+    "",
+    ".to(torch.int64)",
+    ".double()",
+    ".bfloat16()",
+    " > 0",
+    ".requires_grad_()",
+)
 
 TENSOR_LINES = (
     "{a} + 1",
@@ -341,7 +353,9 @@ HAZARDS = (
     "{a}.mT.cumsum({d})",
     "{a}.transpose({d}, {e}).amax({d}, keepdim=True)",
 )
-"""Where strides at sizes of 0 and 1, and what is read though it weighs nothing, may differ from eager's."""
+"""Where strides at sizes of 0 and 1, and what is read though it weighs nothing, may differ from
+eager's.
+"""
 
 OVERLAPS = (
     "{a}[1:].copy_({a}[:-1])",
@@ -451,7 +465,9 @@ CONDITIONS = (
 
 @attrs.frozen
 class Argument:
-    """How one argument is made: a layout of fresh memory, or an earlier argument (a view of one)."""
+    """How one argument is made: a layout of fresh memory, or an earlier argument (a view of
+    one).
+    """
 
     name: str
     layout: str
@@ -497,7 +513,9 @@ class Program:
 
     def call(self, sizes: Sizes) -> str:
         """The lines that make the arguments."""
-        return "\n".join(f"{each.name} = {each.text(s)}" for each, s in zip(self.arguments, sizes, strict=True))
+        return "\n".join(
+            f"{each.name} = {each.text(s)}" for each, s in zip(self.arguments, sizes, strict=True)
+        )
 
     def function(self) -> Callable[..., Any]:
         """The function itself."""
@@ -561,9 +579,12 @@ class _Grower:
                 for size in each
             ]
             sizes = tuple(
-                rng.choice(used) if used and rng.random() < 0.5 else rng.choice(SIZES[2:]) for _ in range(ndim)
+                rng.choice(used) if used and rng.random() < 0.5 else rng.choice(SIZES[2:])
+                for _ in range(ndim)
             )
-            made = Argument(name, layout, ndim, kind=rng.choice(KINDS) if layout != "expanded" else "")
+            made = Argument(
+                name, layout, ndim, kind=rng.choice(KINDS) if layout != "expanded" else ""
+            )
         self.arguments.append(made)
         self.sizes.append(sizes)
         exec(f"{name} = {made.text(sizes)}", self.space)
@@ -625,7 +646,8 @@ class _Grower:
         if kind < 0.12:
             line = self.fill(rng.choice(INPLACE_LINES))
             into, _, source = line.partition(".copy_(")
-            if source != f"{into})" and self.try_line(line):  # copying onto itself does nothing, even where it overlaps
+            # copying onto itself does nothing, even where it overlaps
+            if source != f"{into})" and self.try_line(line):
                 self.lines.append(line)
             return
         self.count += 1
@@ -670,7 +692,9 @@ def random_program(rng: random.Random, cuts: float = 0.0, hazards: float = 0.0) 
 
 
 def other_sizes(rng: random.Random, program: Program) -> Sizes:
-    """Other sizes for the same arguments; equal sizes mostly stay equal, so that the program has a chance."""
+    """Other sizes for the same arguments; equal sizes mostly stay equal, so that the program has a
+    chance.
+    """
     renamed: dict[int, int] = {}
     keep = rng.random() < 0.7
 
@@ -684,7 +708,11 @@ def other_sizes(rng: random.Random, program: Program) -> Sizes:
         if argument.layout == "number":
             made.append((rng.choice((*sizes, -2, 0, 1, 3, 4)),))
         elif argument.alias:
-            source = next(i for i, each in enumerate(program.arguments) if argument.alias.startswith(each.name))
+            source = next(
+                i
+                for i, each in enumerate(program.arguments)
+                if argument.alias.startswith(each.name)
+            )
             made.append(made[source])
         else:
             made.append(tuple(new(size) for size in sizes))

@@ -1,4 +1,6 @@
-"""Random programs with recurrent layers, as text: layers that are shared, states from everywhere, gradients inside."""
+"""Random programs with recurrent layers, as text: layers that are shared, states from everywhere,
+gradients inside.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,18 @@ IMPORTS = (
     "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
     "from torch.nn.utils.rnn import pack_padded_sequence as pack, pad_packed_sequence as pad"
 )
-ENDS = ("grad", "grad", "backward", "backward", "step", "step", "twice", "results", "results", "loss")
+ENDS = (
+    "grad",
+    "grad",
+    "backward",
+    "backward",
+    "step",
+    "step",
+    "twice",
+    "results",
+    "results",
+    "loss",
+)
 WRITES = (
     "{0}.mul_(2)",
     "{0}[0].sin_()",
@@ -40,7 +53,9 @@ WRITES = (
 
 @attrs.frozen
 class Layer:
-    """A recurrent net: the name of its class, what it is made with, and how many of its states lie on each other."""
+    """A recurrent net: the name of its class, what it is made with, and how many of its states lie
+    on each other.
+    """
 
     name: str
     kind: str
@@ -66,13 +81,15 @@ class Taken:
 
 @attrs.frozen
 class RecurrentProgram:
-    """A function ``build(cast=True) -> (program, weights)`` as text, and what the program's arguments are.
+    """A function ``build(cast=True) -> (program, weights)`` as text, and what the program's
+    arguments are.
 
     ``cast`` says whether its autocast, if it has one, is on.
 
     Attributes:
         lines: of the text.
-        states: the arguments behind the input and the lengths: their number of layers and their width.
+        states: the arguments behind the input and the lengths: their number of layers and their
+            width.
         first: whether the batch comes first.
         batched: whether there is a batch.
         asks: whether the caller wants gradients of the arguments.
@@ -106,8 +123,13 @@ class RecurrentProgram:
         if self.batched:
             sizes = f"{batch}, {sizes}" if self.first else f"{length}, {batch}, {WIDTH}"
         wish = ".requires_grad_()" if self.asks else ""
-        lines = [f"torch.manual_seed({seed})", f"x = torch.randn({sizes}, dtype={self.dtype}){wish}"]
-        lines.append(f"lengths = torch.randint(1, {length + 1}, ({batch},)); lengths[-1] = {length}")
+        lines = [
+            f"torch.manual_seed({seed})",
+            f"x = torch.randn({sizes}, dtype={self.dtype}){wish}",
+        ]
+        lines.append(
+            f"lengths = torch.randint(1, {length + 1}, ({batch},)); lengths[-1] = {length}"
+        )
         for name, deep, width in self.states:
             shape = f"{deep}, {batch}, {width}" if self.batched else f"{deep}, {width}"
             lines.append(f"{name} = torch.randn({shape}, dtype={self.dtype}){wish}")
@@ -171,7 +193,7 @@ class _Grower:
         """An index of the steps."""
         return f"[:, {cut}]" if self.time else f"[{cut}]"
 
-    # --- states ------------------------------------------------------------------------------------------------------
+    # --- states -----------------------------------------------------------------------------------
 
     def state(self, layer: Layer, taken: Taken) -> str:
         """The text of a layer's first states, behind a comma; none for zeros."""
@@ -186,7 +208,10 @@ class _Grower:
             name = self.new("s")
             self.lines.append(f"{name} = {self.one_state(layer, taken, WIDTH, 'h')}")
             return f", ({name}, {name})"
-        return f", ({self.one_state(layer, taken, WIDTH, 'h')}, {self.one_state(layer, taken, layer.cells, 'c')})"
+        return (
+            f", ({self.one_state(layer, taken, WIDTH, 'h')}, "
+            f"{self.one_state(layer, taken, layer.cells, 'c')})"
+        )
 
     def one_state(self, layer: Layer, taken: Taken, width: int, letter: str) -> str:
         rng, deep = self.rng, layer.deep
@@ -197,7 +222,13 @@ class _Grower:
         batch = f"x.size({0 if self.first else 1}), " if self.batched else ""
         shape = f"{deep}, {batch}{width}"
         if width != WIDTH:
-            return rng.choice((f"x.new_zeros({shape})", f"v[0].expand({shape})", f"(v.sum() * x.new_ones({shape}))"))
+            return rng.choice(
+                (
+                    f"x.new_zeros({shape})",
+                    f"v[0].expand({shape})",
+                    f"(v.sum() * x.new_ones({shape}))",
+                )
+            )
         step = f"{taken.name}{self.along(rng.choice(('0', '-1')))}"
         stacked = f"torch.stack([{step}] * {deep})"
         bias = f"{layer.name}.weight_hh_l0[0]"
@@ -215,7 +246,7 @@ class _Grower:
             )
         )
 
-    # --- steps -------------------------------------------------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------
 
     def apply(self) -> None:
         """One layer on a sequence."""
@@ -234,7 +265,13 @@ class _Grower:
         else:
             self.lines.append(text)
         if packs:
-            self.outputs.append(f"{out}.data" if rng.random() < 0.3 else left if layer.kind != "LSTM" else f"{left}[0]")
+            self.outputs.append(
+                f"{out}.data"
+                if rng.random() < 0.3
+                else left
+                if layer.kind != "LSTM"
+                else f"{left}[0]"
+            )
             padded = self.new("o")
             total = rng.choice((f"{taken.name}.size({self.time})", "None"))
             self.lines.append(f"{padded} = pad({out}, {flags}, total_length={total})[0]")
@@ -251,7 +288,11 @@ class _Grower:
             self.hook(rng.choice((out, *states)))
         if layer.ways == 2:
             name = self.new("t")
-            halves = (f"{out}[..., :4]", f"({out}[..., :4] + {out}[..., 4:])", f"{out}.chunk(2, -1)[1]")
+            halves = (
+                f"{out}[..., :4]",
+                f"({out}[..., :4] + {out}[..., 4:])",
+                f"{out}.chunk(2, -1)[1]",
+            )
             self.lines.append(f"{name} = {rng.choice(halves)}")
             out = name
         self.pool.append(Taken(out, taken.length))
@@ -262,10 +303,13 @@ class _Grower:
 
     def hook(self, name: str) -> None:
         form = self.rng.choice(("g * 3", "-g", f"{name}.detach().cos()", "None"))
-        hook = f"lambda g: None if g is None else {form}"  # oneDNN's layers are one node, which gives a hook None
+        # oneDNN's layers are one node, which gives a hook None
+        hook = f"lambda g: None if g is None else {form}"
         self.lines.append(f"if {name}.requires_grad: {name}.register_hook({hook})")
         if self.rng.random() < 0.2:
-            self.lines.append(f"if {name}.requires_grad and not {name}.is_leaf: {name}.retain_grad()")
+            self.lines.append(
+                f"if {name}.requires_grad and not {name}.is_leaf: {name}.retain_grad()"
+            )
             self.retained.append(name)
 
     def detour(self) -> None:
@@ -299,9 +343,14 @@ class _Grower:
         """A gradient in the middle, which goes on in the program."""
         taken = self.pool[-1]
         name, grad = self.new("t"), self.new("g")
-        self.lines.append(f"{grad}, = torch.autograd.grad({self.loss()}, [x], retain_graph=True, allow_unused=True)")
+        self.lines.append(
+            f"{grad}, = torch.autograd.grad({self.loss()}, [x], retain_graph=True, "
+            "allow_unused=True)"
+        )
         if taken.length == "n":
-            self.lines.append(f"{name} = {taken.name} if {grad} is None else {taken.name} - 0.1 * {grad}")
+            self.lines.append(
+                f"{name} = {taken.name} if {grad} is None else {taken.name} - 0.1 * {grad}"
+            )
             self.pool.append(Taken(name, "n"))
         self.outputs.append(f"{taken.name}")
 
@@ -310,7 +359,13 @@ class _Grower:
         chosen = rng.sample(self.outputs, min(len(self.outputs), rng.choice((1, 1, 2, 3))))
         if self.outputs[-1] not in chosen and rng.random() < 0.5:
             chosen.append(self.outputs[-1])
-        forms = ("{}.sin().sum()", "{}.pow(2).sum()", "{}.mean()", "{}.cos().pow(2).sum()", "{}.sum()")
+        forms = (
+            "{}.sin().sum()",
+            "{}.pow(2).sum()",
+            "{}.mean()",
+            "{}.cos().pow(2).sum()",
+            "{}.sum()",
+        )
         return " + ".join(rng.choice(forms).format(each) for each in chosen)
 
     def ending(self, end: str, inner: bool) -> list[str]:
@@ -323,18 +378,33 @@ class _Grower:
             return [f"return {self.loss()}"]
         lines = [f"loss = {self.loss()}"]
         if end == "grad":
-            lines.append(f"return loss.detach(), *torch.autograd.grad(loss, {wanted}, allow_unused=True)")
+            lines.append(
+                f"return loss.detach(), *torch.autograd.grad(loss, {wanted}, allow_unused=True)"
+            )
         elif end == "twice":
-            lines.append(f"first = torch.autograd.grad(loss, {wanted}, retain_graph=True, allow_unused=True)")
+            lines.append(
+                f"first = torch.autograd.grad(loss, {wanted}, retain_graph=True, allow_unused=True)"
+            )
             lines.append(f"loss = {self.loss()}")
-            lines.append(f"return loss.detach(), *first, *torch.autograd.grad(loss, {wanted}, allow_unused=True)")
+            lines.append(
+                f"return loss.detach(), *first, *torch.autograd.grad(loss, {wanted}, "
+                "allow_unused=True)"
+            )
         else:
-            clears = "for each in weights: each.grad = None" if end != "step" else "optimizer.zero_grad()"
+            clears = (
+                "for each in weights: each.grad = None"
+                if end != "step"
+                else "optimizer.zero_grad()"
+            )
             lines = ([clears] if end == "step" or rng.random() < 0.6 else []) + lines
             lines.append("loss.backward()")
             lines += ["optimizer.step()"] if end == "step" else []
             lines += [f"kept = {self.retained[-1]}.grad"] if self.retained else ["kept = None"]
-            lines.append(rng.choice(("return loss.detach(), kept", f"return kept, {self.outputs[-1]}.detach()")))
+            lines.append(
+                rng.choice(
+                    ("return loss.detach(), kept", f"return kept, {self.outputs[-1]}.detach()")
+                )
+            )
         return lines
 
     def grow(self) -> RecurrentProgram:
@@ -342,7 +412,11 @@ class _Grower:
         end = rng.choice(ENDS)
         inner = end not in ("results", "loss") and rng.random() < 0.5  # gradients of the input, too
         if inner:
-            self.lines.append(rng.choice(("x = (x * 1).requires_grad_()", "x = x.detach().clone().requires_grad_()")))
+            self.lines.append(
+                rng.choice(
+                    ("x = (x * 1).requires_grad_()", "x = x.detach().clone().requires_grad_()")
+                )
+            )
         for number in range(rng.choice((1, 2, 2, 3, 4))):
             if number and rng.random() < 0.5:
                 self.detour()
@@ -362,22 +436,40 @@ class _Grower:
                 *(f"    {line}" for line in self.lines),
             ]
         body = [f"        {line}" for line in (*self.lines, *ending)]
-        lines = ("def build(cast=True):", *self.beginning(), head, *body, "    return program, weights")
-        return RecurrentProgram(lines, states, self.first, self.batched, asks, self.dtype, end, casts)
+        lines = (
+            "def build(cast=True):",
+            *self.beginning(),
+            head,
+            *body,
+            "    return program, weights",
+        )
+        return RecurrentProgram(
+            lines, states, self.first, self.batched, asks, self.dtype, end, casts
+        )
 
     def beginning(self) -> list[str]:
         """Nets and weights, some of them frozen or with hooks."""
         rng = self.rng
-        lines = ["torch.manual_seed(0)", f"dtype = {self.dtype}", *(each.text() for each in self.layers)]
+        lines = [
+            "torch.manual_seed(0)",
+            f"dtype = {self.dtype}",
+            *(each.text() for each in self.layers),
+        ]
         lines.append("v = nn.Parameter(torch.randn(4, dtype=dtype))")
-        lines.append(f"weights = [v, {', '.join(f'*{each.name}.parameters()' for each in self.layers)}]")
+        lines.append(
+            f"weights = [v, {', '.join(f'*{each.name}.parameters()' for each in self.layers)}]"
+        )
         name = rng.choice(self.layers).name
         if rng.random() < 0.2:
             lines.append(f"for each in {name}.parameters(): each.requires_grad_(False)")
         elif rng.random() < 0.2:
-            lines.append(f"{name}.{rng.choice(('weight_ih_l0', 'weight_hh_l0'))}.requires_grad_(False)")
+            lines.append(
+                f"{name}.{rng.choice(('weight_ih_l0', 'weight_hh_l0'))}.requires_grad_(False)"
+            )
         if rng.random() < 0.15:
-            weight = f"{rng.choice(self.layers).name}.{rng.choice(('weight_ih_l0', 'weight_hh_l0'))}"
+            weight = (
+                f"{rng.choice(self.layers).name}.{rng.choice(('weight_ih_l0', 'weight_hh_l0'))}"
+            )
             lines.append(f"if {weight}.requires_grad: {weight}.register_hook(lambda g: g * 5)")
         lines.append("wanted = [each for each in weights if each.requires_grad]")
         lines.append("optimizer = torch.optim.SGD(wanted, 1e-3, momentum=0.5)")

@@ -1,4 +1,5 @@
-"""What the fuzzer ``world`` does with objects: programs that are given some, make some, and whose classes are written.
+"""What the fuzzer ``world`` does with objects: programs that are given some, make some, and whose
+classes are written.
 
 The words are source text; ``worlds.py`` says what for.
 """
@@ -62,10 +63,19 @@ BODY = (
     *lines("", *_ANY),
     *lines("GIVEN", *_of("GIVEN", "Given")),
     *lines("FIELDS", *_of("FIELDS", "Fields"), "x = x + (Fields(1, k) == Fields(1, 2))"),
-    *lines("LISTED", "x = x + len(LISTED.by)", "LISTED.by.append(k)", "LISTED.a = LISTED.a + LISTED.by[0]"),
+    *lines(
+        "LISTED",
+        "x = x + len(LISTED.by)",
+        "LISTED.by.append(k)",
+        "LISTED.a = LISTED.a + LISTED.by[0]",
+    ),
     *lines("NARROW", *_of("NARROW", "Narrow")),
-    *lines("GIVEN", "for name, each in vars(GIVEN).items():\n    x = x + (each if name == 'by' else 0)"),
-    *lines("GIVEN", "GIVEN.__dict__['by'] = k", "own = GIVEN.__dict__\nGIVEN.by = 7\nx = x + own['by']"),
+    *lines(
+        "GIVEN", "for name, each in vars(GIVEN).items():\n    x = x + (each if name == 'by' else 0)"
+    ),
+    *lines(
+        "GIVEN", "GIVEN.__dict__['by'] = k", "own = GIVEN.__dict__\nGIVEN.by = 7\nx = x + own['by']"
+    ),
 )
 """Statements of a program."""
 
@@ -82,7 +92,11 @@ def _written(name: str, kind: str) -> tuple[str, ...]:
         f"{kind}.__len__ = lambda self: 0",
         f"{kind}.__call__ = lambda self: 2",
         f"{kind}.__eq__ = lambda self, other: True\n{kind}.__hash__ = object.__hash__",
-        f"{kind}.__init__ = lambda self, a, by=2: (setattr(self, 'a', a), setattr(self, 'by', 1), None)[-1]",
+        (
+            f"{kind}.__init__ = lambda self, a, by=2: (setattr(self, 'a', a), setattr(self, 'by', "
+            "1), "
+            "None)[-1]"
+        ),
         f"{kind}.by = property(lambda self: {behind}, lambda self, value: None)",
         f"{kind}.__setattr__ = lambda self, name, value: object.__setattr__(self, name, value)",
         f"{kind}.extra = 1\ndel {kind}.extra",
@@ -94,10 +108,20 @@ CHANGES = (
     *lines("GIVEN", *_written("GIVEN", "Given"), "GIVEN.extra = 2", "call(t(3), t(2), opts=GIVEN)"),
     *lines(
         "GIVEN",
-        "Given.__getattr__ = lambda self, name: len(name) if name[0] != '_' else object.__getattribute__(self, name)",
+        "Given.__getattr__ = lambda self, name: len(name) if name[0] != '_' else "
+        "object.__getattribute__(self, name)",
     ),
-    *lines("GIVEN", "GIVEN.__class__ = Fields", "GIVEN.__dict__['by'] = 6", "call(t(4), t(2), 2, opts=[GIVEN])"),
-    *lines("GIVEN", "GIVEN.__dict__ = {'a': torch.ones(1), 'by': 3}", "call(t(2), GIVEN.a.reshape(-1, 1), opts=GIVEN)"),
+    *lines(
+        "GIVEN",
+        "GIVEN.__class__ = Fields",
+        "GIVEN.__dict__['by'] = 6",
+        "call(t(4), t(2), 2, opts=[GIVEN])",
+    ),
+    *lines(
+        "GIVEN",
+        "GIVEN.__dict__ = {'a': torch.ones(1), 'by': 3}",
+        "call(t(2), GIVEN.a.reshape(-1, 1), opts=GIVEN)",
+    ),
     *lines("FIELDS", *_written("FIELDS", "Fields"), "Fields.by = 9"),
     *lines("LISTED", "LISTED.by.append(2)", "LISTED.by = [3]", "call(t(3), t(2), opts=LISTED)"),
     *lines("FIELDS", "call(t(3), t(2), opts=FIELDS)", "call(t(3), t(2), opts={'b': FIELDS})"),
@@ -114,7 +138,10 @@ CALLS = (
     *("a = t(4); call(a, a, opts=Given(a))", "a = t(3); call(t(2), a, 2, opts=Fields(a, 4))"),
     *("call(t(3), t(2), opts=Fields(t(2)))", "call(t(2), t(2), opts=Fields(t(6)[::2], True))"),
     *("call(t(3), t(2), opts=Narrow(t(2)))", "call(t(4), t(3), opts=Narrow(t(3), 3))"),
-    *("call(t(3), t(2), opts=[Given(t(2)), 1])", "call(t(3), t(2), opts={'a': Fields(t(2)), 'by': 2})"),
+    *(
+        "call(t(3), t(2), opts=[Given(t(2)), 1])",
+        "call(t(3), t(2), opts={'a': Fields(t(2)), 'by': 2})",
+    ),
     "o = Given(t(2)); o.extra = 2; call(t(3), t(2), opts=o)",
     "call(t(3), t(2), opts=types.SimpleNamespace(a=t(2), by=2))",
 )

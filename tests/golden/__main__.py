@@ -1,4 +1,6 @@
-"""Compares the golden files with what is made now, or writes them: ``python -m tests.golden [--write] [NAME ...]``."""
+"""Compares the golden files with what is made now, or writes them: ``python -m tests.golden
+[--write] [NAME ...]``.
+"""
 
 from __future__ import annotations
 

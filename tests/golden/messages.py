@@ -1,21 +1,22 @@
 """The messages in the source: the texts that the product may show, read from the syntax trees.
 
-Read are all texts of two words or more, wherever they are written, and texts of one word that are raised, warned of,
-logged or printed.  A message that no test raises is listed too.  A line is ``file: where: text``: ``where`` is the
-class or function that the text is given to.  A field of an f-string is the last name of its expression in braces, or
-``{…}``.  Texts that are put together elsewhere are lines of their own.
+Read are all texts of two words or more, wherever they are written, and texts of one word that are
+raised, warned of, logged or printed.  A message that no test raises is listed too.  A line is
+``file: where: text``: ``where`` is the class or function that the text is given to.  A field of an
+f-string is the last name of its expression in braces, or ``{…}``.  Texts that are put together
+elsewhere are lines of their own.
 
 What is not seen:
 
-- docstrings, of which the command line makes its help (``docs/reference/command-line.md`` has it, as a page that a test
-  keeps fresh);
-- single words that are stored or returned (``how="decomposition"``), and names of operators, units and columns of one
-  word;
+- docstrings, of which the command line makes its help (``docs/reference/command-line.md`` has it,
+  as a page that a test keeps fresh);
+- single words that are stored or returned (``how="decomposition"``), and names of operators, units
+  and columns of one word;
 - the scripts of reports (``exploring/assets``) and the errors of C and C++;
 - what torch, Z3, Python or the user's program says: it stands in fields.
 
-Seen though nobody reads it: Python and SQL that the product writes, patterns, and names of files.  A list of exceptions
-could hide a message.
+Seen though nobody reads it: Python and SQL that the product writes, patterns, and names of files.
+A list of exceptions could hide a message.
 """
 
 from __future__ import annotations
@@ -28,13 +29,30 @@ from tests.discovery import REPOSITORY
 
 PACKAGES = ("guards", "meta_fns", "symshape")
 # Functions that show their text to a user, whatever they are methods of.
-LOUD = frozenset({"BadParameter", "echo", "error", "exit", "info", "log", "print", "warn", "warn_user", "warning"})
+LOUD = frozenset(
+    {
+        "BadParameter",
+        "echo",
+        "error",
+        "exit",
+        "info",
+        "log",
+        "print",
+        "warn",
+        "warn_user",
+        "warning",
+    }
+)
 _A_WORD = re.compile(r"[^\W\d_]")
-_WORDS = re.compile(r"[^\W\d_]{2}\S* \S*[^\W\d_]{2}|[^\W\d_]{2}\S* \{|\} [^\W\d_]{2}|^ [^\W\d_]{2}|[^\W\d_]{2} $")
+_WORDS = re.compile(
+    r"[^\W\d_]{2}\S* \S*[^\W\d_]{2}|[^\W\d_]{2}\S* \{|\} [^\W\d_]{2}|^ [^\W\d_]{2}|[^\W\d_]{2} $"
+)
 
 
 def messages() -> str:
-    """All messages of the packages, one a line, by file in alphabetical order and then as they stand in the file."""
+    """All messages of the packages, one a line, by file in alphabetical order and then as they
+    stand in the file.
+    """
     files = sorted(path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py"))
     lines = [
         f"{path.relative_to(REPOSITORY).as_posix()}: {line}"
@@ -51,7 +69,9 @@ def messages_of(source: str) -> list[str]:
 
 
 def _messages(node: ast.AST, where: str, loud: bool) -> Iterator[tuple[int, int, str, str]]:
-    """Yield line, column, receiver and text of each message below a node that is given to ``where``."""
+    """Yield line, column, receiver and text of each message below a node that is given to
+    ``where``.
+    """
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return  # a docstring
     if isinstance(node, ast.Raise):
@@ -63,7 +83,9 @@ def _messages(node: ast.AST, where: str, loud: bool) -> Iterator[tuple[int, int,
     elif isinstance(node, ast.stmt):
         where, loud = "", False
     text = _text(node)
-    if text is not None and (_WORDS.search(text) or (loud and _A_WORD.search(re.sub(r"\{.*?\}", "", text)))):
+    if text is not None and (
+        _WORDS.search(text) or (loud and _A_WORD.search(re.sub(r"\{.*?\}", "", text)))
+    ):
         assert isinstance(node, ast.expr)
         yield node.lineno, node.col_offset, where, text.replace("\n", r"\n")
     for child in _inner(node):
@@ -71,7 +93,9 @@ def _messages(node: ast.AST, where: str, loud: bool) -> Iterator[tuple[int, int,
 
 
 def _text(node: ast.AST) -> str | None:
-    """Return the text of a literal, an f-string or a sum of such, with fields in braces; None for other nodes."""
+    """Return the text of a literal, an f-string or a sum of such, with fields in braces; None for
+    other nodes.
+    """
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
@@ -79,7 +103,10 @@ def _text(node: ast.AST) -> str | None:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         sides = [_text(node.left), _text(node.right)]
         if any(side is not None for side in sides):
-            return "".join(side or _field(part) for side, part in zip(sides, (node.left, node.right), strict=True))
+            return "".join(
+                side or _field(part)
+                for side, part in zip(sides, (node.left, node.right), strict=True)
+            )
     return None
 
 
@@ -88,7 +115,9 @@ def _field(node: ast.AST) -> str:
 
 
 def _last_name(node: ast.AST) -> str:
-    """Return the name that tells most of an expression: of an attribute its own, of a call its function's."""
+    """Return the name that tells most of an expression: of an attribute its own, of a call its
+    function's.
+    """
     match node:
         case ast.Name():
             return node.id

@@ -1,4 +1,6 @@
-"""The texts of the golden files: the same on every machine (folders, lines of files that change, and times masked)."""
+"""The texts of the golden files: the same on every machine (folders, lines of files that change,
+and times masked).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from tests.discovery import REPOSITORY
 from tests.golden.messages import messages
 
 HERE = Path(__file__).resolve().parent
-MODELS = {"gpt2": "gpt2, mask", "llama": "llama, mask", "bert": "bert", "t5": "t5", "resnet": "resnet"}
+MODELS = {
+    "gpt2": "gpt2, mask",
+    "llama": "llama, mask",
+    "bert": "bert",
+    "t5": "t5",
+    "resnet": "resnet",
+}
 
 
 def path_of(name: str) -> Path:
@@ -34,18 +42,22 @@ def difference(name: str, text: str) -> str:
     """What is kept against what was made, line by line; empty where they agree."""
     path = path_of(name)
     kept = path.read_text(encoding="utf-8") if path.exists() else ""
-    lines = difflib.unified_diff(kept.splitlines(), text.splitlines(), f"{name}, kept", f"{name}, now", lineterm="")
+    lines = difflib.unified_diff(
+        kept.splitlines(), text.splitlines(), f"{name}, kept", f"{name}, now", lineterm=""
+    )
     return "\n".join(lines)
 
 
 def masked(text: str) -> str:
-    """Without what another machine or release would write differently: folders, and lines of files that are edited."""
+    """Without what another machine or release would write differently: folders, and lines of files
+    that are edited.
+    """
     text = text.replace(str(REPOSITORY), "HERE")
     text = re.sub(r"[^\s\"'`(]*/site-packages/", "", text)
     return re.sub(r"\b(?!model\.py)(\w+\.py):\d+", r"\1:N", text)
 
 
-# -- guards of models -------------------------------------------------------------------------------------------------
+# -- guards of models ------------------------------------------------------------------------------
 
 
 def _model(name: str) -> str:
@@ -59,11 +71,14 @@ def _model(name: str) -> str:
     for make in (symbols_table, inputs_table, guards_table, outputs_table):
         table = make(traced.program)
         parts += ["", table.title]
-        parts += ["    " + " | ".join(cell.replace("\n", " / ") for cell in row if cell) for row in table.rows]
+        parts += [
+            "    " + " | ".join(cell.replace("\n", " / ") for cell in row if cell)
+            for row in table.rows
+        ]
     return masked("\n".join(parts) + "\n")
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def halve(x: torch.Tensor, parts: int = 2) -> torch.Tensor:
@@ -104,8 +119,12 @@ def _wrong_ops() -> dict[str, Callable[[], object]]:
 
     return {
         "meta_fns.ShapeError": lambda: meta_fns.infer(aten.mm.default, (spec(2, 3), spec(4, 5))),
-        "meta_fns.DtypeError": lambda: meta_fns.infer(aten.mm.default, (spec(2, 3), spec(3, 5, dtype=torch.float64))),
-        "meta_fns.UnsupportedOp": lambda: meta_fns.infer(aten._nested_tensor_size.default, (spec(2),)),
+        "meta_fns.DtypeError": lambda: meta_fns.infer(
+            aten.mm.default, (spec(2, 3), spec(3, 5, dtype=torch.float64))
+        ),
+        "meta_fns.UnsupportedOp": lambda: meta_fns.infer(
+            aten._nested_tensor_size.default, (spec(2),)
+        ),
         "meta_fns.DataDependentOutput": lambda: meta_fns.infer(aten.nonzero.default, (spec(2, 3),)),
     }
 
@@ -119,7 +138,9 @@ def _wrong_entry() -> None:
 
 def _missed() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        symshape.compile(larger, store=folder, options=symshape.Options(on_miss="error"))(torch.ones(8))
+        symshape.compile(larger, store=folder, options=symshape.Options(on_miss="error"))(
+            torch.ones(8)
+        )
 
 
 def _fallen_back() -> None:
@@ -169,12 +190,18 @@ FAILING: dict[str, Callable[[], object]] = {
     "symshape.UnsupportedError": lambda: symshape.trace(to_numpy, torch.ones(8)),
     "symshape.InternalError": _defect,
     "symshape.MissError": _missed,
-    "symshape.RankError": lambda: symshape.compile(larger, fullgraph=True, store=Ranks())(torch.ones(8)),
+    "symshape.RankError": lambda: symshape.compile(larger, fullgraph=True, store=Ranks())(
+        torch.ones(8)
+    ),
     "symshape.ProgramError": lambda: symshape.trace(halve, torch.ones(9)),
-    "symshape.ConstraintViolation": lambda: symshape.trace(fixed, torch.ones(8), dynamic={"x": {0: Dim("n")}}),
+    "symshape.ConstraintViolation": lambda: symshape.trace(
+        fixed, torch.ones(8), dynamic={"x": {0: Dim("n")}}
+    ),
     "symshape.DataDependentError": lambda: symshape.trace(chosen, torch.ones(8)),
     "symshape.GuardViolation": lambda: symshape.trace(larger, torch.ones(8))(torch.ones(3)),
-    "symshape.RuntimeAssertionError": lambda: symshape.trace(asserted, torch.ones(8))(torch.zeros(8)),
+    "symshape.RuntimeAssertionError": lambda: symshape.trace(asserted, torch.ones(8))(
+        torch.zeros(8)
+    ),
     "symshape.VerificationError": _wrong_entry,
     "symshape.FallbackWarning": _fallen_back,
     "symshape.UntestedTorchWarning": _untested_torch,
@@ -193,11 +220,14 @@ def _errors() -> str:
         else:
             found, said = "nothing", ""
         assert found == name, f"{name} is expected, not {found}: {said}"
-        parts.append(f"{name}\n" + "".join(f"    {line}\n".replace("    \n", "\n") for line in said.splitlines()))
+        parts.append(
+            f"{name}\n"
+            + "".join(f"    {line}\n".replace("    \n", "\n") for line in said.splitlines())
+        )
     return masked("\n".join(parts))
 
 
-# -- explanations -----------------------------------------------------------------------------------------------------
+# -- explanations ----------------------------------------------------------------------------------
 
 A = {"s0": Size("a", 0), "s1": Size("b", 0)}
 
@@ -234,10 +264,16 @@ def _said_of_sets() -> list[tuple[str, str]]:
         ("distinguish", str(guards.distinguish(program, loose, A))),
         ("distinguish, the same", str(guards.distinguish(loose, loose, A))),
         ("explain_conflict", str(guards.explain_conflict(declared, program, A))),
-        ("explain_conflict, none", str(guards.explain_conflict(GuardSet((), {"s0": (8, 80)}), program, A))),
+        (
+            "explain_conflict, none",
+            str(guards.explain_conflict(GuardSet((), {"s0": (8, 80)}), program, A)),
+        ),
     ]
     shown += [
-        (f"decide {query}", str(guards.decide(query, ranges={"x": (1, None)}, assume=["x % 4 == 0"])))
+        (
+            f"decide {query}",
+            str(guards.decide(query, ranges={"x": (1, None)}, assume=["x % 4 == 0"])),
+        )
         for query in ("x % 2 == 0", "x < y", "x // 8 * 8 == x + 1")
     ]
     return shown
@@ -263,10 +299,14 @@ def _said_of_programs() -> list[tuple[str, str]]:
 
 def _explanations() -> str:
     shown = [*_said_of_sets(), *_said_of_programs()]
-    return masked("\n".join(f"{title}\n" + "".join(f"    {line}\n" for line in s.splitlines()) for title, s in shown))
+    return masked(
+        "\n".join(
+            f"{title}\n" + "".join(f"    {line}\n" for line in s.splitlines()) for title, s in shown
+        )
+    )
 
 
-# -- the demo ---------------------------------------------------------------------------------------------------------
+# -- the demo --------------------------------------------------------------------------------------
 
 
 def _demo() -> str:
@@ -280,9 +320,15 @@ def _demo() -> str:
 
     def without_times(table: Table, **how: int | None) -> object:
         """Figures that are times, and this machine's versions, are X."""
-        timed = [row for row in table.rows if "µs" in row[0] or "second" in row[0] or row[0].endswith(", s")]
+        timed = [
+            row
+            for row in table.rows
+            if "µs" in row[0] or "second" in row[0] or row[0].endswith(", s")
+        ]
         hidden = table.rows if table.title == "environment" else timed
-        rows = tuple((row[0], *("X" for _ in row[1:])) if row in hidden else row for row in table.rows)
+        rows = tuple(
+            (row[0], *("X" for _ in row[1:])) if row in hidden else row for row in table.rows
+        )
         return terminal_table(attrs.evolve(table, rows=rows), **how)
 
     console = Console(file=io.StringIO(), width=120, color_system=None)

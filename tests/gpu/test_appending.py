@@ -1,4 +1,6 @@
-"""What is put behind a padded cache where it lies: the kernel against torch's ops, and whole decoders against eager."""
+"""What is put behind a padded cache where it lies: the kernel against torch's ops, and whole
+decoders against eager.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,16 @@ from tests.bench.streams import decode
 from tests.meta_fns.padding.poison import assert_same, poison
 
 DTYPES = (
-    *(torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int8, torch.bool),
+    *(
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.float64,
+        torch.int64,
+        torch.int32,
+        torch.int8,
+        torch.bool,
+    ),
     torch.float8_e4m3fn,
 )
 CAP = 37
@@ -28,7 +39,9 @@ def filled(dtype: torch.dtype, *sizes: int) -> torch.Tensor:
     """A tensor of any bytes, NaN and the like among them."""
     if dtype is torch.bool:
         return torch.randint(0, 2, sizes, device="cuda").bool()
-    rows = torch.randint(0, 256, (*sizes[:-1], sizes[-1] * dtype.itemsize), dtype=torch.uint8, device="cuda")
+    rows = torch.randint(
+        0, 256, (*sizes[:-1], sizes[-1] * dtype.itemsize), dtype=torch.uint8, device="cuda"
+    )
     return rows.view(dtype)
 
 
@@ -54,7 +67,11 @@ def _one_of_two(dtype: torch.dtype, more: int) -> tuple[torch.Tensor, torch.Tens
 
 
 def _heads_inside(dtype: torch.dtype, more: int) -> tuple[torch.Tensor, torch.Tensor, int]:
-    return filled(dtype, 3, CAP + more, 5, 8).transpose(1, 2), filled(dtype, 3, more, 5, 8).transpose(1, 2), 2
+    return (
+        filled(dtype, 3, CAP + more, 5, 8).transpose(1, 2),
+        filled(dtype, 3, more, 5, 8).transpose(1, 2),
+        2,
+    )
 
 
 def _wide(dtype: torch.dtype, more: int) -> tuple[torch.Tensor, torch.Tensor, int]:
@@ -113,7 +130,9 @@ def test_the_op_leaves_what_is_before_and_beside_it(more: int) -> None:
     before = memory.clone()
     first = memory.narrow(3, 0, CAP)[1, 0]
     behind = torch.randn(3, more, 8, device="cuda")
-    made = APPENDED_IN_PLACE(first, [behind], torch.tensor(5, device="cuda"), torch.zeros((), device="cuda"), 1)
+    made = APPENDED_IN_PLACE(
+        first, [behind], torch.tensor(5, device="cuda"), torch.zeros((), device="cuda"), 1
+    )
     assert (made.data_ptr(), made.shape) == (first.data_ptr(), (3, CAP + more, 8))
     expected = before[1, 0]
     expected[:, 5 : 5 + more] = behind
@@ -124,7 +143,18 @@ def test_the_op_leaves_what_is_before_and_beside_it(more: int) -> None:
 def _sizes(count: int) -> list[tuple[int, int]]:
     """Batches and lengths that grow and shrink, of a few buckets."""
     rng = random.Random(3)
-    found = [(3, 40), (3, 47), (2, 33), (4, 48), (1, 34), (3, 48), (4, 33), (3, 1), (2, 64), (2, 49)]
+    found = [
+        (3, 40),
+        (3, 47),
+        (2, 33),
+        (4, 48),
+        (1, 34),
+        (3, 48),
+        (4, 33),
+        (3, 1),
+        (2, 64),
+        (2, 49),
+    ]
     return found + [(rng.randint(1, 6), rng.randint(2, 70)) for _ in range(count - len(found))]
 
 
@@ -132,9 +162,13 @@ def _sizes(count: int) -> list[tuple[int, int]]:
 def test_steps_of_a_decoder(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     stream = decode(torch.device("cuda"), dtype, True)
-    compiled = symshape.compile(stream.run, dynamic=True, runner="padded", options=Options(max_cuda_graphs=128))
+    compiled = symshape.compile(
+        stream.run, dynamic=True, runner="padded", options=Options(max_cuda_graphs=128)
+    )
     fallbacks: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None
+    )
     pairs = []
     try:
         with torch.no_grad():
@@ -174,7 +208,9 @@ def test_the_cache_is_there_once() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int8], ids=str)
 def test_large_copies_in_wider_elements(dtype: torch.dtype) -> None:
-    """Into a buffer and out of it, with gaps in both: the same elements, and in integers of 8 bytes."""
+    """Into a buffer and out of it, with gaps in both: the same elements, and in integers of 8
+    bytes.
+    """
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x * 2
@@ -187,6 +223,8 @@ def test_large_copies_in_wider_elements(dtype: torch.dtype) -> None:
                 poison(bucket.buffers[0], number)
         assert torch.equal(compiled(x), x * 2)
     x = torch.ones(55, 450, 64, device="cuda", dtype=dtype)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as seen:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True
+    ) as seen:
         compiled(x)
     assert sum(event.name == "aten::view" for event in seen.events()) == 4

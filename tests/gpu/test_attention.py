@@ -26,7 +26,9 @@ KERNELS = (
 
 
 class Attention(nn.Module):
-    """Queries, keys and values as transformers' encoders lay them out: views whose heads lie inside the sequence."""
+    """Queries, keys and values as transformers' encoders lay them out: views whose heads lie inside
+    the sequence.
+    """
 
     def __init__(self, causal: bool, scale: float | None) -> None:
         super().__init__()
@@ -34,8 +36,12 @@ class Attention(nn.Module):
         self.causal, self.scale = causal, scale
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        query, key, value = (each(x).view(*x.shape[:-1], HEADS, -1).transpose(1, 2) for each in self.project)
-        mixed = scaled_dot_product_attention(query, key, value, is_causal=self.causal, scale=self.scale)
+        query, key, value = (
+            each(x).view(*x.shape[:-1], HEADS, -1).transpose(1, 2) for each in self.project
+        )
+        mixed = scaled_dot_product_attention(
+            query, key, value, is_causal=self.causal, scale=self.scale
+        )
         return mixed.transpose(1, 2).reshape(x.shape)
 
 
@@ -47,17 +53,23 @@ def _traced(model: nn.Module, kernel: SDPBackend | None) -> symshape.Traced:
             return model(x)
 
     x = torch.randn(3, 40, WIDTH, device="cuda", dtype=torch.bfloat16)
-    return symshape.trace(run, x, dynamic={"x": {0: symshape.Dim("batch"), 1: symshape.Dim("length")}})
+    return symshape.trace(
+        run, x, dynamic={"x": {0: symshape.Dim("batch"), 1: symshape.Dim("length")}}
+    )
 
 
 @pytest.mark.parametrize("scale", [None, 0.125])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda each: each.name if each else "torch's choice")
+@pytest.mark.parametrize(
+    "kernel", KERNELS, ids=lambda each: each.name if each else "torch's choice"
+)
 def test_no_kernel_fixes_batch_or_length(
     kernel: SDPBackend | None, grad: bool, causal: bool, scale: float | None
 ) -> None:
-    """A fixed dimension is an error of the trace, which tells the guard, the op that asked and the line."""
+    """A fixed dimension is an error of the trace, which tells the guard, the op that asked and the
+    line.
+    """
     model = Attention(causal, scale).to("cuda", torch.bfloat16)
     with torch.set_grad_enabled(grad):
         traced = _traced(model, kernel)
@@ -69,13 +81,22 @@ def test_no_kernel_fixes_batch_or_length(
 @pytest.mark.parametrize("grad", [False, True])
 def test_encoders_of_transformers(name: str, grad: bool) -> None:
     hf = pytest.importorskip("transformers")
-    sizes = {"hidden_size": WIDTH, "num_hidden_layers": 1, "num_attention_heads": HEADS, "intermediate_size": WIDTH}
+    sizes = {
+        "hidden_size": WIDTH,
+        "num_hidden_layers": 1,
+        "num_attention_heads": HEADS,
+        "intermediate_size": WIDTH,
+    }
     if name == "BERT":
-        model: nn.Module = hf.BertModel(hf.BertConfig(vocab_size=50, **sizes), add_pooling_layer=False)
+        model: nn.Module = hf.BertModel(
+            hf.BertConfig(vocab_size=50, **sizes), add_pooling_layer=False
+        )
         x = torch.randint(0, 50, (3, 40), device="cuda")
         dims = {0: symshape.Dim("batch"), 1: symshape.Dim("length")}
     else:
-        model = hf.ViTModel(hf.ViTConfig(image_size=32, patch_size=8, **sizes), add_pooling_layer=False)
+        model = hf.ViTModel(
+            hf.ViTConfig(image_size=32, patch_size=8, **sizes), add_pooling_layer=False
+        )
         x = torch.randn(3, 3, 32, 32, device="cuda", dtype=torch.bfloat16)
         dims = {0: symshape.Dim("batch")}
     model = model.eval().to("cuda", torch.bfloat16)
@@ -89,7 +110,9 @@ def test_encoders_of_transformers(name: str, grad: bool) -> None:
 
 
 def _step(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """``(batch, 512), (batch, keys, 512), (batch, keys, 512) -> (batch, 512)``, as a step of decoding attends."""
+    """``(batch, 512), (batch, keys, 512), (batch, keys, 512) -> (batch, 512)``, as a step of
+    decoding attends.
+    """
     rest = (each.view(*each.shape[:2], 8, 64).transpose(1, 2) for each in (keys, values))
     return scaled_dot_product_attention(query.view(-1, 8, 1, 64), *rest).reshape(-1, 512)
 
@@ -111,7 +134,9 @@ def test_one_query_over_many_keys() -> None:
     found = []
     for entry in compiled.entries:
         assert isinstance(entry.runner, PaddedRunner)
-        found += [str(node.op) for bucket in entry.runner.buckets for node in bucket._padded.graph.nodes]
+        found += [
+            str(node.op) for bucket in entry.runner.buckets for node in bucket._padded.graph.nodes
+        ]
     assert any("cudnn" in each for each in found), found
 
 
@@ -124,14 +149,20 @@ def fresh_dynamo() -> Iterator[None]:
 
 
 class Masked(Attention):
-    """With a bias that is learnt, which hides some keys besides; queries and keys of different numbers."""
+    """With a bias that is learnt, which hides some keys besides; queries and keys of different
+    numbers.
+    """
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor, keep: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, y: torch.Tensor, keep: torch.Tensor | None = None
+    ) -> torch.Tensor:
         query, key, value = (
             each(of).view(*of.shape[:-1], HEADS, -1).transpose(1, 2)
             for each, of in zip(self.project, (x, y, y), strict=True)
         )
-        mixed = scaled_dot_product_attention(query, key, value, keep, is_causal=self.causal, scale=self.scale)
+        mixed = scaled_dot_product_attention(
+            query, key, value, keep, is_causal=self.causal, scale=self.scale
+        )
         return mixed.transpose(1, 2).reshape(x.shape)
 
 
@@ -149,7 +180,9 @@ class Masked(Attention):
     ids=lambda each: getattr(each, "name", str(each)),
 )
 def test_gradients_of_each_kernel(kernel: SDPBackend, dtype: torch.dtype, way: str) -> None:
-    """Forward and backward are padded whole, whatever lies in their buffers, and gradients are eager's."""
+    """Forward and backward are padded whole, whatever lies in their buffers, and gradients are
+    eager's.
+    """
     masked = way in ("mask", "bias")
     if masked and kernel is SDPBackend.FLASH_ATTENTION:
         pytest.skip("takes no mask")
@@ -162,7 +195,9 @@ def test_gradients_of_each_kernel(kernel: SDPBackend, dtype: torch.dtype, way: s
         with sdpa_kernel(kernel):
             return model(*args)
 
-    compiled = torch.compile(run, backend=dynamo.symshape_backend, options={"runner": "padded"}, dynamic=True)
+    compiled = torch.compile(
+        run, backend=dynamo.symshape_backend, options={"runner": "padded"}, dynamic=True
+    )
     for number, (batch, length, keys) in enumerate(
         [(3, 40, 24), (4, 33, 70), (2, 64, 31), (5, 7, 65), (3, 41, 40), (2, 3, 5)]
     ):
@@ -173,7 +208,10 @@ def test_gradients_of_each_kernel(kernel: SDPBackend, dtype: torch.dtype, way: s
                     for bucket in entry.runner.buckets:
                         for buffer in bucket.buffers:
                             poison(buffer, number)
-        x, y = (torch.randn(batch, n, WIDTH, device="cuda", dtype=dtype, requires_grad=True) for n in (length, keys))
+        x, y = (
+            torch.randn(batch, n, WIDTH, device="cuda", dtype=dtype, requires_grad=True)
+            for n in (length, keys)
+        )
         given = [x, y]
         if masked:
             keep = torch.rand(batch, 1, length, keys, device="cuda") < 0.6
@@ -186,7 +224,9 @@ def test_gradients_of_each_kernel(kernel: SDPBackend, dtype: torch.dtype, way: s
             leaves = [*(leaf for leaf in given if leaf.requires_grad), *model.parameters()]
             found.append(torch.autograd.grad((each(*given) * weight).sum(), leaves))
         for mine, theirs in zip(found[1], found[0], strict=True):
-            assert_same(mine, theirs, str((batch, length, keys)), 1e-3 if dtype is torch.float32 else 4e-2)
+            assert_same(
+                mine, theirs, str((batch, length, keys)), 1e-3 if dtype is torch.float32 else 4e-2
+            )
     text = str(symshape.backend_report())
     for graph in dynamo.alive:
         (entry,) = graph.entries

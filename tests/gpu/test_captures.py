@@ -1,4 +1,6 @@
-"""Captures that break, and threads beside captures: generators, pools and the allocator are as they were."""
+"""Captures that break, and threads beside captures: generators, pools and the allocator are as they
+were.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,16 @@ def test_random_numbers_after_a_capture_that_broke(draws: bool) -> None:
 
 
 @pytest.mark.parametrize("draws", [False, True])
-def test_random_numbers_after_one_that_could_not_begin(draws: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_numbers_after_one_that_could_not_begin(
+    draws: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pool = GraphPool()
     graph, made, _ = record(lambda: _drawn() * 2, CUDA, pool, draws=True)
     handle = pool.handle()
     del graph
     gc.collect()
-    monkeypatch.setattr(GraphPool, "handle", lambda self: handle)  # what is left of a pool: torch takes no graph for it
+    # what is left of a pool: torch takes no graph for it
+    monkeypatch.setattr(GraphPool, "handle", lambda self: handle)
     with pytest.raises(RuntimeError, match="use_count"):
         record(lambda: made * 2, CUDA, pool, draws=draws)
     _drawn()
@@ -84,7 +89,8 @@ def test_no_memory_is_left_in_the_pool_of_a_broken_capture() -> None:
 def test_a_pool_goes_on_when_its_graphs_have_gone() -> None:
     x, pool = _drawn(), GraphPool()
     for _ in range(3):
-        graph, made, _ = record(lambda: x * 2, CUDA, pool, draws=False)  # made keeps what is left of the pool
+        # made keeps what is left of the pool
+        graph, made, _ = record(lambda: x * 2, CUDA, pool, draws=False)
         graph.replay()
         assert torch.equal(made, x * 2)
         del graph
@@ -168,7 +174,9 @@ def test_a_thread_that_waits_for_the_device_in_the_middle_of_a_capture() -> None
 
 @pytest.mark.parametrize("runner", ["padded", "cudagraph"])
 def test_threads_that_capture_at_once(runner: Any) -> None:
-    """They are on one stream, in one workspace of cuBLAS: one after the other, or memory is what it must not be."""
+    """They are on one stream, in one workspace of cuBLAS: one after the other, or memory is what it
+    must not be.
+    """
     torch.manual_seed(0)
     models = [nn.Sequential(*[nn.Linear(64, 64) for _ in range(20)]).cuda() for _ in range(4)]
     errors: list[BaseException] = []

@@ -1,4 +1,6 @@
-"""Graphs that make a call's copies themselves have the results of those that do not, whoever launches them."""
+"""Graphs that make a call's copies themselves have the results of those that do not, whoever
+launches them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def recorded(
     torch.cuda.synchronize()
     with torch.no_grad():
         inside = Inside([buffer], lambda results: results)
-        graph, results, copies = record(lambda: [run(buffer)], CUDA, GraphPool(), inside, draws=draws)
+        graph, results, copies = record(
+            lambda: [run(buffer)], CUDA, GraphPool(), inside, draws=draws
+        )
     return graph, results, copies, buffer
 
 
@@ -92,9 +96,15 @@ def test_what_is_refused_leaves_the_graph_whole(monkeypatch: pytest.MonkeyPatch)
 
     def refused(graph: Any, buffers: Any, results: Any) -> Any:
         found = real(graph, buffers, results)
-        nodes = found.driver.roots(graph.raw_cuda_graph()), found.driver.leaves(graph.raw_cuda_graph())
+        nodes = (
+            found.driver.roots(graph.raw_cuda_graph()),
+            found.driver.leaves(graph.raw_cuda_graph()),
+        )
         found.remove()
-        after = found.driver.roots(graph.raw_cuda_graph()), found.driver.leaves(graph.raw_cuda_graph())
+        after = (
+            found.driver.roots(graph.raw_cuda_graph()),
+            found.driver.leaves(graph.raw_cuda_graph()),
+        )
         seen.append((nodes, after))
         return None
 
@@ -140,7 +150,9 @@ def test_streams_of_calls(runner: Any) -> None:
 
 
 def test_draws_go_on() -> None:
-    mine = symshape.compile(lambda x: torch.nn.functional.dropout(x, 0.5), dynamic=True, runner="cudagraph")
+    mine = symshape.compile(
+        lambda x: torch.nn.functional.dropout(x, 0.5), dynamic=True, runner="cudagraph"
+    )
     x = torch.ones(1000, device="cuda")
     with torch.no_grad():
         results = [mine(x.clone()) for _ in range(6)]
@@ -170,7 +182,9 @@ def test_several_threads_and_streams() -> None:
 
 def test_memory_stays() -> None:
     model = nn.Linear(256, 256).cuda()
-    mine = symshape.compile(model, dynamic=True, runner="cudagraph", options=Options(max_cuda_graphs=4))
+    mine = symshape.compile(
+        model, dynamic=True, runner="cudagraph", options=Options(max_cuda_graphs=4)
+    )
     sizes = list(range(10, 30))
 
     def round_of_calls() -> int:
@@ -189,7 +203,10 @@ def test_memory_stays() -> None:
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two devices")
 @pytest.mark.parametrize("runner", ["cudagraph", "padded"])
 def test_a_device_that_is_not_the_current_one(runner: Any) -> None:
-    models = [nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 8)).to(f"cuda:{i}") for i in (0, 1)]
+    models = [
+        nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 8)).to(f"cuda:{i}")
+        for i in (0, 1)
+    ]
     compiled = [symshape.compile(each, dynamic=True, runner=runner) for each in models]
     held = []
     with torch.no_grad():

@@ -1,4 +1,6 @@
-"""The CUDA-graph runner on a device: eager's values at every size, nothing of an earlier call, reasons for refusals."""
+"""The CUDA-graph runner on a device: eager's values at every size, nothing of an earlier call,
+reasons for refusals.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,9 @@ def test_swapped_parameters_are_read() -> None:
 
 
 def test_the_number_of_graphs_is_bounded() -> None:
-    compiled = symshape.compile(lambda x: x * 2, runner="cudagraph", options=Options(max_cuda_graphs=3))
+    compiled = symshape.compile(
+        lambda x: x * 2, runner="cudagraph", options=Options(max_cuda_graphs=3)
+    )
     for n in (*range(2, 12), 2, 3):
         x = torch.randn(n, device="cuda")
         assert torch.equal(compiled(x), x * 2)
@@ -142,7 +146,9 @@ def test_the_number_of_graphs_is_bounded() -> None:
         (lambda x: x.expand(3, *x.shape), None),
     ],
 )
-def test_what_cannot_be_captured_runs_all_the_same(fn: Function, reason: str | None, seen: list[events.Event]) -> None:
+def test_what_cannot_be_captured_runs_all_the_same(
+    fn: Function, reason: str | None, seen: list[events.Event]
+) -> None:
     compiled = symshape.compile(fn, runner="cudagraph")
     x = torch.randn(6, device="cuda")
     torch.manual_seed(0)
@@ -156,12 +162,17 @@ def test_what_cannot_be_captured_runs_all_the_same(fn: Function, reason: str | N
 @pytest.mark.parametrize("runner", ["cudagraph", "auto"])
 def test_random_numbers_are_eagers(runner: Any) -> None:
     def program(x: torch.Tensor) -> Any:
-        return torch.nn.functional.dropout(x, 0.5) * 2, torch.rand_like(x), torch.randn(3, device=x.device)
+        return (
+            torch.nn.functional.dropout(x, 0.5) * 2,
+            torch.rand_like(x),
+            torch.randn(3, device=x.device),
+        )
 
     compiled = symshape.compile(program, runner=runner)
     x = torch.ones(1000, device="cuda")
     torch.manual_seed(3)
-    mine = [compiled(x) for _ in range(600)]  # a graph is captured on the way, where nobody asked for one at once
+    # a graph is captured on the way, where nobody asked for one at once
+    mine = [compiled(x) for _ in range(600)]
     state = torch.cuda.get_rng_state()
     torch.manual_seed(3)
     theirs = [program(x) for _ in range(600)]
@@ -170,13 +181,18 @@ def test_random_numbers_are_eagers(runner: Any) -> None:
             assert torch.equal(a, b)
     assert torch.equal(state, torch.cuda.get_rng_state())
     assert not torch.equal(mine[-1][0], mine[-2][0])
-    assert compiled.stats().cuda_graphs == 1 or runner == "auto"  # it is captured only where that pays
+    # it is captured only where that pays
+    assert compiled.stats().cuda_graphs == 1 or runner == "auto"
 
 
 def test_sizes_that_find_no_room_run_without_a_graph() -> None:
-    compiled = symshape.compile(lambda x: x * 2, runner="cudagraph", options=Options(max_cuda_graphs=2))
+    compiled = symshape.compile(
+        lambda x: x * 2, runner="cudagraph", options=Options(max_cuda_graphs=2)
+    )
     captured: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: captured.append(e) if isinstance(e, events.GraphCaptured) else None)
+    unsubscribe = events.subscribe(
+        lambda e: captured.append(e) if isinstance(e, events.GraphCaptured) else None
+    )
     try:
         for n in [2, 3, 4, 5] * 20:
             x = torch.randn(n, device="cuda")
@@ -272,7 +288,12 @@ def test_relu_keeps_nan_in_the_products_epilogue() -> None:
 
 def test_torch_compile_on_the_device() -> None:
     torch._dynamo.reset()
-    layers = [torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 4)]
+    layers = [
+        torch.nn.Linear(8, 16),
+        torch.nn.LayerNorm(16),
+        torch.nn.GELU(),
+        torch.nn.Linear(16, 4),
+    ]
     model = torch.nn.Sequential(*layers).cuda()
     twin = copy.deepcopy(model)
     compiled = torch.compile(model, backend=symshape_backend)
@@ -298,13 +319,17 @@ def test_inductor_on_the_device() -> None:
 @pytest.mark.parametrize("masked", [False, True])
 def test_attention_without_dropout_is_captured(masked: bool, seen: list[events.Event]) -> None:
     def f(q: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        return torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask, is_causal=mask is None)
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, q, q, attn_mask=mask, is_causal=mask is None
+        )
 
     compiled = symshape.compile(f, runner="cudagraph")
     with torch.no_grad():
         for n in (8, 16, 24, 8):
             q = torch.randn(2, 4, n, 32, device="cuda", dtype=torch.float16)
-            mask = torch.ones(2, 1, n, n, device="cuda", dtype=torch.bool).tril() if masked else None
+            mask = (
+                torch.ones(2, 1, n, n, device="cuda", dtype=torch.bool).tril() if masked else None
+            )
             torch.testing.assert_close(compiled(q, mask), f(q, mask), atol=1e-3, rtol=1e-3)
     assert not reasons(seen)
     assert compiled.stats().cuda_graphs == 3

@@ -1,4 +1,6 @@
-"""Training with dropout on a device, inside attention and outside: eager's numbers to drop by, and its gradients."""
+"""Training with dropout on a device, inside attention and outside: eager's numbers to drop by, and
+its gradients.
+"""
 
 from __future__ import annotations
 
@@ -34,22 +36,33 @@ def _calls(trained: Trained, dtype: torch.dtype) -> list[dict[str, torch.Tensor]
     """Sizes that change, and come again often enough to be captured."""
     torch.manual_seed(1)
     different = [
-        {k: v.cuda().to(dtype if v.is_floating_point() else v.dtype) for k, v in trained.call(*each).items()}
+        {
+            k: v.cuda().to(dtype if v.is_floating_point() else v.dtype)
+            for k, v in trained.call(*each).items()
+        }
         for each in sizes(6)
     ]
     return [*different, *different[:3], *different[:3], *different[:3], *different]
 
 
 def _loss(result: Any) -> torch.Tensor:
-    """What differs with each number that is dropped (a mean of squares behind a layer norm is 1)."""
+    """What differs with each number that is dropped (a mean of squares behind a layer norm is
+    1).
+    """
     tensors = [result] if isinstance(result, torch.Tensor) else result.to_tuple()
     weights = [torch.linspace(-1, 1, each.shape[-1], device=each.device) for each in tensors]
-    return torch.stack([(each * some).mean().exp() for each, some in zip(tensors, weights, strict=True)]).sum()
+    return torch.stack(
+        [(each * some).mean().exp() for each, some in zip(tensors, weights, strict=True)]
+    ).sum()
 
 
-def _same(ours: nn.Module, theirs: nn.Module, mine: torch.Tensor, its: torch.Tensor, precise: float) -> None:
+def _same(
+    ours: nn.Module, theirs: nn.Module, mine: torch.Tensor, its: torch.Tensor, precise: float
+) -> None:
     torch.testing.assert_close(mine, its, atol=precise, rtol=precise)
-    for (name, one), (_, other) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+    for (name, one), (_, other) in zip(
+        ours.named_parameters(), theirs.named_parameters(), strict=True
+    ):
         torch.testing.assert_close(
             one, other, atol=precise, rtol=precise, msg=lambda text, name=name: f"{name}: {text}"
         )  # type: ignore[misc]
@@ -81,7 +94,9 @@ def _trained(model: nn.Module, run: Callable[..., Any]) -> Train:
 @pytest.mark.parametrize("trained", DROPPING, ids=lambda each: each.name)
 def test_through_the_backend(trained: Trained, dtype: torch.dtype, runner: str) -> None:
     theirs, ours = (_built(trained, dtype) for _ in range(2))
-    run = torch.compile(ours, backend=symshape_backend, options={"runner": runner, "randomness": "eager"})
+    run = torch.compile(
+        ours, backend=symshape_backend, options={"runner": runner, "randomness": "eager"}
+    )
     calls = _calls(trained, dtype)
     mine, its = _losses(_trained(ours, run), calls), _losses(_trained(theirs, theirs), calls)
     _same(ours, theirs, mine, its, DTYPES[dtype])
@@ -92,7 +107,9 @@ def test_through_the_backend(trained: Trained, dtype: torch.dtype, runner: str) 
 @pytest.mark.parametrize("trained", DROPPING, ids=lambda each: each.name)
 def test_a_whole_step(trained: Trained, dtype: torch.dtype, runner: Any) -> None:
     theirs, ours = (_built(trained, dtype) for _ in range(2))
-    step: Any = symshape.compile(_trained(ours, ours), runner=runner, options={"randomness": "eager"})
+    step: Any = symshape.compile(
+        _trained(ours, ours), runner=runner, options={"randomness": "eager"}
+    )
     calls = _calls(trained, dtype)
     mine, its = _losses(step, calls), _losses(_trained(theirs, theirs), calls)
     _same(ours, theirs, mine, its, DTYPES[dtype])
@@ -104,8 +121,12 @@ def test_a_whole_step(trained: Trained, dtype: torch.dtype, runner: Any) -> None
     [("backend", torch.float32), ("whole step", torch.float32), ("whole step", torch.bfloat16)],
 )
 @pytest.mark.parametrize("trained", DROPPING, ids=lambda each: each.name)
-def test_other_numbers_of_the_same_distribution(trained: Trained, way: str, dtype: torch.dtype) -> None:
-    """Random numbers inside padded graphs: mean and spread of the losses over many draws are eager's."""
+def test_other_numbers_of_the_same_distribution(
+    trained: Trained, way: str, dtype: torch.dtype
+) -> None:
+    """Random numbers inside padded graphs: mean and spread of the losses over many draws are
+    eager's.
+    """
     theirs, ours = (_built(trained, dtype) for _ in range(2))
     call = _calls(trained, dtype)[0]
     through = torch.compile(ours, backend=symshape_backend, options={"runner": "padded"})
@@ -132,12 +153,18 @@ def test_other_numbers_of_the_same_distribution(trained: Trained, way: str, dtyp
 
 
 def _attends(query: torch.Tensor, causal: bool) -> Any:
-    """Attention whose values are a unit matrix: its results are the weights that were not dropped."""
+    """Attention whose values are a unit matrix: its results are the weights that were not
+    dropped.
+    """
     query = query.detach().requires_grad_()
-    value = torch.eye(query.shape[2], query.shape[3], device="cuda", dtype=query.dtype, requires_grad=True)
+    value = torch.eye(
+        query.shape[2], query.shape[3], device="cuda", dtype=query.dtype, requires_grad=True
+    )
     value = value.expand(*query.shape[:2], -1, -1)
     value.retain_grad()
-    weights = nn.functional.scaled_dot_product_attention(query, query.detach(), value, dropout_p=0.5, is_causal=causal)
+    weights = nn.functional.scaled_dot_product_attention(
+        query, query.detach(), value, dropout_p=0.5, is_causal=causal
+    )
     weights.sum().backward()  # type: ignore[no-untyped-call]
     assert value.grad is not None
     return weights.detach(), value.grad
@@ -145,9 +172,13 @@ def _attends(query: torch.Tensor, causal: bool) -> Any:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_attention_drops_by_one_mask_in_forward_and_backward(dtype: torch.dtype, causal: bool) -> None:
+def test_attention_drops_by_one_mask_in_forward_and_backward(
+    dtype: torch.dtype, causal: bool
+) -> None:
     """The gradient of a value is the sum of the weights that its key was given."""
-    compiled = symshape.compile(lambda query: _attends(query, causal), dynamic=True, runner="padded")
+    compiled = symshape.compile(
+        lambda query: _attends(query, causal), dynamic=True, runner="padded"
+    )
     for batch, length in ((2, 5), (3, 9), (2, 12), (1, 7), (3, 16)):
         torch.manual_seed(length)
         weights, gradient = compiled(torch.randn(batch, 4, length, 16, device="cuda", dtype=dtype))

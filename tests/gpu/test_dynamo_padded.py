@@ -1,4 +1,6 @@
-"""Padded programs behind ``torch.compile`` on a device: graphs for a range of sizes, parameters read in place."""
+"""Padded programs behind ``torch.compile`` on a device: graphs for a range of sizes, parameters
+read in place.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,20 @@ from symshape import events
 from symshape.frontends import dynamo
 from symshape.runtime.runners.pieces.runner import padded_parts
 from tests.meta_fns.padding.poison import assert_same
-from tests.symshape.frontends.test_dynamo_padded import GRAPHS, SIZES, SMALL, compiled, poisoned, runners, tensors
+from tests.symshape.frontends.test_dynamo_padded import (
+    GRAPHS,
+    SIZES,
+    SMALL,
+    compiled,
+    poisoned,
+    runners,
+    tensors,
+)
 
 MARGINS = ("bert", "resnet")
-"""Whose programs differ beyond their integers where capacities are odd, or no multiple of 8 (a mask has a margin)."""
+"""Whose programs differ beyond their integers where capacities are odd, or no multiple of 8 (a mask
+has a margin).
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +38,9 @@ def fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-@pytest.mark.filterwarnings("ignore:TensorFloat32:UserWarning")  # Inductor's advice, while it compiles in float32
+@pytest.mark.filterwarnings(
+    "ignore:TensorFloat32:UserWarning"
+)  # Inductor's advice, while it compiles in float32
 @pytest.mark.parametrize("kernels", ["eager", "inductor"])
 @pytest.mark.parametrize("name", SMALL)
 def test_inference(name: str, kernels: str) -> None:
@@ -35,13 +49,17 @@ def test_inference(name: str, kernels: str) -> None:
     model = make().eval().cuda()
     run = compiled(model, kernels=kernels)
     fallbacks: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None
+    )
     try:
         with torch.no_grad():
             for number, (batch, length) in enumerate(SIZES):
                 poisoned(number)
                 arguments = [each.cuda() for each in call(batch, length)]
-                for mine, theirs in zip(tensors(run(*arguments)), tensors(model(*arguments)), strict=True):
+                for mine, theirs in zip(
+                    tensors(run(*arguments)), tensors(model(*arguments)), strict=True
+                ):
                     assert_same(mine, theirs, f"call {number}", tolerance=2e-3)
     finally:
         unsubscribe()
@@ -54,7 +72,9 @@ def test_inference(name: str, kernels: str) -> None:
     assert sum(len(runner.served()) for runner in found) == len(SIZES)
     ways = {"eager": 1, "inductor": 2}[kernels]
     buckets = [bucket for runner in found for bucket in runner.buckets]
-    assert all(bucket.captures <= ways for bucket in buckets), "parameters stay, so nothing is captured again"
+    assert all(bucket.captures <= ways for bucket in buckets), (
+        "parameters stay, so nothing is captured again"
+    )
     parameters = {parameter.shape for parameter in model.parameters()}
     assert not parameters & {buffer.shape for bucket in buckets for buffer in bucket.buffers}
 
@@ -72,7 +92,9 @@ def test_training(name: str) -> None:
         arguments = [each.cuda() for each in call(batch, length)]
         for each, forward in ((model, run), (twin, twin)):
             each.zero_grad()
-            torch.stack([part.pow(2).mean() for part in tensors(forward(*arguments))]).sum().backward()  # type: ignore[no-untyped-call]
+            torch.stack(
+                [part.pow(2).mean() for part in tensors(forward(*arguments))]
+            ).sum().backward()  # type: ignore[no-untyped-call]
         for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(mine.grad, theirs.grad, rtol=2e-2, atol=2e-4)
     text = str(symshape.backend_report())
@@ -82,7 +104,9 @@ def test_training(name: str) -> None:
         assert len(graphs) == GRAPHS.get(name, 1)
         for graph in graphs:
             (entry,) = graph.entries
-            assert any(runner.buckets for _, runner in padded_parts(entry.runner, entry.program)), text
+            assert any(runner.buckets for _, runner in padded_parts(entry.runner, entry.program)), (
+                text
+            )
 
 
 def test_parameters_that_moved_are_read_where_they_are() -> None:
@@ -106,7 +130,9 @@ def test_auto_is_right_in_a_stream() -> None:
     with torch.no_grad():
         for number in range(60):
             arguments = [each.cuda() for each in call(2 + number % 7, 5 + 3 * number % 31)]
-            for mine, theirs in zip(tensors(run(*arguments)), tensors(model(*arguments)), strict=True):
+            for mine, theirs in zip(
+                tensors(run(*arguments)), tensors(model(*arguments)), strict=True
+            ):
                 assert_same(mine, theirs, f"call {number}", tolerance=2e-3)
     print(symshape.backend_report())
 

@@ -1,4 +1,6 @@
-"""Programs of every day on the device as in eager, padded, in the modes that people use; the padding is poisoned."""
+"""Programs of every day on the device as in eager, padded, in the modes that people use; the
+padding is poisoned.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,14 @@ RUNS_AS_IT_IS = {
 """Programs that are not traced on CUDA; under autocast recurrent layers are not."""
 if torch.torch_version.TorchVersion(torch.__version__) < "2.13":
     RUNS_AS_IT_IS |= {
-        "modules-jvp_of_a_function": "in inference mode _make_dual reaches the trace whole",
+        "modules-jvp_of_a_function": "in inference mode _make_dual reaches the trace whole"
     }
 
 
 def moved(value: Any) -> Any:
-    return pytree.tree_map(lambda each: each.cuda() if isinstance(each, (torch.Tensor, nn.Module)) else each, value)
+    return pytree.tree_map(
+        lambda each: each.cuda() if isinstance(each, (torch.Tensor, nn.Module)) else each, value
+    )
 
 
 def built(program: Program) -> tuple[Callable[..., Any], Callable[[int, int], Any]]:
@@ -54,7 +58,9 @@ def built(program: Program) -> tuple[Callable[..., Any], Callable[[int, int], An
 
 @pytest.fixture(autouse=True, scope="module")
 def _state_of_cudnn() -> None:
-    """CuDNN keeps what its first recurrent layer draws by: made in inference mode, no layer can be trained after it."""
+    """CuDNN keeps what its first recurrent layer draws by: made in inference mode, no layer can be
+    trained after it.
+    """
     nn.LSTM(2, 2, num_layers=2, dropout=0.5).cuda().train()(torch.randn(2, 2, 2, device="cuda"))
 
 
@@ -70,7 +76,9 @@ def told() -> Iterator[list[str]]:
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("program", [pytest.param(each, id=name) for name, each in PROGRAMS.items()])
+@pytest.mark.parametrize(
+    "program", [pytest.param(each, id=name) for name, each in PROGRAMS.items()]
+)
 def test_as_in_eager(program: Program, mode: str) -> None:
     around, tolerance = MODES[mode]
     fn, make = built(program)
@@ -91,7 +99,9 @@ def test_as_in_eager(program: Program, mode: str) -> None:
             for run in (fn, mine):
                 torch.manual_seed(seed)
                 results.append(run(*arguments))
-            torch.testing.assert_close(results[1], results[0], atol=tolerance, rtol=tolerance, equal_nan=True)
+            torch.testing.assert_close(
+                results[1], results[0], atol=tolerance, rtol=tolerance, equal_nan=True
+            )
     if mode in ("no_grad", "inference") and str(program) not in RUNS_AS_IT_IS:
         assert not reasons, reasons
 
@@ -104,7 +114,11 @@ def test_layers_that_are_trained(layer: str, runner: Any) -> None:
 
     def model() -> nn.Module:
         torch.manual_seed(0)
-        made = nn.BatchNorm1d(8, momentum=None) if layer == "BatchNorm1d" else getattr(nn, layer)(8, 6, num_layers=2)
+        made = (
+            nn.BatchNorm1d(8, momentum=None)
+            if layer == "BatchNorm1d"
+            else getattr(nn, layer)(8, 6, num_layers=2)
+        )
         return made.cuda().train()
 
     ours, theirs = model(), model()
@@ -112,7 +126,11 @@ def test_layers_that_are_trained(layer: str, runner: Any) -> None:
     with told() as reasons:
         for b, n in SHAPES:
             found = []
-            x = torch.randn(b, 8, n, device="cuda") if layer == "BatchNorm1d" else torch.randn(n, b, 8, device="cuda")
+            x = (
+                torch.randn(b, 8, n, device="cuda")
+                if layer == "BatchNorm1d"
+                else torch.randn(n, b, 8, device="cuda")
+            )
             for each in (mine, theirs):
                 given = x.clone().requires_grad_()
                 result = each(given)
@@ -130,12 +148,19 @@ def test_layers_that_are_trained(layer: str, runner: Any) -> None:
 @pytest.mark.parametrize("lengths_on", ["cpu", "cuda"])
 def test_ctc_loss_with_lengths_on_either_device(lengths_on: str) -> None:
     def fn(x: torch.Tensor, labels: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        return nn.functional.ctc_loss(x.log_softmax(-1), labels, lengths, torch.full_like(lengths, 2))
+        return nn.functional.ctc_loss(
+            x.log_softmax(-1), labels, lengths, torch.full_like(lengths, 2)
+        )
 
     mine = symshape.compile(fn, dynamic=True)
     with told() as reasons, torch.no_grad():
         for b, n in SHAPES:
-            x, labels = torch.randn(n + 4, b, 5, device="cuda"), torch.randint(1, 5, (b, 2), device="cuda")
+            x, labels = (
+                torch.randn(n + 4, b, 5, device="cuda"),
+                torch.randint(1, 5, (b, 2), device="cuda"),
+            )
             lengths = torch.full((b,), n + 4, device=lengths_on)
-            torch.testing.assert_close(mine(x, labels, lengths), fn(x, labels, lengths), atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(
+                mine(x, labels, lengths), fn(x, labels, lengths), atol=1e-4, rtol=1e-4
+            )
     assert not reasons, reasons

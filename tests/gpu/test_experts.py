@@ -1,4 +1,6 @@
-"""Mixtures of experts on a device: their sort is as good as a stable one, and a CUDA graph serves a range of sizes."""
+"""Mixtures of experts on a device: their sort is as good as a stable one, and a CUDA graph serves a
+range of sizes.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ class Experts(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         share, chosen = (x.float() @ self.gate).softmax(-1).topk(2)
         ids, order = torch.sort(chosen.reshape(-1))
-        ends = torch.histc(ids.int(), bins=EXPERTS, min=0, max=EXPERTS - 1).cumsum(0, dtype=torch.int32)
-        rows = torch._grouped_mm(x[order // 2], self.weights, offs=ends) * share.reshape(-1)[order].unsqueeze(1)
+        ends = torch.histc(ids.int(), bins=EXPERTS, min=0, max=EXPERTS - 1).cumsum(
+            0, dtype=torch.int32
+        )
+        rows = torch._grouped_mm(x[order // 2], self.weights, offs=ends) * share.reshape(-1)[
+            order
+        ].unsqueeze(1)
         back = torch.empty_like(order)
         back[order] = torch.arange(order.size(0), device=x.device)
         return rows[back].view(x.size(0), 2, -1).sum(1)
@@ -52,7 +58,8 @@ def test_experts() -> None:
 
 def test_experts_of_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers")
-    monkeypatch.setattr(torch.cuda, "_cached_device_count", None)  # as in a process that has not asked for it yet
+    # as in a process that has not asked for it yet
+    monkeypatch.setattr(torch.cuda, "_cached_device_count", None)
     config = transformers.MixtralConfig(
         vocab_size=128,
         hidden_size=64,
@@ -75,4 +82,6 @@ def test_experts_of_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
             tokens = torch.randint(0, 128, (batch, length), device="cuda")
             assert_same(compiled(tokens), run(tokens), f"({batch}, {length})", tolerance=5e-2)
     runners = [entry.runner for entry in compiled.entries]
-    assert all(isinstance(each, PaddedRunner) and each.buckets for each in runners), compiled.report()
+    assert all(isinstance(each, PaddedRunner) and each.buckets for each in runners), (
+        compiled.report()
+    )

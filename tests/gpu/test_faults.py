@@ -31,7 +31,9 @@ def _model() -> nn.Module:
 
 
 def _allocated() -> int:
-    """Without what torch keeps for cuBLAS: 17 MiB and more for each pair of a handle, one a thread, and a stream."""
+    """Without what torch keeps for cuBLAS: 17 MiB and more for each pair of a handle, one a thread,
+    and a stream.
+    """
     torch.cuda.synchronize()
     gc.collect()
     _give_back_workspaces()
@@ -69,7 +71,9 @@ def _raising(error: BaseException) -> Iterator[None]:
 def test_mixed_faults_leak_nothing(runner: Any) -> None:
     rng, model = random.Random(5), _model()
     options = Options(max_cuda_graphs=6, max_entries=4)
-    compiled: Any = symshape.compiled_of(symshape.compile(model, dynamic=True, runner=runner, options=options))
+    compiled: Any = symshape.compiled_of(
+        symshape.compile(model, dynamic=True, runner=runner, options=options)
+    )
     linear: Any = model[0]
 
     def right(rows: int, dtype: torch.dtype = torch.float32) -> None:
@@ -111,7 +115,9 @@ def test_mixed_faults_leak_nothing(runner: Any) -> None:
             compare(*found)  # it takes memory of its own
 
     def raises() -> None:
-        with _raising(rng.choice((RuntimeError("not permitted"), torch.OutOfMemoryError("out of memory")))):
+        with _raising(
+            rng.choice((RuntimeError("not permitted"), torch.OutOfMemoryError("out of memory")))
+        ):
             right(rng.randint(2, 400))
 
     def interrupt() -> None:
@@ -154,7 +160,19 @@ def test_mixed_faults_leak_nothing(runner: Any) -> None:
         right(rng.randint(5000, 20_000))
 
     faults: list[Callable[[], object]] = [
-        *(replace, move, cast, little_memory, raises, interrupt, wrong, elsewhere, in_threads, large, compiled.reset)
+        *(
+            replace,
+            move,
+            cast,
+            little_memory,
+            raises,
+            interrupt,
+            wrong,
+            elsewhere,
+            in_threads,
+            large,
+            compiled.reset,
+        )
     ]
 
     def some(number: int) -> None:

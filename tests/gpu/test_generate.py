@@ -1,4 +1,6 @@
-"""``generate`` on a device: the tokens of eager, few graphs, in every way to keep a cache and to choose tokens."""
+"""``generate`` on a device: the tokens of eager, few graphs, in every way to keep a cache and to
+choose tokens.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ import torch
 
 import symshape
 from symshape.frontends.dynamo import symshape_backend
-from tests.symshape.frontends.test_generate import CACHES, CHOICES, MODELS, MORE, PROMPTS, built, generated, prompt
+from tests.symshape.frontends.test_generate import (
+    CACHES,
+    CHOICES,
+    MODELS,
+    MORE,
+    PROMPTS,
+    built,
+    generated,
+    prompt,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CELLS = [
@@ -36,7 +47,8 @@ def test_tokens_are_those_of_eager(name: str, runner: Any, cache: str, choice: s
         traces.append(fast.stats().traces)
     assert fast.stats().fallbacks == 0
     assert traces[0] <= 3
-    settled = 1 if runner == "auto" else 0  # the first calls run eagerly, the first prompt's among them
+    # the first calls run eagerly, the first prompt's among them
+    settled = 1 if runner == "auto" else 0
     assert traces[settled] <= 3
     assert traces[-1] <= traces[settled] + (MORE.get(name, 0) if cache == "none" else 0), traces
 
@@ -54,7 +66,9 @@ def test_few_graphs_for_a_cache_that_grows_beside_a_mask(name: str) -> None:
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_half_precision(batch: int) -> None:
-    """What is generated may differ where two logits are nearly equal; whether a call is right, the logits tell."""
+    """What is generated may differ where two logits are nearly equal; whether a call is right, the
+    logits tell.
+    """
     plain = built("llama").cuda().to(torch.bfloat16)
     fast: Any = symshape.compile(copy.deepcopy(plain), runner="padded")
     how = {"output_logits": True, "return_dict_in_generate": True, "do_sample": False}

@@ -1,4 +1,6 @@
-"""Memory on a device: what the allocator says against the formulas, optimizers, and the largest batch that fits."""
+"""Memory on a device: what the allocator says against the formulas, optimizers, and the largest
+batch that fits.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,11 @@ def clean() -> None:
 
 
 def most(run: Callable[[], Any]) -> tuple[int, int]:
-    """The most bytes that were asked for while this ran, and that the allocator handed out for them.
+    """The most bytes that were asked for while this ran, and that the allocator handed out for
+    them.
 
-    The allocator hands out up to 1 MB more than is asked for where what is left of a block is not worth splitting.
+    The allocator hands out up to 1 MB more than is asked for where what is left of a block is not
+    worth splitting.
     """
     clean()
     torch.cuda.reset_peak_memory_stats()
@@ -95,7 +99,11 @@ def test_peak_of_a_forward_pass() -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [torch.optim.AdamW, lambda p: torch.optim.AdamW(p, fused=True), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)],
+    [
+        torch.optim.AdamW,
+        lambda p: torch.optim.AdamW(p, fused=True),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+    ],
     ids=["adamw", "adamw, fused", "sgd"],
 )
 def test_peak_of_training(make: Callable[[Any], Optimizer]) -> None:
@@ -117,7 +125,12 @@ def test_peak_of_training(make: Callable[[Any], Optimizer]) -> None:
         dynamic={"input": {0: "batch", 1: "length"}},
     )
     del x
-    state = [v for kept in optimizer.state.values() for v in kept.values() if isinstance(v, torch.Tensor) and v.is_cuda]
+    state = [
+        v
+        for kept in optimizer.state.values()
+        for v in kept.values()
+        if isinstance(v, torch.Tensor) and v.is_cuda
+    ]
     libraries = kept_by_libraries([*net.parameters(), *state])
     peak = traced.peak_memory()
     for batch, length in SIZES:
@@ -127,10 +140,13 @@ def test_peak_of_training(make: Callable[[Any], Optimizer]) -> None:
         check(peak.at(batch=batch, length=length).total, libraries, seen, 1.1)
 
 
-@pytest.mark.parametrize("options", [{}, {"foreach": False}, {"fused": True}, {"capturable": True}, {"amsgrad": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"foreach": False}, {"fused": True}, {"capturable": True}, {"amsgrad": True}]
+)
 def test_optimizers(options: dict[str, Any]) -> None:
     """State to the byte; what a step needs within a tenth of the parameters."""
-    rows = (100, 500, 3, 256)  # below 1 MiB: a larger tensor may lie in a block with more than it needs, that counts
+    # below 1 MiB: a larger tensor may lie in a block with more than it needs, that counts
+    rows = (100, 500, 3, 256)
     parameters = [torch.randn(n, 513, device="cuda", requires_grad=True) for n in rows]
     for each in parameters:
         each.grad = torch.randn_like(each)

@@ -23,8 +23,16 @@ def _clean() -> None:
 
 
 def _convolutions() -> nn.Module:
-    layers = [nn.Conv2d(3, 64, 3, 2, 1), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 128, 3, 2, 1), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Conv2d(128, 128, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    layers = [
+        nn.Conv2d(3, 64, 3, 2, 1),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.Conv2d(64, 128, 3, 2, 1),
+        nn.ReLU(),
+    ]
+    return nn.Sequential(
+        *layers, nn.Conv2d(128, 128, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
 
 
 class _Recurrent(nn.Module):
@@ -32,7 +40,7 @@ class _Recurrent(nn.Module):
         super().__init__()
         self.cell = nn.LSTM(256, 256, batch_first=True)
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - as nn.Sequential calls it
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self.cell(input)[0]
         return found
 
@@ -49,7 +57,9 @@ def test_pools_of_workspaces_are_foretold(name: str) -> None:
     torch.manual_seed(0)
     module = make().cuda().eval().requires_grad_(False)
     options = Options(kernels="eager")
-    compiled: Any = symshape.compile(module, runner="padded", dynamic={"input": {0: "n"}}, options=options)
+    compiled: Any = symshape.compile(
+        module, runner="padded", dynamic={"input": {0: "n"}}, options=options
+    )
     with torch.no_grad():
         compiled(torch.randn(3, *shape, device="cuda"))
     compiled.entries[0].runner.store.clear()
@@ -59,21 +69,26 @@ def test_pools_of_workspaces_are_foretold(name: str) -> None:
     found = compiled.graph_memory(sizes)
     assert found.unknown == ()
     _clean()
-    assert torch.cuda.memory_reserved() - before <= 34 * 2**20, "a measurement leaves cuBLAS' workspace at most"
+    assert torch.cuda.memory_reserved() - before <= 34 * 2**20, (
+        "a measurement leaves cuBLAS' workspace at most"
+    )
     assert not cuda.records_history()
     before = torch.cuda.memory_reserved()
     warm = compiled.warm_up(sizes, progress=False)
     assert warm.graphs == 3
     _clean()
     grown = torch.cuda.memory_reserved() - before
-    # Buffers may fit into free memory of segments that are there: up to one segment is foretold, but not taken.
+    # Buffers may fit into free memory of segments that are there: up to one segment is foretold,
+    # but not taken.
     assert 0.97 * grown - 36 * 2**20 <= found.pool + found.buffers <= 1.03 * grown + 24 * 2**20
 
 
 def test_fits_measures_convolutions() -> None:
     module = _convolutions().cuda()
     x = torch.randn(4, 3, 112, 112, device="cuda")
-    found = symshape.fits(module, x, memory="40 GB", train="sgd", loss=lambda y: y.square().mean(), batch=0)
+    found = symshape.fits(
+        module, x, memory="40 GB", train="sgd", loss=lambda y: y.square().mean(), batch=0
+    )
     optimizer = torch.optim.SGD(module.parameters())
 
     def step(batch: int) -> None:

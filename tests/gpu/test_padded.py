@@ -1,4 +1,6 @@
-"""Padded programs on a device: one CUDA graph for each bucket, eager's values at every size in it."""
+"""Padded programs on a device: one CUDA graph for each bucket, eager's values at every size in
+it.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,26 @@ def _moved(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 FLOAT_ONLY = ("decoder",)  # it mixes dtypes in eager, too
-MANY_BUCKETS = ("encoder with a mask",)  # on CUDA, sdpa pads the mask's last dimension by a margin, which is refused
+# on CUDA, sdpa pads the mask's last dimension by a margin, which is refused
+MANY_BUCKETS = ("encoder with a mask",)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(("name", "make", "call"), [row[:3] for row in WHOLE], ids=[row[0] for row in WHOLE])
-def test_whole_models(name: str, make: Callable[[], nn.Module], call: Call, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("name", "make", "call"), [row[:3] for row in WHOLE], ids=[row[0] for row in WHOLE]
+)
+def test_whole_models(
+    name: str, make: Callable[[], nn.Module], call: Call, dtype: torch.dtype
+) -> None:
     if name in FLOAT_ONLY and dtype is not torch.float32:
         pytest.skip("the model refuses this dtype")
     torch.manual_seed(0)
     model = make().eval().to("cuda", dtype)
     compiled = symshape.compile(model, dynamic=True, runner="padded")
     fallbacks: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None
+    )
     try:
         with torch.no_grad():
             for number, sizes in enumerate(SIZES):
@@ -47,7 +56,9 @@ def test_whole_models(name: str, make: Callable[[], nn.Module], call: Call, dtyp
                         for buffer in bucket.buffers:
                             poison(buffer, number)
                 arguments = [_moved(each, dtype) for each in call(*sizes)]
-                mine, theirs = (torch.utils._pytree.tree_leaves(each(*arguments)) for each in (compiled, model))
+                mine, theirs = (
+                    torch.utils._pytree.tree_leaves(each(*arguments)) for each in (compiled, model)
+                )
                 for place, (a, b) in enumerate(zip(mine, theirs, strict=True)):
                     assert_same(a, b, f"call {number}, result {place}", tolerance=DTYPES[dtype])
     finally:
@@ -59,13 +70,21 @@ def test_whole_models(name: str, make: Callable[[], nn.Module], call: Call, dtyp
     assert entry.runner.padding().padded
 
 
-@pytest.mark.parametrize(("name", "make", "call"), [row[:3] for row in WHOLE][:2], ids=[row[0] for row in WHOLE][:2])
-def test_kernels_compiled_beside_calls(name: str, make: Callable[[], nn.Module], call: Call) -> None:
+@pytest.mark.parametrize(
+    ("name", "make", "call"), [row[:3] for row in WHOLE][:2], ids=[row[0] for row in WHOLE][:2]
+)
+def test_kernels_compiled_beside_calls(
+    name: str, make: Callable[[], nn.Module], call: Call
+) -> None:
     torch.manual_seed(0)
     model = make().eval().to("cuda")
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="background")
+    )
     beside: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: beside.append(e) if isinstance(e, events.CompiledBeside) else None)
+    unsubscribe = events.subscribe(
+        lambda e: beside.append(e) if isinstance(e, events.CompiledBeside) else None
+    )
     try:
         with torch.no_grad():
             for number, sizes in enumerate((*SIZES, *SIZES)):
@@ -77,7 +96,9 @@ def test_kernels_compiled_beside_calls(name: str, make: Callable[[], nn.Module],
                         for buffer in bucket.buffers:
                             poison(buffer, number)
                 arguments = [_moved(each, torch.float32) for each in call(*sizes)]
-                mine, theirs = (torch.utils._pytree.tree_leaves(each(*arguments)) for each in (compiled, model))
+                mine, theirs = (
+                    torch.utils._pytree.tree_leaves(each(*arguments)) for each in (compiled, model)
+                )
                 for place, (a, b) in enumerate(zip(mine, theirs, strict=True)):
                     assert_same(a, b, f"{name}, call {number}, result {place}", tolerance=1e-3)
     finally:
@@ -130,7 +151,7 @@ def test_another_stream_gets_its_own_graphs() -> None:
     assert len(entry.runner.buckets) == 2
 
 
-# --- kept, warmed, lent, written, drawn -----------------------------------------------------------------------------
+# --- kept, warmed, lent, written, drawn -----------------------------------------------------------
 
 
 def _model() -> nn.Module:
@@ -146,7 +167,9 @@ def _right(compiled: Any, model: nn.Module, rows: int) -> None:
 
 def _captures() -> tuple[list[events.Event], Callable[[], object]]:
     found: list[events.Event] = []
-    return found, events.subscribe(lambda e: found.append(e) if isinstance(e, events.GraphCaptured) else None)
+    return found, events.subscribe(
+        lambda e: found.append(e) if isinstance(e, events.GraphCaptured) else None
+    )
 
 
 def test_a_plan_is_captured_before_calls_need_it() -> None:
@@ -184,7 +207,9 @@ def test_lent_results_are_right_until_the_next_call() -> None:
     model = _model()
     for check in (False, True):
         options = Options(outputs="borrow", check_borrowed=check)
-        compiled = symshape.compile(model, dynamic={"input": {0: "rows"}}, runner="padded", options=options)
+        compiled = symshape.compile(
+            model, dynamic={"input": {0: "rows"}}, runner="padded", options=options
+        )
         for rows in (3, 7, 8, 30, 5):
             _right(compiled, model, rows)
         with torch.no_grad():
@@ -210,7 +235,10 @@ def test_buffers_and_arguments_are_written_once_a_call() -> None:
     torch.manual_seed(0)
     module, twin = _Kept().cuda(), _Kept().cuda()
     compiled = symshape.compile(
-        module, dynamic={"x": {0: "rows"}, "own": None, "place": {0: "rows"}}, runner="padded", fullgraph=True
+        module,
+        dynamic={"x": {0: "rows"}, "own": None, "place": {0: "rows"}},
+        runner="padded",
+        fullgraph=True,
     )
     with torch.no_grad():
         for rows in (5, 6, 3, 20, 5, 2, 17):
@@ -218,7 +246,9 @@ def test_buffers_and_arguments_are_written_once_a_call() -> None:
             place = torch.randperm(32, device="cuda")[:rows]
             other = own.clone()
             mine, theirs = compiled(x, own, place), twin(x, other, place)
-            for a, b in zip((*mine, own, *module.buffers()), (*theirs, other, *twin.buffers()), strict=True):
+            for a, b in zip(
+                (*mine, own, *module.buffers()), (*theirs, other, *twin.buffers()), strict=True
+            ):
                 assert_same(a, b, f"{rows}", tolerance=1e-4)
     (entry,) = compiled.entries
     assert entry.runner.buckets
@@ -303,7 +333,9 @@ def test_faults_leak_nothing() -> None:
 
 
 def test_graphs_of_one_stream_use_the_memory_of_the_largest() -> None:
-    """Buffers, what comes and goes, and results: what one replay leaves is copied out before the next."""
+    """Buffers, what comes and goes, and results: what one replay leaves is copied out before the
+    next.
+    """
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(512, 512), nn.GELU(), nn.Linear(512, 2048)).cuda()
     caps = (4096, 3072, 2048, 1536, 1024, 768, 512, 384)
@@ -319,7 +351,10 @@ def test_graphs_of_one_stream_use_the_memory_of_the_largest() -> None:
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        largest = sum(each.nbytes for each in (torch.empty(4096, 512), torch.empty(4096, 2048), torch.empty(4096, 512)))
+        largest = sum(
+            each.nbytes
+            for each in (torch.empty(4096, 512), torch.empty(4096, 2048), torch.empty(4096, 512))
+        )
         assert torch.cuda.memory_reserved() - first < 0.25 * largest
         results = []
         for size in (4000, 300, 2000, 700, 4096, 1000, 350, 1500):

@@ -1,8 +1,10 @@
-"""Modules whose ops on a device are others than on the CPU: what is padded there is padded here, and right.
+"""Modules whose ops on a device are others than on the CPU: what is padded there is padded here,
+and right.
 
-(In evaluation ``BatchNorm2d`` is ``cudnn_batch_norm``, an ``LSTMCell`` one fused kernel, a ``softmax`` of halves to
-floats takes a flag.)  Not among them, and refused on a device: an ``InstanceNorm2d`` with parameters in float32, of
-which cuDNN makes a reserve whose size only a run can tell.
+(In evaluation ``BatchNorm2d`` is ``cudnn_batch_norm``, an ``LSTMCell`` one fused kernel, a
+``softmax`` of halves to floats takes a flag.)  Not among them, and refused on a device: an
+``InstanceNorm2d`` with parameters in float32, of which cuDNN makes a reserve whose size only a run
+can tell.
 """
 
 from __future__ import annotations
@@ -80,19 +82,25 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Inputs]] = {
     "gru": (lambda: nn.GRU(8, 12, 2, batch_first=True), _rows),
     "attention": (lambda: Applied(lambda x: F.scaled_dot_product_attention(x, x, x)), _rows),
     "attention with narrow values": (lambda: Applied(_narrow), _rows),
-    "causal attention with narrow values": (lambda: Applied(lambda x: _narrow(x, is_causal=True)), _rows),
-    "multi-head attention": (
-        lambda: _Itself(nn.MultiheadAttention(8, 2, batch_first=True)),
+    "causal attention with narrow values": (
+        lambda: Applied(lambda x: _narrow(x, is_causal=True)),
         _rows,
     ),
+    "multi-head attention": (lambda: _Itself(nn.MultiheadAttention(8, 2, batch_first=True)), _rows),
     "transformer layer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), _rows),
     "softmax": (lambda: Applied(lambda x: x.softmax(1)), _rows),
-    "softmax of halves to floats": (lambda: Applied(lambda x: F.softmax(x.half(), 1, dtype=torch.float32)), _rows),
+    "softmax of halves to floats": (
+        lambda: Applied(lambda x: F.softmax(x.half(), 1, dtype=torch.float32)),
+        _rows,
+    ),
     "log softmax of halves to floats": (
         lambda: Applied(lambda x: F.log_softmax(x.bfloat16(), 1, dtype=torch.float32)),
         _rows,
     ),
-    "sum of halves to floats": (lambda: Applied(lambda x: x.half().sum(1, dtype=torch.float32)), _rows),
+    "sum of halves to floats": (
+        lambda: Applied(lambda x: x.half().sum(1, dtype=torch.float32)),
+        _rows,
+    ),
     "grid sample": (
         lambda: Applied(lambda x, grid: F.grid_sample(x, grid.tanh(), align_corners=True)),
         lambda b, n: (torch.randn(b, 6, 7, 9), torch.randn(b, n, 5, 2)),
@@ -112,17 +120,23 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Inputs]] = {
     "topk": (lambda: Applied(lambda x: x.topk(3, 1).values), _rows),
     "argmax": (lambda: Applied(lambda x: x.argmax(1)), _rows),
     "norm": (
-        lambda: Applied(lambda x: F.normalize(x, dim=1) + torch.linalg.vector_norm(x, dim=1, keepdim=True)),
+        lambda: Applied(
+            lambda x: F.normalize(x, dim=1) + torch.linalg.vector_norm(x, dim=1, keepdim=True)
+        ),
         _rows,
     ),
     "index add": (
         lambda: Applied(
-            lambda x: torch.zeros(8, 8, device=x.device).index_add(0, torch.arange(8, device=x.device), x[0, :8])
+            lambda x: torch.zeros(8, 8, device=x.device).index_add(
+                0, torch.arange(8, device=x.device), x[0, :8]
+            )
         ),
         _rows,
     ),
     "cross entropy": (
-        lambda: Applied(lambda x, y: F.cross_entropy(x.flatten(0, 1), y.flatten(), ignore_index=-100)),
+        lambda: Applied(
+            lambda x, y: F.cross_entropy(x.flatten(0, 1), y.flatten(), ignore_index=-100)
+        ),
         lambda b, n: (torch.randn(b, n, 8), torch.randint(0, 8, (b, n))),
     ),
     "embedding": (lambda: nn.Embedding(20, 8), lambda b, n: (torch.randint(0, 20, (b, n)),)),
@@ -155,12 +169,16 @@ def _refused(name: str, device: str) -> set[str]:
                     for buffer in bucket.buffers:
                         poison(buffer, number)
             given = [each.to(device) for each in inputs(*sizes)]
-            mine, theirs = (torch.utils._pytree.tree_leaves(each(*given)) for each in (compiled, module))
+            mine, theirs = (
+                torch.utils._pytree.tree_leaves(each(*given)) for each in (compiled, module)
+            )
             for place, (a, b) in enumerate(zip(mine, theirs, strict=True)):
                 assert_same(a, b, f"call {number}, result {place}", tolerance=1e-3)
     runners = [entry.runner for entry in compiled.entries]
     assert all(isinstance(each, PaddedRunner) for each in runners), compiled.report()
-    return {f"{size}: {refusal.reason}" for each in runners for size, refusal in each.refusals.items()}  # type: ignore[attr-defined]
+    return {
+        f"{size}: {refusal.reason}" for each in runners for size, refusal in each.refusals.items()
+    }  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,4 +1,6 @@
-"""Programs in pieces on a device: counts of data, random numbers, other devices, and ops that cannot be captured."""
+"""Programs in pieces on a device: counts of data, random numbers, other devices, and ops that
+cannot be captured.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def test_an_op_that_cannot_be_captured_is_found_and_left_out(small: None, runner
     compiled = _check(fn, [(_random(n, 4),) for n in (3, 5, 3, 5, 3, 8, 5, 3, 8)], runner)
     why = {"padded": "cannot be padded", "cudagraph": "could not be captured", "auto": ""}[runner]
     if why:
-        assert f"symshape_tests.waits.default, since it {why}" in compiled.entries[0].runner.describe()
+        assert (
+            f"symshape_tests.waits.default, since it {why}" in compiled.entries[0].runner.describe()
+        )
     torch.cuda.synchronize()
 
 

@@ -1,4 +1,6 @@
-"""Training on a device: losses and parameters of eager, through the backend and as one compiled step."""
+"""Training on a device: losses and parameters of eager, through the backend and as one compiled
+step.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,23 @@ STEPS = 12
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, eps=1e-4),
     "fused": lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, eps=1e-4, fused=True),
-    "one by one": lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, eps=1e-4, foreach=False),
-    "capturable": lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, eps=1e-4, capturable=True),
+    "one by one": lambda parameters: torch.optim.AdamW(
+        parameters, lr=1e-3, eps=1e-4, foreach=False
+    ),
+    "capturable": lambda parameters: torch.optim.AdamW(
+        parameters, lr=1e-3, eps=1e-4, capturable=True
+    ),
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-2, momentum=0.9),
 }
 
 
 @pytest.fixture(autouse=True)
 def _exact() -> Iterator[None]:
-    """Convolutions round as they do elsewhere, and the same way each time: a difference would grow with each step.
+    """Convolutions round as they do elsewhere, and the same way each time: a difference would grow
+    with each step.
 
-    By `flags`, since `torch.testing._internal`, where something imports it, freezes the settings themselves.
+    By `flags`, since `torch.testing._internal`, where something imports it, freezes the settings
+    themselves.
     """
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False, deterministic=True):
         yield
@@ -39,7 +47,9 @@ def _calls(trained: Trained) -> list[dict[str, torch.Tensor]]:
     return [{k: v.cuda() for k, v in trained.call(*each).items()} for each in sizes(STEPS)]
 
 
-def _step(run: Callable[..., Any], optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor]) -> torch.Tensor:
+def _step(
+    run: Callable[..., Any], optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor]
+) -> torch.Tensor:
     optimizer.zero_grad()
     loss = loss_of(run(**call))
     loss.backward()  # type: ignore[no-untyped-call]
@@ -47,10 +57,16 @@ def _step(run: Callable[..., Any], optimizer: torch.optim.Optimizer, call: dict[
     return loss.detach()
 
 
-def _same(ours: nn.Module, theirs: nn.Module, mine: list[torch.Tensor], its: list[torch.Tensor]) -> None:
+def _same(
+    ours: nn.Module, theirs: nn.Module, mine: list[torch.Tensor], its: list[torch.Tensor]
+) -> None:
     torch.testing.assert_close(torch.stack(mine), torch.stack(its), atol=1e-4, rtol=1e-3)
-    for (name, one), (_, other) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
-        torch.testing.assert_close(one, other, atol=3e-3, rtol=3e-3, msg=lambda text, name=name: f"{name}: {text}")  # type: ignore[misc]
+    for (name, one), (_, other) in zip(
+        ours.named_parameters(), theirs.named_parameters(), strict=True
+    ):
+        torch.testing.assert_close(
+            one, other, atol=3e-3, rtol=3e-3, msg=lambda text, name=name: f"{name}: {text}"
+        )  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("trained", TRAINED, ids=lambda each: each.name)
@@ -79,10 +95,17 @@ def _again(calls: list[dict[str, torch.Tensor]]) -> list[dict[str, torch.Tensor]
 def test_a_whole_step(trained: Trained, runner: Any) -> None:
     theirs, ours = (trained.build().cuda() for _ in range(2))
     # Gradients that are 0 but for rounding are no steps: padded sums round otherwise.
-    by_eager, by_us = (torch.optim.AdamW(each.parameters(), lr=1e-3, eps=1e-4) for each in (theirs, ours))
+    by_eager, by_us = (
+        torch.optim.AdamW(each.parameters(), lr=1e-3, eps=1e-4) for each in (theirs, ours)
+    )
     step: Any = symshape.compile(lambda call: _step(ours, by_us, call), runner=runner)
     calls = _again(_calls(trained))
-    _same(ours, theirs, [step(call) for call in calls], [_step(theirs, by_eager, call) for call in calls])
+    _same(
+        ours,
+        theirs,
+        [step(call) for call in calls],
+        [_step(theirs, by_eager, call) for call in calls],
+    )
     assert step.stats().fallbacks == 0
     assert step.stats().traces <= 4
 
@@ -94,7 +117,9 @@ def test_optimizers(name: str, runner: Any) -> None:
     theirs, ours = (trained.build().cuda() for _ in range(2))
     by_eager, by_us = (OPTIMIZERS[name](each.parameters()) for each in (theirs, ours))
 
-    def train(model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor]) -> torch.Tensor:
+    def train(
+        model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
         optimizer.zero_grad()
         loss = loss_of(model(**call))
         loss.backward()  # type: ignore[no-untyped-call]
@@ -104,7 +129,12 @@ def test_optimizers(name: str, runner: Any) -> None:
 
     step: Any = symshape.compile(lambda call: train(ours, by_us, call), runner=runner)
     calls = _again(_calls(trained))
-    _same(ours, theirs, [step(call) for call in calls], [train(theirs, by_eager, call) for call in calls])
+    _same(
+        ours,
+        theirs,
+        [step(call) for call in calls],
+        [train(theirs, by_eager, call) for call in calls],
+    )
     assert step.stats().fallbacks == 0
 
 

@@ -1,6 +1,8 @@
-"""Graphs outlive it when somebody has torch give cuBLAS' workspaces back, as reduce-overhead's recordings do.
+"""Graphs outlive it when somebody has torch give cuBLAS' workspaces back, as reduce-overhead's
+recordings do.
 
-Each case is a process: an illegal memory access is the end of the device for the one that it happens in.
+Each case is a process: an illegal memory access is the end of the device for the one that it
+happens in.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import symshape
 
 device = torch.device("cuda", torch.cuda.current_device())
 kinds = (torch.float32, torch.bfloat16)
-layers = [torch.nn.Linear(8192, 64, bias).to(device, kind) for bias in (True, False) for kind in kinds]
+layers = [
+    torch.nn.Linear(8192, 64, bias).to(device, kind) for bias in (True, False) for kind in kinds
+]
 wide = torch.nn.Linear(512, 512, bias=False).to(device, torch.bfloat16)
 give_back = torch._C._cuda_clearCublasWorkspaces
 
@@ -51,9 +55,11 @@ def replayed(found):
 
 def check(found):
     torch.cuda.empty_cache()
-    others = [torch.full((1 << 23,), 7.0, device=device) for _ in range(40)]  # where a workspace was, perhaps
+    # where a workspace was, perhaps
+    others = [torch.full((1 << 23,), 7.0, device=device) for _ in range(40)]
     replayed(found)
-    assert all(bool((each == 7).all()) for each in others), "a graph wrote to somebody else's memory"
+    unharmed = all(bool((each == 7).all()) for each in others)
+    assert unharmed, "a graph wrote to somebody else's memory"
     del others
     torch.cuda.empty_cache()
     replayed(found)  # an illegal memory access if one was there
@@ -103,13 +109,19 @@ for turn in range(50):
             equal(got, want)
 """,
 }
-"""Without a workspace and a stream of our own, the first two break off; the others try the mend itself."""
+"""Without a workspace and a stream of our own, the first two break off; the others try the mend
+itself.
+"""
 
 
 @pytest.mark.parametrize("runner", ["padded", "cudagraph"])
 @pytest.mark.parametrize("case", list(CASES))
 def test_no_graph_works_in_memory_that_is_gone(case: str, runner: str) -> None:
-    text = PRELUDE + "with torch.no_grad():\n" + "".join(f"    {line}\n" for line in CASES[case].strip().splitlines())
+    text = (
+        PRELUDE
+        + "with torch.no_grad():\n"
+        + "".join(f"    {line}\n" for line in CASES[case].strip().splitlines())
+    )
     text = (text + "    check(found)\n").replace("RUNNER", runner)
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr[-3000:]

@@ -1,10 +1,9 @@
 """The table of questions, ``cases.json``: one question a row.
 
-Columns: ``topic``; ``ranges`` by name; ``assume``, a list of conditions; ``query``; ``best``, the true answer (true:
-always,
-false: never, null: it depends); ``current``, what `guards.prove` answers today.  Where the two differ we are weak, and
-the table says so; a row whose ``current`` becomes better must be updated, so that no weakness and no progress is
-hidden.
+Columns: ``topic``; ``ranges`` by name; ``assume``, a list of conditions; ``query``; ``best``, the
+true answer (true: always, false: never, null: it depends); ``current``, what `guards.prove` answers
+today.  Where the two differ we are weak, and the table says so; a row whose ``current`` becomes
+better must be updated, so that no weakness and no progress is hidden.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""One budget for a whole question: what it counts, that it is one, and that little work never makes a wrong answer."""
+"""One budget for a whole question: what it counts, that it is one, and that little work never makes
+a wrong answer.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ def test_spent() -> None:
         assert not one.search()
 
 
-# -- what Z3 is charged -----------------------------------------------------------------------------------------------
+# -- what Z3 is charged ----------------------------------------------------------------------------
 
 
 def test_what_z3_works_is_charged() -> None:
@@ -122,7 +124,7 @@ def test_less_effort_is_kept() -> None:
         assert guards.asking.counting.counters()["memo"] == before + 1  # type: ignore[attr-defined]
 
 
-# -- the doors --------------------------------------------------------------------------------------------------------
+# -- the doors -------------------------------------------------------------------------------------
 
 
 def _set(*texts: str) -> GuardSet:
@@ -139,16 +141,24 @@ DOORS: dict[str, Callable[[], Any]] = {
     "equivalent": lambda: _set(HARD).equivalent(_set(FAR)),
     "disjoint": lambda: _set(HARD).disjoint(_set(FAR)),
     "core": lambda: _set(HARD, FAR, "x*x*x + y*y*y + z*z*z == 114").core(),
-    "minimise": lambda: _set(HARD, FAR, "x*x*x + y*y*y + z*z*z == 114", "x*x + y != z*z*7").minimise(),
+    "minimise": lambda: _set(
+        HARD, FAR, "x*x*x + y*y*y + z*z*z == 114", "x*x + y != z*z*7"
+    ).minimise(),
     "project": lambda: _set(HARD).project("y"),
     "sample": lambda: _set(HARD).sample(3),
     "region": lambda: _set("x*x*x + y*y*y + z*z*z == 114").region("x", "y", range(3), range(3)),
-    "certify": lambda: guards.certify({"x": (0, None), "y": (0, None)}, [_set(HARD), _set("x*x + 3 == y*y*y % 91")]),
-    "solve": lambda: _solved("max(7*(x % y) % 16, (y - (z if z + y != -3 else x)) // 2) == min(y, x)"),
+    "certify": lambda: guards.certify(
+        {"x": (0, None), "y": (0, None)}, [_set(HARD), _set("x*x + 3 == y*y*y % 91")]
+    ),
+    "solve": lambda: _solved(
+        "max(7*(x % y) % 16, (y - (z if z + y != -3 else x)) // 2) == min(y, x)"
+    ),
     "simplify": lambda: guards.simplify(HARD),
     "bounds": lambda: guards.bounds("(x % 7) + (y % x)*x - z // y"),
     "prove": lambda: guards.prove(HARD),
-    "decide": lambda: guards.decide("x*x*x + y*y*y + z*z*z == 114", ranges=dict.fromkeys("xyz", (None, None))),
+    "decide": lambda: guards.decide(
+        "x*x*x + y*y*y + z*z*z == 114", ranges=dict.fromkeys("xyz", (None, None))
+    ),
 }
 
 

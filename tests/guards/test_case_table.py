@@ -1,4 +1,6 @@
-"""The case table: every row is what oracles say, and what we answer is what the table says we answer."""
+"""The case table: every row is what oracles say, and what we answer is what the table says we
+answer.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +62,9 @@ def test_the_table_is_large_and_we_are_strong_on_it() -> None:
     assert decidable >= 400
     assert sum(row.best is not None and row.current is row.best for row in ROWS) >= 0.99 * decidable
     assert found["z3"] <= 0.02 * len(ROWS), found
-    assert len({(row.question.query, row.question.assume, tuple(row.question.ranges.items())) for row in ROWS}) == len(
-        ROWS
-    )
+    assert len(
+        {
+            (row.question.query, row.question.assume, tuple(row.question.ranges.items()))
+            for row in ROWS
+        }
+    ) == len(ROWS)

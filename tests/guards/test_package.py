@@ -18,7 +18,9 @@ HIGH = ("guards.regions.", "guards.sets.", "guards.dispatch.")
 def _loaded(code: str) -> set[str]:
     """The modules of guards that a fresh process has loaded after ``code``."""
     code += "\nimport sys; print(*(name for name in sys.modules if name.startswith('guards.')))"
-    run = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     return set(run.stdout.split())
 
@@ -33,9 +35,14 @@ def test_every_public_name_is_there() -> None:
 def test_functions_are_not_hidden_by_folders_of_their_name() -> None:
     """`guards.ask` is a folder, too."""
     importlib.import_module("guards.asking.verdict")
-    assert all(callable(getattr(guards, name)) for name in guards.__all__ if name not in ("Source",))
+    assert all(
+        callable(getattr(guards, name)) for name in guards.__all__ if name not in ("Source",)
+    )
     assert guards.ask(guards.Facts(), guards.parse("s0 >= 0")) is True
-    fresh = "import guards, guards.dispatch.explanation, guards.sets.serialize; assert callable(guards.ask)"
+    fresh = (
+        "import guards, guards.dispatch.explanation, guards.sets.serialize; assert "
+        "callable(guards.ask)"
+    )
     assert "guards.asking.ladder" in _loaded(fresh)
 
 
@@ -45,7 +52,9 @@ def test_names_that_come_later_are_the_ones_that_types_promise() -> None:
         for each in imports_of("guards", REPOSITORY / "guards" / "__init__.py")
         if each.typing_only
     }
-    later = {(name, f"guards.{module}") for module, names in guards._LATER.items() for name in names}
+    later = {
+        (name, f"guards.{module}") for module, names in guards._LATER.items() for name in names
+    }
     assert later == promised
     assert {name for name, _ in later} <= set(guards.__all__)
     for name, module in later:
@@ -60,10 +69,14 @@ def test_no_other_name() -> None:
 
 
 def test_the_package_alone_loads_no_high_floor() -> None:
-    assert not {name for name in _loaded("import guards; guards.prove('s0 >= 0')") if name.startswith(HIGH)}
+    assert not {
+        name for name in _loaded("import guards; guards.prove('s0 >= 0')") if name.startswith(HIGH)
+    }
 
 
-@pytest.mark.parametrize("code", ["import guards.sets.guard", "from guards import Guard, Origin, Violation"])
+@pytest.mark.parametrize(
+    "code", ["import guards.sets.guard", "from guards import Guard, Origin, Violation"]
+)
 def test_a_guard_loads_no_region(code: str) -> None:
     loaded = _loaded(code)
     assert "guards.sets.guard" in loaded

@@ -1,4 +1,6 @@
-"""Large questions: the work and the text grow with the question, not with its square and not exponentially."""
+"""Large questions: the work and the text grow with the question, not with its square and not
+exponentially.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_a_max_of_thousands_leaves_few_terms_behind() -> None:
 
 
 def quotients(count: int) -> Term:
-    """A quotient of a quotient, and so on, by symbols: SMT-LIB writes each with a choice by the divisor's sign."""
+    """A quotient of a quotient, and so on, by symbols: SMT-LIB writes each with a choice by the
+    divisor's sign.
+    """
     term = parse("x")
     for i in range(count):
         term = (term + i) // parse(f"d{i}")
@@ -94,7 +98,9 @@ def test_a_max_of_many_travels_to_sympy_and_back() -> None:
 
 
 def test_only_some_of_many_parts_are_seen_together() -> None:
-    """A part that its nearest ones imply goes from a long conjunction too, and nothing else does."""
+    """A part that its nearest ones imply goes from a long conjunction too, and nothing else
+    does.
+    """
     text = f"{chain(40)} and s3 < s5"
     simple = simplify(text)
     assert simple is parse(chain(40))

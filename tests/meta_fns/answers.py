@@ -8,7 +8,9 @@ import torch
 
 
 class Answers:
-    """The context of a rule whose data is known: it gives out the number of elements that masks select."""
+    """The context of a rule whose data is known: it gives out the number of elements that masks
+    select.
+    """
 
     def __init__(self, sizes: list[int]) -> None:
         self.sizes = sizes
@@ -34,8 +36,16 @@ class Answers:
 
 def mask_counts(func: Any, args: Any) -> list[int]:
     """How many elements each mask among the indices of ``index`` selects."""
-    if str(func).split(".")[1] not in ("index", "_unsafe_index", "index_put", "index_put_", "_unsafe_index_put"):
+    if str(func).split(".")[1] not in (
+        "index",
+        "_unsafe_index",
+        "index_put",
+        "index_put_",
+        "_unsafe_index_put",
+    ):
         return []
-    masks = [t for t in args[1] if isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8)]
+    masks = [
+        t for t in args[1] if isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8)
+    ]
     with torch.utils._python_dispatch._disable_current_modes():
         return [int(torch.count_nonzero(mask)) for mask in masks]

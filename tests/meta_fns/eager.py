@@ -1,4 +1,6 @@
-"""Eager torch as the oracle of meta_fns: sampled tensors with odd layouts, and the comparison of one call."""
+"""Eager torch as the oracle of meta_fns: sampled tensors with odd layouts, and the comparison of
+one call.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,18 @@ def values(sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     return torch.ones(tuple(sizes), dtype=dtype)
 
 
-def odd_tensor(rng: random.Random, sizes: Sequence[int], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def odd_tensor(
+    rng: random.Random, sizes: Sequence[int], dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
     """A tensor of these sizes in an odd layout.
 
     One of: contiguous, permuted, sliced, stepped, offset, expanded, channels last.
     """
     sizes = list(sizes)
     n = len(sizes)
-    kind = rng.choice(("plain", "plain", "permuted", "sliced", "stepped", "offset", "expanded", "last"))
+    kind = rng.choice(
+        ("plain", "plain", "permuted", "sliced", "stepped", "offset", "expanded", "last")
+    )
     if n == 0 or kind == "plain":
         return values(sizes, dtype)
     if kind == "permuted":
@@ -40,7 +46,9 @@ def odd_tensor(rng: random.Random, sizes: Sequence[int], dtype: torch.dtype = to
         return values([sizes[i] for i in order], dtype).permute(inverse)
     dim = rng.randrange(n)
     if kind == "sliced":
-        return values([s + 2 * (i == dim) for i, s in enumerate(sizes)], dtype).narrow(dim, 1, sizes[dim])
+        return values([s + 2 * (i == dim) for i, s in enumerate(sizes)], dtype).narrow(
+            dim, 1, sizes[dim]
+        )
     if kind == "stepped":
         wide = values([s * 2 if i == dim else s for i, s in enumerate(sizes)], dtype)
         return wide[(slice(None),) * dim + (slice(None, None, 2),)]
@@ -78,7 +86,9 @@ def describe(value: Any) -> Any:
 
 
 def eager(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, BaseException | None]:
-    """What eager returns, or the error that it raises, with below-autograd semantics (as at dispatch level)."""
+    """What eager returns, or the error that it raises, with below-autograd semantics (as at
+    dispatch level).
+    """
     clones = tree_map_only(torch.Tensor, _layout_clone, (list(args), dict(kwargs)))
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -98,8 +108,8 @@ def _layout_clone(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def check_call(overload: Any, *args: Any, refusals: bool = True, **kwargs: Any) -> bool:
-    """Assert that ``infer`` says what eager does, in all metadata; or refuses where eager refuses. True if eager
-    accepted.
+    """Assert that ``infer`` says what eager does, in all metadata; or refuses where eager refuses.
+    True if eager accepted.
 
     ``refusals=False`` lets ``infer`` accept what eager refuses.
     """
@@ -112,18 +122,28 @@ def check_call(overload: Any, *args: Any, refusals: bool = True, **kwargs: Any) 
                 got = meta_fns.infer(op, args, kwargs)
             except meta_fns.ShapeError:
                 return False
-            raise AssertionError(f"{text}: eager refuses ({str(error)[:200]}), infer gives {describe(got)}")
+            raise AssertionError(
+                f"{text}: eager refuses ({str(error)[:200]}), infer gives {describe(got)}"
+            )
         return False
     try:
         got = meta_fns.infer(op, args, kwargs)
     except meta_fns.ShapeError as refusal:
-        raise AssertionError(f"{text}: infer refuses ({refusal}), eager gives {describe(expected)}") from refusal
-    assert describe(got) == describe(expected), f"{text}:\n infer {describe(got)}\n eager {describe(expected)}"
+        raise AssertionError(
+            f"{text}: infer refuses ({refusal}), eager gives {describe(expected)}"
+        ) from refusal
+    assert describe(got) == describe(expected), (
+        f"{text}:\n infer {describe(got)}\n eager {describe(expected)}"
+    )
     return True
 
 
-def overlapping(rng: random.Random, sizes: Sequence[int], dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor of these sizes whose elements share memory, as windows do: strides that are too small, or equal."""
+def overlapping(
+    rng: random.Random, sizes: Sequence[int], dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """A tensor of these sizes whose elements share memory, as windows do: strides that are too
+    small, or equal.
+    """
     strides = [rng.choice((0, 1, 1, 2, 3, 6)) for _ in sizes]
     reach = sum(max(size - 1, 0) * stride for size, stride in zip(sizes, strides, strict=True))
     return values([reach + 1], dtype).as_strided(list(sizes), strides)

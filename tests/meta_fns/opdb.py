@@ -1,9 +1,11 @@
-"""Calls that torch's own op_db makes, recorded at ``__torch_dispatch__`` level, and how ``infer`` fares on them.
+"""Calls that torch's own op_db makes, recorded at ``__torch_dispatch__`` level, and how ``infer``
+fares on them.
 
-``record`` runs the samples of OpInfos (forward, backward, in-place variants) and keeps distinct calls of each overload;
-``judge`` compares ``infer`` with eager on one call; ``vary`` makes of a call another one, with other sizes.
+``record`` runs the samples of OpInfos (forward, backward, in-place variants) and keeps distinct
+calls of each overload; ``judge`` compares ``infer`` with eager on one call; ``vary`` makes of a
+call another one, with other sizes.
 
-    python -m tests.meta_fns.opdb                   overloads without a rule, calls that are wrong, by overload
+    python -m tests.meta_fns.opdb                   overloads without a rule, and wrong calls
     python -m tests.meta_fns.opdb --vary 20         also at twenty variations of each call
     python -m tests.meta_fns.opdb --only aten.cat   overloads whose name starts so
     python -m tests.meta_fns.opdb --device cuda     the same on a device
@@ -39,7 +41,8 @@ REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError
 # Not ops on tensors of a program, or made by op_db's own machinery.
 SKIPPED = ("torch_nn.", "prims.", "jiterator", "profiler.")
 
-# Where a variation of a call may differ from eager, and why. Recorded calls themselves are always right.
+# Where a variation of a call may differ from eager, and why. Recorded calls themselves are always
+# right.
 _STORAGE = "a spec does not know how large the storage is that a strided view may reach into"
 _VALUES = "eager refuses by values that no filling of the arguments here makes acceptable"
 _UNCHECKED = "eager reads outside of an argument whose sizes do not fit; refusing is right"
@@ -57,7 +60,9 @@ GAPS: dict[str, str] = {
     "aten.multinomial.default": _VALUES,
     "aten._embedding_bag_backward.default": _VALUES,
     "aten.fractional_max_pool3d_backward.default": _VALUES,
-    "aten.linalg_lstsq.default": "residuals are dropped for matrices that lack full rank, which depends on data",
+    "aten.linalg_lstsq.default": (
+        "residuals are dropped for matrices that lack full rank, which depends on data"
+    ),
     "aten._batch_norm_with_update.default": _UNCHECKED,
     "aten._native_batch_norm_legit.default": _UNCHECKED,
     "aten.native_batch_norm.default": _UNCHECKED,
@@ -66,7 +71,9 @@ GAPS: dict[str, str] = {
     "aten.grid_sampler_2d_backward.default": _UNCHECKED,
     "aten.grid_sampler_3d_backward.default": _UNCHECKED,
     "aten.convolution_backward.default": _UNCHECKED,
-    "aten._local_scalar_dense.default": "eager takes the one element of any shape; complex numbers have no unknown",
+    "aten._local_scalar_dense.default": (
+        "eager takes the one element of any shape; complex numbers have no unknown"
+    ),
 }
 
 
@@ -80,7 +87,9 @@ class Call:
     source: str = ""
 
     def __str__(self) -> str:
-        args = [text(a) for a in self.args] + [f"{name}={text(a)}" for name, a in self.kwargs.items()]
+        args = [text(a) for a in self.args] + [
+            f"{name}={text(a)}" for name, a in self.kwargs.items()
+        ]
         return f"{self.op}({', '.join(args)})"
 
 
@@ -116,7 +125,9 @@ def clone(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.untyped_storage().nbytes():
         return tensor
     fresh = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return fresh.set_(tensor.untyped_storage().clone(), tensor.storage_offset(), tensor.size(), tensor.stride())
+    return fresh.set_(
+        tensor.untyped_storage().clone(), tensor.storage_offset(), tensor.size(), tensor.stride()
+    )
 
 
 class _Recorder(TorchDispatchMode):
@@ -131,7 +142,11 @@ class _Recorder(TorchDispatchMode):
         if len(seen) < self.most and not str(func).startswith(SKIPPED):
             key = text(list(args)) + repr([(name, text(a)) for name, a in kwargs.items()])
             if key not in seen:
-                call = Call(func, *tree_map_only(torch.Tensor, clone, (tuple(args), dict(kwargs))), self.source)
+                call = Call(
+                    func,
+                    *tree_map_only(torch.Tensor, clone, (tuple(args), dict(kwargs))),
+                    self.source,
+                )
         result = func(*args, **kwargs)
         if call is not None:
             seen[key] = call
@@ -151,8 +166,9 @@ def record(
 
     ``names`` picks OpInfos; ``step`` takes each ``step``-th of them from the ``first``.
     """
-    # In a thread for its short stack: op_db reads the whole stack for each list of samples, and torch writes it down
-    # for each seed, which under pytest takes four times as long as the samples themselves.
+    # In a thread for its short stack: op_db reads the whole stack for each list of samples, and
+    # torch writes it down for each seed, which under pytest takes four times as long as the samples
+    # themselves.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_record, names, tuple(dtypes), most, first, step, device).result()
 
@@ -179,7 +195,9 @@ def _record(
     return [call for found in calls.values() for call in found.values()]
 
 
-def _run_info(info: Any, dtype: torch.dtype, calls: dict[OpOverload, dict[str, Call]], most: int, device: str) -> None:
+def _run_info(
+    info: Any, dtype: torch.dtype, calls: dict[OpOverload, dict[str, Call]], most: int, device: str
+) -> None:
     grad = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
     for variant in (info.op, info.inplace_variant):
         if variant is None:
@@ -190,12 +208,20 @@ def _run_info(info: Any, dtype: torch.dtype, calls: dict[OpOverload, dict[str, C
             continue
         for sample in samples:
             try:
-                _run_sample(variant, sample, grad, variant is info.inplace_variant, _Recorder(calls, info.name, most))
+                _run_sample(
+                    variant,
+                    sample,
+                    grad,
+                    variant is info.inplace_variant,
+                    _Recorder(calls, info.name, most),
+                )
             except REFUSALS:
                 continue
 
 
-def _run_sample(op: Any, sample: Any, grad: bool, in_place: bool, recorder: TorchDispatchMode) -> None:
+def _run_sample(
+    op: Any, sample: Any, grad: bool, in_place: bool, recorder: TorchDispatchMode
+) -> None:
     with recorder:
         first = sample.input
         if in_place and grad and isinstance(first, torch.Tensor):
@@ -203,7 +229,9 @@ def _run_sample(op: Any, sample: Any, grad: bool, in_place: bool, recorder: Torc
         outs = op(first, *sample.args, **sample.kwargs)
         if not grad:
             return
-        differentiable = [o for o in tree_leaves(outs) if isinstance(o, torch.Tensor) and o.requires_grad]
+        differentiable = [
+            o for o in tree_leaves(outs) if isinstance(o, torch.Tensor) and o.requires_grad
+        ]
         leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
         inputs = [x for x in leaves if isinstance(x, torch.Tensor) and x.requires_grad]
         if differentiable and inputs:
@@ -211,11 +239,13 @@ def _run_sample(op: Any, sample: Any, grad: bool, in_place: bool, recorder: Torc
             torch.autograd.grad(differentiable, inputs, seeds, allow_unused=True)
 
 
-# --- one call, eager and inferred -----------------------------------------------------------------------------------
+# --- one call, eager and inferred -----------------------------------------------------------------
 
 
 class _Guess:
-    """A context whose unknowns are all ``value``; remembers whether it was asked and whether a bound excludes it."""
+    """A context whose unknowns are all ``value``; remembers whether it was asked and whether a
+    bound excludes it.
+    """
 
     def __init__(self, value: Any) -> None:
         self.value, self.outside = value, False
@@ -264,24 +294,34 @@ def judge(call: Call) -> Verdict:
             return Verdict("refused", str(unsupported))
         if values_matter(call):
             return Verdict("skipped", "eager refuses the values")
-        return Verdict("accepted", f"{call}\n  eager refuses: {str(error)[:300]}\n  infer {show(got)}")
+        return Verdict(
+            "accepted", f"{call}\n  eager refuses: {str(error)[:300]}\n  infer {show(got)}"
+        )
     try:
         if meta_fns.lookup(call.op).data_dependent:  # type: ignore[union-attr]
             return _judge_unknown(call, args, kwargs, expected)
         got = meta_fns.infer(call.op, args, kwargs)
     except meta_fns.ShapeError as refusal:
-        return Verdict("over-refused", f"{call}\n  infer refuses: {refusal}\n  eager {show(expected)}")
+        return Verdict(
+            "over-refused", f"{call}\n  infer refuses: {refusal}\n  eager {show(expected)}"
+        )
     except meta_fns.UnsupportedOp as unsupported:
         return Verdict("unsupported", f"{call}: {unsupported}")
     return compare(call, got, expected)
 
 
 def values_matter(call: Call) -> bool:
-    """True if eager accepts the same metadata with other values (indices in range, divisors that are not 0)."""
+    """True if eager accepts the same metadata with other values (indices in range, divisors that
+    are not 0).
+    """
     for value, floats in ((0, False), (1, False), (-100, False), (1, True), (0, True)):
 
         def filled(tensor: torch.Tensor, value: int = value, floats: bool = floats) -> torch.Tensor:
-            return clone(tensor).fill_(value) if floats or not tensor.dtype.is_floating_point else tensor
+            return (
+                clone(tensor).fill_(value)
+                if floats or not tensor.dtype.is_floating_point
+                else tensor
+            )
 
         args, kwargs = tree_map_only(torch.Tensor, filled, (call.args, call.kwargs))
         if eager(Call(call.op, args, kwargs))[1] is None:
@@ -301,7 +341,11 @@ def _judge_unknown(call: Call, args: Any, kwargs: Any, expected: Any) -> Verdict
         verdict = compare(call, meta_fns.infer(call.op, args, kwargs, ctx=guess), expected)
         if verdict.label == "right" and not guess.outside:
             return verdict
-    return verdict if verdict.label != "right" else Verdict("size", f"{call}: the bounds exclude {values}")
+    return (
+        verdict
+        if verdict.label != "right"
+        else Verdict("size", f"{call}: the bounds exclude {values}")
+    )
 
 
 def show(value: Any) -> str:
@@ -334,18 +378,21 @@ def _flat(value: Any) -> list[Any]:
     return [value]
 
 
-# --- other sizes ----------------------------------------------------------------------------------------------------
+# --- other sizes ----------------------------------------------------------------------------------
 
 
 def vary(call: Call, rng: random.Random) -> Call | None:
-    """The call with another size somewhere: one value of a size replaced wherever it occurs (also in int arguments, or
-    not), or one dimension of one tensor alone. None if there is nothing to vary.
+    """The call with another size somewhere: one value of a size replaced wherever it occurs (also
+    in int arguments, or not), or one dimension of one tensor alone. None if there is nothing to
+    vary.
     """
     leaves, tree = tree_flatten((call.args, call.kwargs))
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
     if any(t.layout is not torch.strided for t in tensors):
         return None
-    places = [(i, d) for i, x in enumerate(leaves) if isinstance(x, torch.Tensor) for d in range(x.dim())]
+    places = [
+        (i, d) for i, x in enumerate(leaves) if isinstance(x, torch.Tensor) for d in range(x.dim())
+    ]
     if not places:
         return None
     at, dim = rng.choice(places)
@@ -355,7 +402,9 @@ def vary(call: Call, rng: random.Random) -> Call | None:
         sizes = {at: [new if d == dim else s for d, s in enumerate(leaves[at].size())]}
     else:
         sizes = {
-            i: [new if s == old else s for s in x.size()] for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)
+            i: [new if s == old else s for s in x.size()]
+            for i, x in enumerate(leaves)
+            if isinstance(x, torch.Tensor)
         }
         if rng.random() < 0.6:
             args = _swap_ints(call, old, new)
@@ -384,7 +433,12 @@ def _swap_ints(call: Call, old: int, new: int) -> Any:
     """The arguments with ``old`` replaced in lists of ints, and in SymInt slots."""
 
     def swap(value: Any, slot: str) -> Any:
-        if isinstance(value, (list, tuple)) and value and all(type(item) is int for item in value) and "SymInt" in slot:
+        if (
+            isinstance(value, (list, tuple))
+            and value
+            and all(type(item) is int for item in value)
+            and "SymInt" in slot
+        ):
             return type(value)(new if item == old else item for item in value)
         if type(value) is int and value == old and slot == "SymInt":
             return new
@@ -392,12 +446,17 @@ def _swap_ints(call: Call, old: int, new: int) -> Any:
 
     schema = call.op._schema.arguments
     slots = {argument.name: str(argument.real_type) for argument in schema}
-    args = tuple(swap(value, slots[argument.name]) for value, argument in zip(call.args, schema, strict=False))
+    args = tuple(
+        swap(value, slots[argument.name])
+        for value, argument in zip(call.args, schema, strict=False)
+    )
     return args, {name: swap(value, slots[name]) for name, value in call.kwargs.items()}
 
 
 def retyped(call: Call, rng: random.Random) -> Call | None:
-    """The call with one tensor of another dtype, in the same layout. None if there is no tensor to change."""
+    """The call with one tensor of another dtype, in the same layout. None if there is no tensor to
+    change.
+    """
     leaves, tree = tree_flatten((call.args, call.kwargs))
     tensors = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
     if not tensors or any(leaves[i].layout is not torch.strided for i in tensors):
@@ -407,33 +466,58 @@ def retyped(call: Call, rng: random.Random) -> Call | None:
     dtype = rng.choice([dtype for dtype in _DTYPES if dtype is not old.dtype])
     storage = torch.empty(old.untyped_storage().nbytes() // old.element_size(), dtype=old.dtype)
     storage.set_(old.untyped_storage(), 0, storage.size(), (1,))
-    whole = (storage.real if storage.is_complex() and not dtype.is_complex else storage).to(dtype, copy=True)
+    whole = (storage.real if storage.is_complex() and not dtype.is_complex else storage).to(
+        dtype, copy=True
+    )
     leaves[at] = torch.as_strided(whole, old.size(), old.stride(), old.storage_offset())
     args, kwargs = tree_unflatten(leaves, tree)
     return Call(call.op, args, kwargs, call.source)
 
 
-_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool)
+_DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.bool,
+)
 
 
 def relaid(tensor: torch.Tensor, rng: random.Random) -> torch.Tensor:
-    """The same sizes and values in another layout: permuted, with gaps, at an offset, or channels last."""
+    """The same sizes and values in another layout: permuted, with gaps, at an offset, or channels
+    last.
+    """
     n = tensor.dim()
     kind = rng.choice(("permuted", "permuted", "gaps", "offset", "last"))
     if kind == "permuted":
         order = rng.sample(range(n), n)
-        return clone(tensor).permute(order).contiguous().permute(sorted(range(n), key=order.__getitem__))
+        return (
+            clone(tensor)
+            .permute(order)
+            .contiguous()
+            .permute(sorted(range(n), key=order.__getitem__))
+        )
     if kind == "gaps" and n:
         d = rng.randrange(n)
-        return torch.stack((tensor, tensor), d + 1).flatten(d, d + 1)[(slice(None),) * d + (slice(None, None, 2),)]
+        return torch.stack((tensor, tensor), d + 1).flatten(d, d + 1)[
+            (slice(None),) * d + (slice(None, None, 2),)
+        ]
     if kind == "last" and n in (4, 5):
-        return clone(tensor).to(memory_format=torch.channels_last if n == 4 else torch.channels_last_3d)
-    wide = torch.cat((tensor.reshape(-1)[:1].repeat(3), tensor.reshape(-1)))[-max(tensor.numel(), 1) :]
+        return clone(tensor).to(
+            memory_format=torch.channels_last if n == 4 else torch.channels_last_3d
+        )
+    wide = torch.cat((tensor.reshape(-1)[:1].repeat(3), tensor.reshape(-1)))[
+        -max(tensor.numel(), 1) :
+    ]
     return wide.view(tensor.size()) if tensor.numel() else clone(tensor)
 
 
 def resized(tensor: torch.Tensor, sizes: Sequence[int], kind: str) -> torch.Tensor:
-    """A tensor of other sizes laid out alike: dimensions in the same order in memory, expanded ones expanded."""
+    """A tensor of other sizes laid out alike: dimensions in the same order in memory, expanded ones
+    expanded.
+    """
     if list(tensor.size()) == list(sizes) and kind == "same":
         return clone(tensor)
     order = sorted(range(len(sizes)), key=lambda d: (tensor.stride(d), tensor.size(d), -d))
@@ -457,11 +541,13 @@ def resized(tensor: torch.Tensor, sizes: Sequence[int], kind: str) -> torch.Tens
     return storage.as_strided(list(sizes), strides, offset)
 
 
-# --- the report -----------------------------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 
 
 def judge_apart(calls: Sequence[Call], seconds: int = 120) -> list[Verdict]:
-    """``judge`` of each call, in a process of its own: some kernels die of sizes that do not fit each other."""
+    """``judge`` of each call, in a process of its own: some kernels die of sizes that do not fit
+    each other.
+    """
     verdicts: list[Verdict] = []
     while len(verdicts) < len(calls):
         reader, writer = os.pipe()
@@ -498,19 +584,27 @@ def _judge_or_say(call: Call) -> Verdict:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints what is uncovered or wrong; the exit status is 1 if a recorded call is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--vary", type=int, default=0, help="variations of each call")
     parser.add_argument("--only", default="", help="overloads whose name starts so")
     parser.add_argument("--info", default="", help="OpInfos whose name starts so")
-    parser.add_argument("--show", type=int, default=1, help="failures shown for each overload and label")
+    parser.add_argument(
+        "--show", type=int, default=1, help="failures shown for each overload and label"
+    )
     parser.add_argument("--most", type=int, default=24, help="recorded calls an overload")
-    parser.add_argument("--dtypes", default="float32 int64 bool complex64", help="dtypes of samples")
+    parser.add_argument(
+        "--dtypes", default="float32 int64 bool complex64", help="dtypes of samples"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     known = parser.parse_args(argv)
     torch.set_num_threads(1)
     dtypes = [getattr(torch, name) for name in known.dtypes.split()]
-    calls = record(lambda n: n.startswith(known.info), dtypes=dtypes, most=known.most, device=known.device)
+    calls = record(
+        lambda n: n.startswith(known.info), dtypes=dtypes, most=known.most, device=known.device
+    )
     by_op: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
         if str(call.op).startswith(known.only):
@@ -523,9 +617,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         rng = random.Random(f"{known.seed} {name}")
         tries = [("", call) for call in found]
-        tries += [("varied: ", v) for call in found for _ in range(known.vary) if (v := vary(call, rng)) is not None]
+        tries += [
+            ("varied: ", v)
+            for call in found
+            for _ in range(known.vary)
+            if (v := vary(call, rng)) is not None
+        ]
         each = [call for _, call in tries]
-        verdicts = judge_apart(each) if known.device == "cpu" else [_judge_or_say(call) for call in each]
+        verdicts = (
+            judge_apart(each) if known.device == "cpu" else [_judge_or_say(call) for call in each]
+        )
         shown: Counter[str] = Counter()
         for (kind, _), verdict in zip(tries, verdicts, strict=True):
             label = kind + verdict.label

@@ -2,9 +2,10 @@
 
     python -m tests.meta_fns.small_sizes --step 7
 
-A call of op_db is inferred on symbols; then the sizes that are alike become 0 or 1 together, or one of them alone.
-Where a guard turns down what eager runs, either the formulas would be wrong there (the guard is *needed*: another
-number of results, of dimensions, or another size by broadcasting), or they would be right: the guard is *too narrow*.
+A call of op_db is inferred on symbols; then the sizes that are alike become 0 or 1 together, or one
+of them alone. Where a guard turns down what eager runs, either the formulas would be wrong there
+(the guard is *needed*: another number of results, of dimensions, or another size by broadcasting),
+or they would be right: the guard is *too narrow*.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ DEADLY = ("_backward", "_ctc_loss", "_embedding_bag", "lu_unpack", "_scaled_dot_
 
 @attrs.frozen
 class Tally:
-    """How often each thing happened, by overload: ``accepted``, ``needed``, ``too narrow``, ``wrongly accepted``."""
+    """How often each thing happened, by overload: ``accepted``, ``needed``, ``too narrow``,
+    ``wrongly accepted``.
+    """
 
     counts: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     examples: dict[tuple[str, str], str] = attrs.field(factory=dict)
@@ -83,7 +86,9 @@ def _judge(symbolic: Symbolic, values: dict[str, int], tally: Tally) -> None:
         tally.add(op, "accepted")
         return
     verdict = compare(call, at(symbolic.result, values), expected)
-    broken = [str(guard.term) for guard in symbolic.env.guards if not fold.evaluate(guard.term, values)]
+    broken = [
+        str(guard.term) for guard in symbolic.env.guards if not fold.evaluate(guard.term, values)
+    ]
     label = "too narrow" if verdict.label in ("right", "strides") else "needed"
     tally.add(op, label, f"{call} at {values}: {broken}")
 
@@ -109,9 +114,18 @@ def main() -> None:
     labels = ("accepted", "needed", "too narrow", "wrongly accepted")
     accepted, needed, narrow, wrong = (tally.total(label) for label in labels)
     whole = accepted + needed + narrow
-    print(f"{whole} calls that eager runs at sizes 0 and 1: {accepted} accepted ({accepted / whole:.1%}),")
-    print(f"{needed} turned down because the formulas differ there, {narrow} although they would be right")
-    print(f"{accepted / (accepted + narrow):.1%} of those for which they are right; {wrong} wrongly accepted")
+    print(
+        f"{whole} calls that eager runs at sizes 0 and 1: {accepted} accepted "
+        f"({accepted / whole:.1%}),"
+    )
+    print(
+        f"{needed} turned down because the formulas differ there, {narrow} although they would be "
+        "right"
+    )
+    print(
+        f"{accepted / (accepted + narrow):.1%} of those for which they are right; {wrong} wrongly "
+        "accepted"
+    )
     for label in labels[1:]:
         for op, count in tally.by_op(label)[:40]:
             print(f"{label}: {count} {op}: {tally.examples[op, label][:300]}")

@@ -1,7 +1,9 @@
-"""Recorded calls inferred on symbols, and the formulas compared with eager at other values of the symbols.
+"""Recorded calls inferred on symbols, and the formulas compared with eager at other values of the
+symbols.
 
-Each dimension of each tensor is a symbol of its own; ints in SymInt slots that equal a dimension are that symbol. What
-the rule asked are the guards; at other values, where the guards hold, the formulas must say what eager says.
+Each dimension of each tensor is a symbol of its own; ints in SymInt slots that equal a dimension
+are that symbol. What the rule asked are the guards; at other values, where the guards hold, the
+formulas must say what eager says.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ class Symbolic:
 def symbols(*hints: int) -> tuple[ShapeEnv, list[Any]]:
     """A new environment and a size ``s0``, ``s1``, ... for each hint."""
     env = ShapeEnv()
-    return env, [env.new_symbol(f"s{d}", hint, sources.Size("x", d), Policy.DYNAMIC) for d, hint in enumerate(hints)]
+    return env, [
+        env.new_symbol(f"s{d}", hint, sources.Size("x", d), Policy.DYNAMIC)
+        for d, hint in enumerate(hints)
+    ]
 
 
 def guards_at(env: ShapeEnv, *values: int) -> bool:
@@ -55,7 +60,9 @@ def guards_at(env: ShapeEnv, *values: int) -> bool:
 
 
 def symbolic_spec(env: ShapeEnv, tensor: torch.Tensor) -> TensorSpec:
-    """The spec of a tensor with a symbol for each size; the strides are formulas where the layout is dense."""
+    """The spec of a tensor with a symbol for each size; the strides are formulas where the layout
+    is dense.
+    """
     spec = TensorSpec.of(tensor)
     sizes = tuple(
         env.new_symbol(f"s{len(env.symbols)}", size, sources.Size("x", d), Policy.DYNAMIC)
@@ -63,7 +70,12 @@ def symbolic_spec(env: ShapeEnv, tensor: torch.Tensor) -> TensorSpec:
     )
     if spec.canonical():
         return TensorSpec(
-            sizes, layout.contiguous_strides(sizes), spec.storage_offset, spec.dtype, spec.device, canonical_known=True
+            sizes,
+            layout.contiguous_strides(sizes),
+            spec.storage_offset,
+            spec.dtype,
+            spec.device,
+            canonical_known=True,
         )
     order = dense.dense_order(spec.sizes, spec.strides)
     if order is None or any(size < 2 for size in spec.sizes):
@@ -77,9 +89,13 @@ def symbolic_spec(env: ShapeEnv, tensor: torch.Tensor) -> TensorSpec:
 
 
 def infer_symbolic(call: Call, rng: random.Random) -> Symbolic | Verdict | None:
-    """The call inferred on symbols; a Verdict if the rule fails; None where there is nothing to do."""
+    """The call inferred on symbols; a Verdict if the rule fails; None where there is nothing to
+    do.
+    """
     env = ShapeEnv()
-    args, kwargs = tree_map_only(torch.Tensor, lambda t: symbolic_spec(env, t), (call.args, call.kwargs))
+    args, kwargs = tree_map_only(
+        torch.Tensor, lambda t: symbolic_spec(env, t), (call.args, call.kwargs)
+    )
     if not env.symbols:
         return None
     if rng.random() < 0.7:
@@ -143,20 +159,29 @@ def _tensor_at(spec: TensorSpec, tensor: torch.Tensor, fill: int | None) -> torc
 def call_at(symbolic: Symbolic, values: dict[str, int], fill: int | None = None) -> Call:
     """The call at values of the symbols."""
     originals = iter(
-        x for x in torch.utils._pytree.tree_leaves((symbolic.call.args, symbolic.call.kwargs)) if torch.is_tensor(x)
+        x
+        for x in torch.utils._pytree.tree_leaves((symbolic.call.args, symbolic.call.kwargs))
+        if torch.is_tensor(x)
     )
 
     def concrete(value: Any) -> Any:
         if isinstance(value, TensorSpec):
             original = next(originals)
-            return original if original.layout is not torch.strided else _tensor_at(at(value, values), original, fill)
+            return (
+                original
+                if original.layout is not torch.strided
+                else _tensor_at(at(value, values), original, fill)
+            )
         if isinstance(value, (list, tuple)):
             return type(value)(concrete(item) for item in value)
         return at(value, values)
 
     args = tuple(concrete(value) for value in symbolic.args)
     return Call(
-        symbolic.call.op, args, {name: concrete(v) for name, v in symbolic.kwargs.items()}, symbolic.call.source
+        symbolic.call.op,
+        args,
+        {name: concrete(v) for name, v in symbolic.kwargs.items()},
+        symbolic.call.source,
     )
 
 
@@ -170,16 +195,25 @@ def judge_at(symbolic: Symbolic, values: dict[str, int]) -> Verdict:
             return Verdict("refused")
         if values_matter(call):
             return Verdict("skipped", "eager refuses the values")
-        shown = f"{call}\n  eager refuses: {str(error)[:200]}\n  guards {[str(g.term) for g in symbolic.env.guards]}"
+        shown = (
+            f"{call}\n  eager refuses: {str(error)[:200]}\n  guards "
+            f"{[str(g.term) for g in symbolic.env.guards]}"
+        )
         return Verdict("accepted", shown)
     if not held:
-        broken = [str(guard.term) for guard in symbolic.env.guards if not fold.evaluate(guard.term, values)]
+        broken = [
+            str(guard.term)
+            for guard in symbolic.env.guards
+            if not fold.evaluate(guard.term, values)
+        ]
         return Verdict("guarded", f"{text(list(symbolic.args))} at {values}: {broken}")
     return compare(call, at(symbolic.result, values), expected)
 
 
 def other_values(symbolic: Symbolic, rng: random.Random) -> dict[str, int]:
-    """Values of the symbols near the hints: one value of a size changed wherever it occurs, or in one symbol alone."""
+    """Values of the symbols near the hints: one value of a size changed wherever it occurs, or in
+    one symbol alone.
+    """
     hints = dict(symbolic.env.hints)
     name = rng.choice(list(hints))
     old = hints[name]

@@ -1,4 +1,6 @@
-"""Composite overloads by name against eager, 0 and 1 among the sizes, and on terms at sampled values."""
+"""Composite overloads by name against eager, 0 and 1 among the sizes, and on terms at sampled
+values.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,24 @@ def _convolutions() -> Iterator[Case]:
         for batch in ((), (0,), (3,)):
             x = _t(*batch, 4, *[size] * n)
             yield f"aten.conv{n}d.default", (x, weight, _t(6)), {"groups": 2, "padding": [1] * n}
-            yield f"aten.conv{n}d.default", (x, weight), {"groups": 2, "stride": [2] * n, "dilation": [2] * n}
+            yield (
+                f"aten.conv{n}d.default",
+                (x, weight),
+                {"groups": 2, "stride": [2] * n, "dilation": [2] * n},
+            )
             yield f"aten.conv{n}d.padding", (x, weight, _t(6), [1] * n, "same", [1] * n, 2), {}
             yield f"aten.conv{n}d.padding", (x, weight, None, [2] * n, "valid", [1] * n, 2), {}
             overload = "default" if n == 1 else "input"
-            yield f"aten.conv_transpose{n}d.{overload}", (x, _t(4, 2, *[kernel] * n)), {"stride": [2] * n}
-    yield "aten.conv2d.default", (_t(2, 4, 5, 5).to(memory_format=torch.channels_last), _t(6, 4, 3, 3)), {}
+            yield (
+                f"aten.conv_transpose{n}d.{overload}",
+                (x, _t(4, 2, *[kernel] * n)),
+                {"stride": [2] * n},
+            )
+    yield (
+        "aten.conv2d.default",
+        (_t(2, 4, 5, 5).to(memory_format=torch.channels_last), _t(6, 4, 3, 3)),
+        {},
+    )
     yield "aten.conv2d.default", (_t(2, 4), _t(6, 4, 3, 3)), {}
 
 
@@ -116,17 +130,30 @@ def test_composites_are_as_eager(cases: Callable[[], Iterator[Case]]) -> None:
             found = meta_fns.infer(overload, args, kwargs)
         except MetaError as error:
             if expected is not None:
-                wrong.append(f"{overload} {[getattr(a, 'shape', a) for a in args]} {kwargs}: {error}")
+                wrong.append(
+                    f"{overload} {[getattr(a, 'shape', a) for a in args]} {kwargs}: {error}"
+                )
             continue
         shown = f"{overload} {[getattr(a, 'shape', a) for a in args]} {kwargs}"
         if expected is None:
             wrong.append(f"{shown}: eager refuses")
             continue
-        pairs = zip(found, expected, strict=True) if isinstance(found, (list, tuple)) else [(found, expected)]
+        pairs = (
+            zip(found, expected, strict=True)
+            if isinstance(found, (list, tuple))
+            else [(found, expected)]
+        )
         for spec, tensor in pairs:
-            same = (spec.sizes, spec.strides, spec.dtype) == (tuple(tensor.shape), tensor.stride(), tensor.dtype)
+            same = (spec.sizes, spec.strides, spec.dtype) == (
+                tuple(tensor.shape),
+                tensor.stride(),
+                tensor.dtype,
+            )
             if not same:
-                wrong.append(f"{shown}: {spec} is {tuple(tensor.shape)} strides {tensor.stride()} {tensor.dtype}")
+                wrong.append(
+                    f"{shown}: {spec} is {tuple(tensor.shape)} strides {tensor.stride()} "
+                    f"{tensor.dtype}"
+                )
     assert not wrong, "\n".join(wrong[:20]) + f"\n{len(wrong)} in all"
     assert refused > 0 or cases is _others
 
@@ -135,7 +162,11 @@ TERMS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.matmul.default", (("b", "n", "k"), ("k", "m")), {}),
     ("aten.matmul.default", (("b", "n", "k"), ("b", "k", "m")), {}),
     ("aten.linear.default", (("b", "n", "k"), ("m", "k"), ("m",)), {}),
-    ("aten.conv2d.default", (("b", 4, "n", "m"), (6, 4, 3, 3)), {"padding": [1, 1], "stride": [2, 2]}),
+    (
+        "aten.conv2d.default",
+        (("b", 4, "n", "m"), (6, 4, 3, 3)),
+        {"padding": [1, 1], "stride": [2, 2]},
+    ),
     ("aten.conv1d.padding", (("b", 4, "n"), (6, 4, 3), None, [1], "same"), {}),
     ("aten.flatten.using_ints", (("b", "n", "m"), 1), {}),
     ("aten.chunk.default", (("b", 6, "m"), 2, 1), {}),
@@ -147,7 +178,9 @@ TERMS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("overload", "args", "kwargs"), TERMS, ids=lambda each: each if isinstance(each, str) else "")
+@pytest.mark.parametrize(
+    ("overload", "args", "kwargs"), TERMS, ids=lambda each: each if isinstance(each, str) else ""
+)
 def test_terms_are_sizes(overload: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """The formulas at sampled sizes that meet what was required are eager's sizes and strides."""
 
@@ -155,7 +188,10 @@ def test_terms_are_sizes(overload: str, args: tuple[Any, ...], kwargs: dict[str,
         if isinstance(value, tuple):
             return tensor(tuple(size(each) if isinstance(each, str) else each for each in value))
         if isinstance(value, list) and value and not isinstance(value[0], int):
-            return [made(each, size, tensor) if isinstance(each, tuple) else size(each) for each in value]
+            return [
+                made(each, size, tensor) if isinstance(each, tuple) else size(each)
+                for each in value
+            ]
         return value
 
     with guards.assuming(ranges=dict.fromkeys("bnkm", (1, None))) as given:
@@ -169,11 +205,17 @@ def test_terms_are_sizes(overload: str, args: tuple[Any, ...], kwargs: dict[str,
         at = partial(_at, values=values)
         real = [made(each, at, torch.ones) for each in args]
         expected = meta_fns.core.registry.resolve(overload)(*real, **kwargs)
-        specs_at = [(tuple(map(at, each.sizes)), tuple(map(at, each.strides))) for each in _flat(result)]
+        specs_at = [
+            (tuple(map(at, each.sizes)), tuple(map(at, each.strides))) for each in _flat(result)
+        ]
         assert specs_at == [(tuple(each.shape), each.stride()) for each in _flat(expected)], values
         compared += 1
     assert compared >= 2
-    assert all(type(size) in (int, guards.Term) for each in _flat(result) for size in (*each.sizes, *each.strides))
+    assert all(
+        type(size) in (int, guards.Term)
+        for each in _flat(result)
+        for size in (*each.sizes, *each.strides)
+    )
 
 
 def _at(size: Any, values: dict[str, int]) -> int:
@@ -190,7 +232,10 @@ def test_what_terms_require_is_kept_and_what_cannot_be_is_refused() -> None:
     a, b = TensorSpec.contiguous((n, 8)), TensorSpec.contiguous((k, 3))
     with pytest.raises(guards.Undecided, match="k == 8 is required"):
         meta_fns.infer("aten.matmul.default", (a, b))
-    with guards.assuming("k < 8"), pytest.raises(meta_fns.ShapeError, match="contracted sizes differ"):
+    with (
+        guards.assuming("k < 8"),
+        pytest.raises(meta_fns.ShapeError, match="contracted sizes differ"),
+    ):
         meta_fns.infer("aten.matmul.default", (a, b))
     with guards.assuming() as given:
         assert meta_fns.infer("aten.matmul.default", (a, b)).sizes == (n, 3)

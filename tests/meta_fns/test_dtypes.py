@@ -8,7 +8,15 @@ import torch
 import meta_fns
 from tests.meta_fns.eager import check_call
 
-DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64)
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+    torch.complex64,
+)
 SIZES = ((), (0,), (1,), (2,), (0, 3), (2, 3))
 
 
@@ -37,15 +45,36 @@ def test_one_tensor(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
 def test_two_tensors(one: torch.dtype, other: torch.dtype) -> None:
     for sizes in SIZES:
         for scale in (2.0, 2):
-            check_call("aten.native_dropout_backward.default", ones(sizes, one), ones(sizes, other), scale)
+            check_call(
+                "aten.native_dropout_backward.default", ones(sizes, one), ones(sizes, other), scale
+            )
         for length in (0, 3):
             check_call("aten.searchsorted.Tensor", ones((length,), one), ones(sizes, other))
             check_call("aten.bucketize.Tensor", ones(sizes, one), ones((length,), other))
         if one in (torch.float32, torch.float64) and other is not torch.float16:
             for training in (False, True):
-                check_call("aten.rrelu_with_noise.default", ones(sizes, one), ones(sizes, other), 0.1, 0.3, training)
-            check_call("aten.soft_margin_loss_backward.default", ones((), one), ones(sizes, other), ones(sizes, one), 1)
-            check_call("aten.soft_margin_loss_backward.default", ones((), one), ones(sizes, one), ones(sizes, other), 1)
+                check_call(
+                    "aten.rrelu_with_noise.default",
+                    ones(sizes, one),
+                    ones(sizes, other),
+                    0.1,
+                    0.3,
+                    training,
+                )
+            check_call(
+                "aten.soft_margin_loss_backward.default",
+                ones((), one),
+                ones(sizes, other),
+                ones(sizes, one),
+                1,
+            )
+            check_call(
+                "aten.soft_margin_loss_backward.default",
+                ones((), one),
+                ones(sizes, one),
+                ones(sizes, other),
+                1,
+            )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -62,9 +91,14 @@ def test_equal_of_any_dtypes(dtype: torch.dtype) -> None:
 
     for other in DTYPES:
         torch.equal(ones((2,), dtype), ones((2,), other))  # eager takes them
-        found = meta_fns.infer("aten.equal.default", (ones((2,), dtype), ones((2,), other)), ctx=Ask())
+        found = meta_fns.infer(
+            "aten.equal.default", (ones((2,), dtype), ones((2,), other)), ctx=Ask()
+        )
         assert found == "asked"
-        assert meta_fns.infer("aten.equal.default", (ones((2,), dtype), ones((3,), other)), ctx=Ask()) is False
+        assert (
+            meta_fns.infer("aten.equal.default", (ones((2,), dtype), ones((3,), other)), ctx=Ask())
+            is False
+        )
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.int32])
@@ -79,4 +113,11 @@ def test_classes(dtype: torch.dtype, batch: int) -> None:
             check_call(op, ones(tuple(classes.size())), value, classes, None, 0, -100, one)
     check_call("aten.multi_margin_loss_backward.default", ones(()), scores, target, 1, 1.0)
     entries = torch.zeros(batch, 3, dtype=dtype)
-    check_call("aten.multilabel_margin_loss_backward.default", ones(()), scores, entries, 1, ones((batch, 3)))
+    check_call(
+        "aten.multilabel_margin_loss_backward.default",
+        ones(()),
+        scores,
+        entries,
+        1,
+        ones((batch, 3)),
+    )

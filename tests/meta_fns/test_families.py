@@ -1,7 +1,9 @@
-"""Each family of operators is compared with eager: by a test of its own name in ``ops/``, or here by op_db's calls.
+"""Each family of operators is compared with eager: by a test of its own name in ``ops/``, or here
+by op_db's calls.
 
-What a family without a test of its own does is recorded from the samples of the OpInfos below, and judged as it was
-called and at other sizes, 0 and 1 among them. ``test_opdb`` judges a sample of all OpInfos together.
+What a family without a test of its own does is recorded from the samples of the OpInfos below, and
+judged as it was called and at other sizes, 0 and 1 among them. ``test_opdb`` judges a sample of all
+OpInfos together.
 """
 
 from __future__ import annotations
@@ -28,8 +30,19 @@ OPINFOS: dict[str, tuple[str, ...]] = {
     "fft": ("fft.fft", "fft.rfft2", "fft.irfft"),
     "folding": (f"{NN}unfold", f"{NN}fold"),
     "linalg": ("linalg.det", "linalg.inv", "linalg.pinv", "linalg.cross", "linalg.matrix_exp"),
-    "linalg_decompositions": ("linalg.svd", "linalg.qr", "linalg.eigh", "linalg.lu", "linalg.cholesky"),
-    "linalg_solvers": ("linalg.solve", "linalg.solve_triangular", "linalg.lu_solve", "cholesky_solve"),
+    "linalg_decompositions": (
+        "linalg.svd",
+        "linalg.qr",
+        "linalg.eigh",
+        "linalg.lu",
+        "linalg.cholesky",
+    ),
+    "linalg_solvers": (
+        "linalg.solve",
+        "linalg.solve_triangular",
+        "linalg.lu_solve",
+        "cholesky_solve",
+    ),
     "losses": (f"{NN}mse_loss", f"{NN}nll_loss", f"{NN}huber_loss", f"{NN}multi_margin_loss"),
     "normalization_backward": (f"{NN}layer_norm", f"{NN}group_norm", f"{NN}batch_norm", "softmax"),
     "norms": ("linalg.vector_norm", "norm", "renorm"),
@@ -58,7 +71,10 @@ def families() -> dict[str, set[str]]:
 
 
 def test_every_family_has_a_test() -> None:
-    own = {path.stem.removeprefix("test_") for path in (Path(__file__).parent / "ops").glob("test_*.py")}
+    own = {
+        path.stem.removeprefix("test_")
+        for path in (Path(__file__).parent / "ops").glob("test_*.py")
+    }
     assert own <= families().keys(), "a test of no family"
     assert families().keys() - own == OPINFOS.keys() | ELSEWHERE.keys()
     repository = Path(__file__).parents[2]

@@ -1,6 +1,8 @@
-"""Rules against eager on calls that op_db's samples make, and on variations of their sizes (0 and 1 among them).
+"""Rules against eager on calls that op_db's samples make, and on variations of their sizes (0 and 1
+among them).
 
-A sample of the OpInfos here; all of them with ``-m nightly``, by ``python -m tests.meta_fns.opdb``, and by the fuzzer.
+A sample of the OpInfos here; all of them with ``-m nightly``, by ``python -m tests.meta_fns.opdb``,
+and by the fuzzer.
 """
 
 from __future__ import annotations
@@ -50,14 +52,24 @@ _ON_REFUSAL = ("accepted", "over-refused")
 
 
 def test_other_dtypes(calls: list[Call]) -> None:
-    """What a rule gives is right; it may miss what a kernel refuses, or refuse a mix, in few of the cases."""
+    """What a rule gives is right; it may miss what a kernel refuses, or refuse a mix, in few of the
+    cases.
+    """
     rng = random.Random(0)
     # Eager runs in forked processes, where CUDA cannot be started.
-    picked = [call for call in calls if str(call.op) not in GAPS and "cuda" not in str(call.kwargs.get("device"))]
+    picked = [
+        call
+        for call in calls
+        if str(call.op) not in GAPS and "cuda" not in str(call.kwargs.get("device"))
+    ]
     retypings = [v for call in picked for _ in range(2) if (v := retyped(call, rng)) is not None]
     verdicts = judge_apart(retypings)
     tally = Counter(verdict.label for verdict in verdicts)
-    wrong = [verdict for verdict in verdicts if verdict.label not in ("right", "refused", "skipped", *_ON_REFUSAL)]
+    wrong = [
+        verdict
+        for verdict in verdicts
+        if verdict.label not in ("right", "refused", "skipped", *_ON_REFUSAL)
+    ]
     assert not wrong, "\n".join(f"{verdict.label}: {verdict.detail}" for verdict in wrong)
     refusals = tally["accepted"] + tally["over-refused"]
     assert tally["right"] > 500
@@ -90,7 +102,7 @@ def test_every_recorded_call() -> None:
     assert tally["right"] > 10_000
 
 
-# --- the harness itself ---------------------------------------------------------------------------------------------
+# --- the harness itself ---------------------------------------------------------------------------
 
 
 def test_judge_sees_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Rules on symbols: right at the hints, and at other values wherever the guards that they left hold.
+"""Rules on symbols: right at the hints, and at other values wherever the guards that they left
+hold.
 
 A sample of op_db's calls here; all of them with ``-m nightly``.
 """
@@ -38,7 +39,8 @@ def check(calls: list[Call], tries: int) -> Counter[str]:
                 if at == found.env.hints:
                     wrong.append(verdict.detail)
             elif verdict.label == "strides" and any(size < 2 for size in at.values()):
-                # The strides of the general case: no element is addressed through those that differ.
+                # The strides of the general case: no element is addressed through those that
+                # differ.
                 continue
             elif not verdict.fine:
                 wrong.append(f"{verdict.label}: {verdict.detail}")

@@ -1,4 +1,6 @@
-"""Whole layers of transformers: masks of other sizes are refused, as eager does, and nothing has no weights."""
+"""Whole layers of transformers: masks of other sizes are refused, as eager does, and nothing has no
+weights.
+"""
 
 from __future__ import annotations
 

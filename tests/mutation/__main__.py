@@ -1,4 +1,6 @@
-"""Changes one thing in a module and asks whether a test notices: ``make mutation`` (see README.md beside this file)."""
+"""Changes one thing in a module and asks whether a test notices: ``make mutation`` (see README.md
+beside this file).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Target:
     Attributes:
         name: what it is called on the command line.
         modules: patterns of their paths.
-        tests: patterns of test files, and flags of pytest; a module's namesake among the tests comes first by itself.
+        tests: patterns of test files, and flags of pytest; a module's namesake among the tests
+            comes first by itself.
         share: how many times ``--count`` mutants it gets.
     """
 
@@ -132,7 +135,8 @@ class Workplace:
 
     def _write(self, path: Path, source: str) -> None:
         path.write_text(source, encoding="utf-8")
-        Path(cache_from_source(path)).unlink(missing_ok=True)  # a twin as long and as old would pass for it
+        # a twin as long and as old would pass for it
+        Path(cache_from_source(path)).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Removes the copy."""
@@ -142,7 +146,11 @@ class Workplace:
 def mutants(root: Path, target: Target, count: int, seed: int) -> Iterator[Mutant]:
     """``count`` mutants of a target, shared out among its modules by their length."""
     rng = random.Random(f"{seed} {target.name}")
-    paths = [str(path.relative_to(root)) for pattern in target.modules for path in sorted(root.glob(pattern))]
+    paths = [
+        str(path.relative_to(root))
+        for pattern in target.modules
+        for path in sorted(root.glob(pattern))
+    ]
     if not paths:
         raise SystemExit(f"targets.toml: {target.name}: there is no {', '.join(target.modules)}")
     lengths = [(root / path).read_text(encoding="utf-8").count("\n") for path in paths]
@@ -158,13 +166,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="targets (all)")
     parser.add_argument("--count", type=int, default=8, help="mutants a target (8)")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=1500, help="no new mutant is begun after so long (1500)")
-    parser.add_argument("--root", type=Path, default=HERE.parents[1], help="the tree to be tested (this one)")
+    parser.add_argument(
+        "--seconds", type=float, default=1500, help="no new mutant is begun after so long (1500)"
+    )
+    parser.add_argument(
+        "--root", type=Path, default=HERE.parents[1], help="the tree to be tested (this one)"
+    )
     parser.add_argument("--targets", type=Path, default=HERE / "targets.toml")
-    parser.add_argument("--python", type=Path, default=Path(sys.executable), help="the Python that runs the tests")
+    parser.add_argument(
+        "--python", type=Path, default=Path(sys.executable), help="the Python that runs the tests"
+    )
     parser.add_argument("--write", type=Path, help="where the JSON goes (it is printed otherwise)")
     asked = parser.parse_args(argv)
-    chosen = [target for target in targets(asked.targets) if not asked.names or target.name in asked.names]
+    chosen = [
+        target for target in targets(asked.targets) if not asked.names or target.name in asked.names
+    ]
     began = time.monotonic()
     workplace = Workplace(asked.root.resolve(), asked.python.absolute())
     try:
@@ -177,7 +193,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     if asked.write:
         asked.write.write_text(text, encoding="utf-8")
-    print(text if not asked.write else f"{report['killed']} of {report['mutants']} killed: {asked.write}")
+    print(
+        text
+        if not asked.write
+        else f"{report['killed']} of {report['mutants']} killed: {asked.write}"
+    )
     return 0
 
 
@@ -188,22 +208,30 @@ def _run(
     rows: list[tuple[Target, Mutant, str]] = []
     limits: dict[tuple[str, ...], float] = {}
     drawn = {
-        target.name: list(mutants(workplace.root, target, target.share * asked.count, asked.seed)) for target in chosen
+        target.name: list(mutants(workplace.root, target, target.share * asked.count, asked.seed))
+        for target in chosen
     }
     while any(drawn.values()):
         for target in chosen:
-            for mutant in [drawn[target.name].pop() for _ in range(target.share) if drawn[target.name]]:
+            for mutant in [
+                drawn[target.name].pop() for _ in range(target.share) if drawn[target.name]
+            ]:
                 if time.monotonic() - began > asked.seconds:
                     return rows
                 tests = target.tests_of(workplace.root, mutant.path)
                 if tests not in limits:
                     start = time.monotonic()
                     if not workplace.tests_pass(tests, 600):
-                        raise SystemExit(f"{mutant.path}: its tests fail without any mutant: {' '.join(tests)}")
+                        raise SystemExit(
+                            f"{mutant.path}: its tests fail without any mutant: {' '.join(tests)}"
+                        )
                     limits[tests] = 20 + 2.5 * (time.monotonic() - start)
                 outcome = workplace.outcome(mutant, tests, limits[tests])
                 rows.append((target, mutant, outcome))
-                print(f"{outcome:9} {mutant.path}:{mutant.line} {mutant.operator}\n{mutant.diff}", file=sys.stderr)
+                print(
+                    f"{outcome:9} {mutant.path}:{mutant.line} {mutant.operator}\n{mutant.diff}",
+                    file=sys.stderr,
+                )
     return rows
 
 
@@ -214,12 +242,20 @@ def _report(rows: list[tuple[Target, Mutant, str]], asked: argparse.Namespace) -
         return {"mutants": len(some), "killed": killed, "score": round(killed / len(some), 3)}
 
     commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=asked.root, capture_output=True, text=True, check=False
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=asked.root,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     known = equivalents()
     survivors = [
         {"at": f"{mutant.path}:{mutant.line}", "operator": mutant.operator, "diff": mutant.diff}
-        | ({"equivalent": why} if (why := reason_to_survive(mutant.path, mutant.diff, known)) else {})
+        | (
+            {"equivalent": why}
+            if (why := reason_to_survive(mutant.path, mutant.diff, known))
+            else {}
+        )
         for _, mutant, outcome in rows
         if outcome == SURVIVED
     ]

@@ -1,4 +1,6 @@
-"""Mutants of a module, as cosmic-ray makes them: which there are, and a fair sample of those that change anything."""
+"""Mutants of a module, as cosmic-ray makes them: which there are, and a fair sample of those that
+change anything.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Mutant:
 
 
 def meaning(source: str) -> str | None:
-    """What a source says, without docstrings and annotations (which nothing reads); None where it is no Python."""
+    """What a source says, without docstrings and annotations (which nothing reads); None where it
+    is no Python.
+    """
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -35,7 +39,10 @@ def meaning(source: str) -> str | None:
             node.annotation = None
         if isinstance(node, ast.AnnAssign):
             node.annotation = ast.Constant(None)
-        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
+            and ast.get_docstring(node) is not None
+        ):
             node.body = node.body[1:] or [ast.Pass()]
     return ast.dump(tree)
 
@@ -43,8 +50,8 @@ def meaning(source: str) -> str | None:
 def sample(root: Path, path: str, count: int, rng: random.Random) -> Iterator[Mutant]:
     """Up to ``count`` mutants of the module at ``root / path``.
 
-    A place is drawn first, an operator among those that fit there second: otherwise comparisons and sums, for which
-    cosmic-ray has ten operators each, would be most of the sample.
+    A place is drawn first, an operator among those that fit there second: otherwise comparisons and
+    sums, for which cosmic-ray has ten operators each, would be most of the sample.
     """
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.mutating import mutate_code

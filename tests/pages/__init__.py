@@ -1,1 +1,3 @@
-"""The pages for users: README.md and docs/.  Their code is run, their links checked, and what can be is generated."""
+"""The pages for users: README.md and docs/.  Their code is run, their links checked, and what can
+be is generated.
+"""

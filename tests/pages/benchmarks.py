@@ -17,19 +17,29 @@ _ROWS = 14  # of a table; a longer one is cut, its file has all
 
 
 def page() -> str:
-    """Return the page: the streams first, then missed goals, then each recorded run with its command and machine."""
-    files = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in sorted(RESULTS.glob("*.json"))]
-    runs = [(path, run) for path, run in files if "tables" in run]  # the others are counts that tests wrote
+    """Return the page: the streams first, then missed goals, then each recorded run with its
+    command and machine.
+    """
+    files = [
+        (path, json.loads(path.read_text(encoding="utf-8")))
+        for path in sorted(RESULTS.glob("*.json"))
+    ]
+    # the others are counts that tests wrote
+    runs = [(path, run) for path, run in files if "tables" in run]
     lines = [
         "# Benchmarks",
         "<!-- This page is made by `python -m tests.pages --write`; do not edit it. -->\n",
-        "Each figure here is read from a file that a benchmark wrote. Peers are measured in the same run unless the "
-        "benchmark says otherwise. Compare ratios within one run; absolute times depend on the machine.",
+        "Each figure here is read from a file that a benchmark wrote. Peers are measured in the "
+        "same run unless the "
+        "benchmark says otherwise. Compare ratios within one run; absolute times depend on the "
+        "machine.",
         "",
         "## From the first call on, sizes never repeating",
         "",
-        "Totals over all calls. *Most behind eager*: the most seconds by which symshape's total so far was above "
-        "eager's, after any call. *Ahead from call*: the call from which its total stays below eager's; – if it does "
+        "Totals over all calls. *Most behind eager*: the most seconds by which symshape's total so "
+        "far was above "
+        "eager's, after any call. *Ahead from call*: the call from which its total stays below "
+        "eager's; – if it does "
         "not within these calls.",
         "",
         streams.table(_FOLDER),
@@ -58,7 +68,10 @@ def _run(path: Path, run: dict[str, Any]) -> list[str]:
     lines = [f"### {path.stem}", "", _purpose(run), ""]
     lines += [_command(run), ""]
     lines += [
-        f"{run['device']}, {run['machine']}; torch {run['torch']}, Python {run['python']}; {run['date'][:10]}.",
+        (
+            f"{run['device']}, {run['machine']}; torch {run['torch']}, Python {run['python']}; "
+            f"{run['date'][:10]}."
+        ),
         "",
     ]
     for each in run["tables"]:
@@ -73,9 +86,15 @@ def _run(path: Path, run: dict[str, Any]) -> list[str]:
 
 
 def _purpose(run: dict[str, Any]) -> str:
-    """Return the first paragraph of the docstring of the module that made a run; without one, the run's first note."""
+    """Return the first paragraph of the docstring of the module that made a run; without one, the
+    run's first note.
+    """
     path = _module(run)
-    text = run["notes"][0] if path is None else ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    text = (
+        run["notes"][0]
+        if path is None
+        else ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    )
     return re.sub(r"\s+", " ", (text or "").partition("\n\n")[0])
 
 
@@ -90,7 +109,9 @@ def _command(run: dict[str, Any]) -> str:
 
 
 def _module(run: dict[str, Any]) -> Path | None:
-    """Return the file of the module that made a run: a benchmark, or the module or package of its command."""
+    """Return the file of the module that made a run: a benchmark, or the module or package of its
+    command.
+    """
     paths = [REPOSITORY / "tests" / "bench" / f"bench_{run['bench']}.py"]
     named = re.match(r"python -m ([\w.]+)", " ".join(run["arguments"]))
     if named:

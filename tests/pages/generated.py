@@ -23,7 +23,9 @@ _PARTS = {
 
 
 def made() -> dict[Path, str]:
-    """Return the content of each generated file by its path, as the code and the recorded results give it now."""
+    """Return the content of each generated file by its path, as the code and the recorded results
+    give it now.
+    """
     files: dict[Path, str] = {DOCS / name: make() for name, make in _PAGES.items()}
     for stream in streams.recorded():
         files[DOCS / "pictures" / f"stream-{stream.name}.svg"] = streams.picture(stream)
@@ -32,7 +34,9 @@ def made() -> dict[Path, str]:
     for page in (README, README.with_name("CONTRIBUTING.md")):
         text = page.read_text(encoding="utf-8")
         files[page] = _PART.sub(lambda found: found[1] + _PARTS[found["name"]]() + found[3], text)
-    files[DOCS / "llms.txt"] = _llms({path: text for path, text in files.items() if path.suffix == ".md"})
+    files[DOCS / "llms.txt"] = _llms(
+        {path: text for path, text in files.items() if path.suffix == ".md"}
+    )
     return files
 
 
@@ -46,8 +50,15 @@ def stale() -> list[str]:
 
 
 def _llms(fresh: Mapping[Path, str]) -> str:
-    """Return ``llms.txt``: each page with its title and its first sentence, for readers that are programs."""
-    lines = ["# symshape", "", "> A symbolic shape and guard engine for PyTorch programs whose sizes vary.", ""]
+    """Return ``llms.txt``: each page with its title and its first sentence, for readers that are
+    programs.
+    """
+    lines = [
+        "# symshape",
+        "",
+        "> A symbolic shape and guard engine for PyTorch programs whose sizes vary.",
+        "",
+    ]
     for name in listed_pages():
         path = DOCS / name
         text = fresh[path] if path in fresh else page_text(name)
@@ -64,10 +75,12 @@ _PAGES: dict[str, Callable[[], str]] = {
         "symshape", "The public names of the package `symshape`, with the first sentence of each."
     ),
     "reference/guards.md": lambda: public_names.page(
-        "guards", "The public names of the package `guards`: integers and conditions, without torch."
+        "guards",
+        "The public names of the package `guards`: integers and conditions, without torch.",
     ),
     "reference/meta_fns.md": lambda: public_names.page(
-        "meta_fns", "The public names of the package `meta_fns`: shape, cost and padding rules of operators."
+        "meta_fns",
+        "The public names of the package `meta_fns`: shape, cost and padding rules of operators.",
     ),
     "reference/options.md": reference.options,
     "reference/events.md": reference.events,

@@ -1,4 +1,6 @@
-"""The picture of *How it works*: the three packages, and the way of a trace and of a call through them."""
+"""The picture of *How it works*: the three packages, and the way of a trace and of a call through
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,28 @@ _STYLE = """
   @media (prefers-color-scheme: dark) {
     .card { fill: #0d1117; stroke: #3d444d; } .box { fill: #1b222b; stroke: #59636e; }
     .step { fill: #0d1117; stroke: #58a6ff; }
-    .text { fill: #f0f6fc; } .soft { fill: #9198a1; } .arrow { stroke: #58a6ff; } .head { fill: #58a6ff; }
+    .text { fill: #f0f6fc; } .soft { fill: #9198a1; }
+    .arrow { stroke: #58a6ff; } .head { fill: #58a6ff; }
   }
 """
 _WAYS = (
     (
         "a call",
-        ("exact key of the call", "one tree of all programs", "state that was read", "the entry's runner"),
+        (
+            "exact key of the call",
+            "one tree of all programs",
+            "state that was read",
+            "the entry's runner",
+        ),
     ),
     (
         "a trace, where no program fits",
-        ("the function on symbols", "a rule for each operator", "guards with lines", "a new program"),
+        (
+            "the function on symbols",
+            "a rule for each operator",
+            "guards with lines",
+            "a new program",
+        ),
     ),
 )
 _PACKAGES = (
@@ -39,7 +52,8 @@ def picture() -> str:
     rows = [_row(words, steps, 24 + 104 * number) for number, (words, steps) in enumerate(_WAYS)]
     top = 24 + 104 * len(_WAYS) + 8
     boxes = [
-        f'<rect class="box" x="24" y="{top + 62 * number}" width="{_WIDTH - 48}" height="52" rx="6"/>'
+        f'<rect class="box" x="24" y="{top + 62 * number}" width="{_WIDTH - 48}" height="52" '
+        'rx="6"/>'
         f'<text class="text" x="44" y="{top + 62 * number + 32}" font-weight="600">{name}</text>'
         f'<text class="soft" x="160" y="{top + 62 * number + 32}">{words}</text>'
         for number, (name, words) in enumerate(_PACKAGES)
@@ -50,7 +64,10 @@ def picture() -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
             'aria-label="The way of a call and of a trace, above the three packages">',
             f"<style>{_STYLE}</style>",
-            f'<rect class="card" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{height - 1}" rx="8"/>',
+            (
+                f'<rect class="card" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{height - 1}" '
+                'rx="8"/>'
+            ),
             *rows,
             *boxes,
             "</svg>\n",
@@ -62,8 +79,13 @@ def _row(words: str, steps: tuple[str, ...], top: int) -> str:
     parts = [f'<text class="text" x="24" y="{top + 14}" font-weight="600">{words}</text>']
     for number, step in enumerate(steps):
         left = 24 + number * (_STEP + _GAP)
-        parts.append(f'<rect class="step" x="{left}" y="{top + 28}" width="{_STEP}" height="44" rx="6"/>')
-        parts.append(f'<text class="soft" x="{left + _STEP / 2}" y="{top + 55}" text-anchor="middle">{step}</text>')
+        parts.append(
+            f'<rect class="step" x="{left}" y="{top + 28}" width="{_STEP}" height="44" rx="6"/>'
+        )
+        parts.append(
+            f'<text class="soft" x="{left + _STEP / 2}" y="{top + 55}" '
+            f'text-anchor="middle">{step}</text>'
+        )
         if number:
             tip, y = left - 3, top + 50
             parts.append(f'<path class="arrow" d="M{left - _GAP + 2} {y} H{tip - 6}"/>')

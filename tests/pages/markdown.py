@@ -20,8 +20,8 @@ DOCS = REPOSITORY / "docs"
 NOTEBOOKS = REPOSITORY / "notebooks"
 SETTINGS = REPOSITORY / "mkdocs.yml"
 
-# A block is run unless the line before it is a comment that says why not: <!-- not run: needs CUDA -->
-# After <!-- needs: accelerate --> it is run where that module can be imported.
+# A block is run unless the line before it is a comment that says why not: <!-- not run: needs CUDA
+# --> After <!-- needs: accelerate --> it is run where that module can be imported.
 FENCE = re.compile(
     r"^(?:<!-- (?:not run: (?P<reason>[^\n]+?)|needs: (?P<needs>[\w., ]+)) -->\n\n?)?"
     r"```(?P<language>python|pycon)\n(?P<code>.*?)^```$",
@@ -62,7 +62,9 @@ def pages() -> list[Path]:
 
 
 def blocks(text: str) -> list[Block]:
-    """Return all Python blocks of a Markdown text; ``line`` is the line of the first line of code."""
+    """Return all Python blocks of a Markdown text; ``line`` is the line of the first line of
+    code.
+    """
     return [
         Block(
             match["language"],
@@ -84,7 +86,9 @@ def plain(block: Block) -> str:
 
 def commands(text: str) -> Iterator[str]:
     """Yield the lines of shell blocks that call ``symshape``, without comments."""
-    for match in re.finditer(r"^```(?:sh|bash)\n(?P<code>.*?)^```$", text, re.MULTILINE | re.DOTALL):
+    for match in re.finditer(
+        r"^```(?:sh|bash)\n(?P<code>.*?)^```$", text, re.MULTILINE | re.DOTALL
+    ):
         for line in match["code"].replace("\\\n", " ").splitlines():
             if line.startswith("symshape "):
                 yield re.split(r"\s+#", line)[0]
@@ -92,7 +96,10 @@ def commands(text: str) -> Iterator[str]:
 
 def links(text: str) -> list[str]:
     """Return the targets of the links and pictures of a text, but for those inside code."""
-    return [match["target"] for match in _LINK.finditer(re.sub(r"`[^`\n]+`", "", _ANY_FENCE.sub("", text)))]
+    return [
+        match["target"]
+        for match in _LINK.finditer(re.sub(r"`[^`\n]+`", "", _ANY_FENCE.sub("", text)))
+    ]
 
 
 def anchors(text: str) -> set[str]:
@@ -121,18 +128,28 @@ def notebook_pages() -> dict[str, Path]:
 
 
 def page_text(name: str) -> str:
-    """Return the text of a page that the navigation lists; that of a notebook is made from its cells."""
+    """Return the text of a page that the navigation lists; that of a notebook is made from its
+    cells.
+    """
     notebook = notebook_pages().get(name)
-    return (DOCS / name).read_text(encoding="utf-8") if notebook is None else str(hooks().notebook_page(notebook)[0])
+    return (
+        (DOCS / name).read_text(encoding="utf-8")
+        if notebook is None
+        else str(hooks().notebook_page(notebook)[0])
+    )
 
 
 def broken_links(path: Path) -> list[str]:
-    """Return the links of a page that lead nowhere in this checkout.  Links to other sites are not followed."""
+    """Return the links of a page that lead nowhere in this checkout.  Links to other sites are not
+    followed.
+    """
     broken = []
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         text = "\n\n".join(
-            "".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"
+            "".join(cell["source"])
+            for cell in json.loads(text)["cells"]
+            if cell["cell_type"] == "markdown"
         )
     for target in links(text):
         if re.match(r"[a-z]+:", target):
@@ -141,11 +158,17 @@ def broken_links(path: Path) -> list[str]:
         other = (path.parent / name).resolve() if name else path
         if not other.exists():
             broken.append(f"{target}: no such file")
-        elif anchor and other.suffix == ".md" and anchor not in anchors(other.read_text(encoding="utf-8")):
+        elif (
+            anchor
+            and other.suffix == ".md"
+            and anchor not in anchors(other.read_text(encoding="utf-8"))
+        ):
             broken.append(f"{target}: no such heading")
     return broken
 
 
 def listed_pages() -> list[str]:
     """Return the pages that the navigation of mkdocs.yml lists, in order."""
-    return re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", SETTINGS.read_text(encoding="utf-8"), re.MULTILINE)
+    return re.findall(
+        r"^ +- (?:[^:\n]+: )?(\S+\.md)$", SETTINGS.read_text(encoding="utf-8"), re.MULTILINE
+    )

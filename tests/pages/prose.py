@@ -1,8 +1,10 @@
-"""Hard sentences of pages, by the measure of docstrings: ``python -m tests.pages.prose [PAGE ...]`` (all).
+"""Hard sentences of pages, by the measure of docstrings: ``python -m tests.pages.prose [PAGE ...]``
+(all).
 
-A sentence counts as hard if it opens with a relative word, is longer than ``WORDS``, leans on pronouns, or has a phrase
-that says nothing to a newcomer.  Paragraphs, quotes, items of lists and cells of tables are read; a cell may be a
-phrase that opens with any word.  Code, headings and what a script writes are not read.
+A sentence counts as hard if it opens with a relative word, is longer than ``WORDS``, leans on
+pronouns, or has a phrase that says nothing to a newcomer.  Paragraphs, quotes, items of lists and
+cells of tables are read; a cell may be a phrase that opens with any word.  Code, headings and what
+a script writes are not read.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ PRONOUNS = 4
 """The most words of ``_PRONOUN`` in one sentence."""
 
 _OPENER = re.compile(
-    r"(What|Whether|Those|That|Of|Where|So|Such|Which|How|In which|By which|Between which|As|Who|Whoever)\b"
+    r"(What|Whether|Those|That|Of|Where|So|Such|Which|How|In which|By which|Between "
+    r"which|As|Who|Whoever)\b"
 )
 _PRONOUN = re.compile(
-    r"\b(it|its|that|those|what|which|such|so|one|ones|other|others|else|them|whose|there)\b", re.IGNORECASE
+    r"\b(it|its|that|those|what|which|such|so|one|ones|other|others|else|them|whose|there)\b",
+    re.IGNORECASE,
 )
 _VAGUE = re.compile(
-    r"\b(hangs? on|as it is|as they are|taken apart|the world|by turns|had a moment ago|lies? in|tells? of|laps?"
+    r"\b(hangs? on|as it is|as they are|taken apart|the world|by turns|had a moment ago|lies? "
+    r"in|tells? of|laps?"
     r"|alike|apart|whoever|whatever it|left alone)\b",
     re.IGNORECASE,
 )
@@ -51,7 +56,9 @@ _SHORT = re.compile(r"\b(e\.g|i\.e|etc)\.")
 
 @attrs.frozen
 class Hard:
-    """A hard sentence: the line of the page on which its paragraph begins, the reasons, and the text."""
+    """A hard sentence: the line of the page on which its paragraph begins, the reasons, and the
+    text.
+    """
 
     line: int
     reasons: tuple[str, ...]
@@ -63,7 +70,11 @@ def hard(text: str) -> list[Hard]:
     return [
         Hard(line, reasons, sentence)
         for line, sentence, in_cell in _read(text)
-        if (reasons := tuple(reason for reason in _reasons(sentence) if not (in_cell and reason == "opener")))
+        if (
+            reasons := tuple(
+                reason for reason in _reasons(sentence) if not (in_cell and reason == "opener")
+            )
+        )
     ]
 
 
@@ -73,7 +84,9 @@ def count(text: str) -> int:
 
 
 def _read(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield the sentences of a page, in order, each with its line, and whether a cell of a table has it."""
+    """Yield the sentences of a page, in order, each with its line, and whether a cell of a table
+    has it.
+    """
     for line, paragraph in paragraphs(text):
         in_cells = paragraph.startswith("|")
         for part in _CELL.split(paragraph.strip("| ")) if in_cells else [paragraph]:
@@ -82,7 +95,9 @@ def _read(text: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def paragraphs(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the paragraphs, quotes, items and rows of tables of a page with their lines; none of a generated page."""
+    """Yield the paragraphs, quotes, items and rows of tables of a page with their lines; none of a
+    generated page.
+    """
     if _MADE in text:
         return
     for pattern in (_FENCE, _MADE_PART, _COMMENT):
@@ -95,7 +110,9 @@ def paragraphs(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _items(block: str, line: int) -> Iterator[tuple[int, str]]:
-    """Yield the parts of a block of lines that are prose: each item of a list, each row of a table, or the block."""
+    """Yield the parts of a block of lines that are prose: each item of a list, each row of a table,
+    or the block.
+    """
     kept: list[str] = []
     first = line
     for number, each in enumerate(block.splitlines(), line):
@@ -112,7 +129,9 @@ def _items(block: str, line: int) -> Iterator[tuple[int, str]]:
 
 
 def sentences(paragraph: str) -> list[str]:
-    """Return the sentences of a paragraph as they are read: links by their text, code as one word."""
+    """Return the sentences of a paragraph as they are read: links by their text, code as one
+    word.
+    """
     text = _LINK.sub(r"\1", _PICTURE.sub("", paragraph))
     code: list[str] = []
 
@@ -120,7 +139,9 @@ def sentences(paragraph: str) -> list[str]:
         code.append(found[0].replace(" ", "\N{NO-BREAK SPACE}"))
         return "\0"
 
-    text = _SHORT.sub(lambda found: found[0].replace(".", "\1"), " ".join(_CODE.sub(hide, text).split()))
+    text = _SHORT.sub(
+        lambda found: found[0].replace(".", "\1"), " ".join(_CODE.sub(hide, text).split())
+    )
     words = iter(code)
     return [
         re.sub("\0", lambda _: next(words), each).replace("\1", ".").strip("*_ ")
@@ -144,16 +165,22 @@ def _reasons(sentence: str) -> Iterator[str]:
 
 
 def texts() -> dict[str, str]:
-    """Return the pages that people write, by their paths; of a notebook its Markdown, without what its code printed."""
+    """Return the pages that people write, by their paths; of a notebook its Markdown, without what
+    its code printed.
+    """
     found = {path: path.read_text(encoding="utf-8") for path in (README, CONTRIBUTING, *pages())}
     for path in notebook_pages().values():
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        found[path] = "\n\n".join("".join(each["source"]) for each in cells if each["cell_type"] == "markdown")
+        found[path] = "\n\n".join(
+            "".join(each["source"]) for each in cells if each["cell_type"] == "markdown"
+        )
     return {path.relative_to(REPOSITORY).as_posix(): text for path, text in found.items()}
 
 
 def main(names: list[str]) -> int:
-    """Print the hard sentences of the pages of these names, or of all; return 1 if there are any."""
+    """Print the hard sentences of the pages of these names, or of all; return 1 if there are
+    any.
+    """
     total = read = 0
     for name, text in texts().items():
         if names and name not in names:

@@ -1,4 +1,6 @@
-"""The public names of a package as a Markdown table: the kind of each, and the first sentence of its docstring."""
+"""The public names of a package as a Markdown table: the kind of each, and the first sentence of
+its docstring.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,16 @@ _KINDS = ((inspect.isclass, "class"), (inspect.isroutine, "function"), (inspect.
 
 
 def page(package: str, about: str) -> str:
-    """Return the page of a package: the table of its names, then the directive from which MkDocs makes the rest."""
+    """Return the page of a package: the table of its names, then the directive from which MkDocs
+    makes the rest.
+    """
     lines = [f"# {package}", _NOTE, about, "", names_table(package)]
-    lines += [f"::: {package}", "    options:", "      members_order: alphabetical", "      show_submodules: false"]
+    lines += [
+        f"::: {package}",
+        "    options:",
+        "      members_order: alphabetical",
+        "      show_submodules: false",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -22,12 +22,19 @@ def options() -> str:
     lines = [
         "# Options",
         _NOTE,
-        "Options are given as `symshape.compile(fn, options=symshape.Options(...))`, or as a dictionary of the same "
-        'names. `torch.compile(backend="symshape", options={...})` takes them too, besides `runner` and `fullgraph`.',
+        "Options are given as `symshape.compile(fn, options=symshape.Options(...))`, or as a "
+        "dictionary of the same "
+        'names. `torch.compile(backend="symshape", options={...})` takes them too, besides '
+        "`runner` and `fullgraph`.",
         "",
     ]
     for field in attrs.fields(symshape.Options):
-        lines += [f"## `{field.name}`", "", f"Default `{field.default!r}`; type `{field.type}`.", ""]
+        lines += [
+            f"## `{field.name}`",
+            "",
+            f"Default `{field.default!r}`; type `{field.type}`.",
+            "",
+        ]
         lines += [meanings[field.name], ""]
     return "\n".join(lines)
 
@@ -37,7 +44,8 @@ def events() -> str:
     lines = [
         "# Events",
         _NOTE,
-        "`symshape.events.subscribe(function)` calls the function with each event; the answer, called, ends that. "
+        "`symshape.events.subscribe(function)` calls the function with each event; the answer, "
+        "called, ends that. "
         "`symshape.set_logs(...)` and `SYMSHAPE_LOGS` send events to Python's `logging` instead. "
         "*Ledger*, *offer* and *purchase* are explained under "
         "[What is made when](../how-it-works.md#what-is-made-when).",
@@ -53,7 +61,9 @@ def events() -> str:
 
 
 def metrics() -> str:
-    """Return the page of the metrics that one compiled function reports, from a function that has been called."""
+    """Return the page of the metrics that one compiled function reports, from a function that has
+    been called.
+    """
     import torch
 
     compiled = symshape.compile(lambda x: x * 2)
@@ -64,7 +74,8 @@ def metrics() -> str:
         _NOTE,
         "`compiled.metrics()` is text in Prometheus' format, for whatever serves it. "
         "Each sample has the label `function`; `symshape_entry_calls` has the label `entry` too. "
-        "`symshape_graph_bytes` is the memory of CUDA graphs and buckets together, shared memory counted once: see "
+        "`symshape_graph_bytes` is the memory of CUDA graphs and buckets together, shared memory "
+        "counted once: see "
         "[How many MB do 32 graphs take?](../guides/plan.md#how-many-mb-do-32-graphs-take).",
         "",
         "| metric | kind | what it counts |",
@@ -87,8 +98,10 @@ def command_line() -> str:
     lines = [
         "# Command line",
         _NOTE,
-        "The command `symshape` comes with the extra `cli`: `pip install '.[cli]'` in a checkout of the source. "
-        "PROGRAM is `gpt2` or `llama` (the demo's models), or `MODULE:FACTORY`, which answers `(fn, args)`.",
+        "The command `symshape` comes with the extra `cli`: `pip install '.[cli]'` in a checkout "
+        "of the source. "
+        "PROGRAM is `gpt2` or `llama` (the demo's models), or `MODULE:FACTORY`, which answers "
+        "`(fn, args)`.",
         "",
     ]
     for words in _below(typer.main.get_command(app), []):

@@ -1,8 +1,8 @@
 """Run the code of pages: ``python -m tests.pages.running [PAGE ...]`` (all).
 
-All blocks of a page run in order in one namespace, as a reader would paste them.  Lines of the code are lines of the
-page, so that the origins that symshape reports (file, line, source) can be read.  A block whose library is not
-installed is skipped, and said to be.
+All blocks of a page run in order in one namespace, as a reader would paste them.  Lines of the code
+are lines of the page, so that the origins that symshape reports (file, line, source) can be read.
+A block whose library is not installed is skipped, and said to be.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _CODE_LINE = re.compile(r"^\[SYM\d+\] .*\n", re.MULTILINE)
 
 
 class _Checker(doctest.OutputChecker):
-    """Compares output; a traceback on a page may omit the note with the code, but must not show a wrong one."""
+    """Compares output; a traceback on a page may omit the note with the code, but must not show a
+    wrong one.
+    """
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
         """Return whether the output is the expected one."""
@@ -39,7 +41,9 @@ class _Checker(doctest.OutputChecker):
 
 @contextmanager
 def _notes_compared() -> Iterator[None]:
-    """Have doctest compare an exception with its notes; before Python 3.13 it compares the last line alone."""
+    """Have doctest compare an exception with its notes; before Python 3.13 it compares the last
+    line alone.
+    """
     lines = traceback.format_exception_only
 
     def joined(*args: object, **kwargs: object) -> list[str]:
@@ -65,9 +69,15 @@ def _run_block(path: Path, block: Block, namespace: dict[str, object]) -> bool:
         print(f"{path.name}:{block.line}: skipped, {', '.join(block.missing)} cannot be imported")
         return False
     if block.language == "pycon":
-        test = doctest.DocTestParser().get_doctest(block.code, namespace, path.name, str(path), block.line - 1)
+        test = doctest.DocTestParser().get_doctest(
+            block.code, namespace, path.name, str(path), block.line - 1
+        )
         with _notes_compared():
-            failed = doctest.DocTestRunner(_Checker(), optionflags=_FLAGS).run(test, clear_globs=False).failed
+            failed = (
+                doctest.DocTestRunner(_Checker(), optionflags=_FLAGS)
+                .run(test, clear_globs=False)
+                .failed
+            )
         namespace |= test.globs
         return bool(failed)
     try:
@@ -85,7 +95,10 @@ def main(names: list[str]) -> int:
         start = time.perf_counter()
         wrong = run(path)
         failed += wrong
-        print(f"{path.relative_to(REPOSITORY)}: {wrong} failed, {time.perf_counter() - start:.1f} s", flush=True)
+        print(
+            f"{path.relative_to(REPOSITORY)}: {wrong} failed, {time.perf_counter() - start:.1f} s",
+            flush=True,
+        )
     return failed
 
 

@@ -1,7 +1,8 @@
-"""The recorded streams of ``bench_regret`` (sizes that never repeat, from the first call on): figures and pictures.
+"""The recorded streams of ``bench_regret`` (sizes that never repeat, from the first call on):
+figures and pictures.
 
-The pictures are SVG without any library, readable on light and on dark pages: they bring their own background and
-follow the reader's colour scheme.
+The pictures are SVG without any library, readable on light and on dark pages: they bring their own
+background and follow the reader's colour scheme.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _COLOURS = {"eager": "eager", "buckets": "buckets", "ours": "ours"}
 
 @attrs.frozen
 class Stream:
-    """The seconds of each call of one stream, by peer, with the file and machine that they are from."""
+    """The seconds of each call of one stream, by peer, with the file and machine that they are
+    from.
+    """
 
     name: str
     file: str
@@ -67,14 +70,23 @@ class Stream:
     @property
     def behind(self) -> float:
         """The most seconds by which our time so far was above eager's, over all prefixes."""
-        ours, eager = (list(accumulate(self.seconds[peer][: self.calls])) for peer in ("ours", "eager"))
+        ours, eager = (
+            list(accumulate(self.seconds[peer][: self.calls])) for peer in ("ours", "eager")
+        )
         return max(0.0, *(a - b for a, b in zip(ours, eager, strict=True)))
 
     @property
     def ahead_from(self) -> int | None:
-        """The first call from which our time so far stays below eager's; None if it is above at the last call."""
-        ours, eager = (list(accumulate(self.seconds[peer][: self.calls])) for peer in ("ours", "eager"))
-        behind = max((call for call, (a, b) in enumerate(zip(ours, eager, strict=True), 1) if a > b), default=0)
+        """The first call from which our time so far stays below eager's; None if it is above at the
+        last call.
+        """
+        ours, eager = (
+            list(accumulate(self.seconds[peer][: self.calls])) for peer in ("ours", "eager")
+        )
+        behind = max(
+            (call for call, (a, b) in enumerate(zip(ours, eager, strict=True), 1) if a > b),
+            default=0,
+        )
         return None if behind == self.calls else behind + 1
 
     @property
@@ -87,7 +99,10 @@ class Stream:
 def recorded() -> list[Stream]:
     """Return the last recorded run of each stream, in the order of :data:`NAMES`."""
     found: dict[str, Stream] = {}
-    files = [(json.loads(path.read_text(encoding="utf-8")), path.name) for path in RESULTS.glob("regret*.json")]
+    files = [
+        (json.loads(path.read_text(encoding="utf-8")), path.name)
+        for path in RESULTS.glob("regret*.json")
+    ]
     for content, file in sorted(files, key=lambda each: each[0]["date"]):
         peers: dict[str, dict[str, list[float]]] = {}
         for title, series in content.get("series", {}).items():
@@ -100,17 +115,25 @@ def recorded() -> list[Stream]:
 
 
 def table(folder: str, *, short: bool = False) -> str:
-    """Return the table of totals as Markdown; links lead to the results in ``folder``; ``short``: README's streams."""
+    """Return the table of totals as Markdown; links lead to the results in ``folder``; ``short``:
+    README's streams.
+    """
     more = "" if short else f" last {LAST} calls, symshape / eager | ahead from call |"
     lines = [
-        f"| stream, sizes never repeat | calls | eager s | symshape s | symshape / eager | most behind eager s |{more}",
+        (
+            "| stream, sizes never repeat | calls | eager s | symshape s | symshape / eager | most "
+            f"behind eager s |{more}"
+        ),
         "|---|--:|--:|--:|--:|--:|" + ("" if short else "--:|--:|"),
     ]
     for each in recorded():
         if short and each.name not in SHORT:
             continue
         name = f"[{NAMES.get(each.name, each.name)}]({folder}/{each.file})"
-        figures = f"{each.total('eager'):.2f} | {each.total('ours'):.2f} | {each.ratio:.2f} | {each.behind:.2f}"
+        figures = (
+            f"{each.total('eager'):.2f} | {each.total('ours'):.2f} | {each.ratio:.2f} | "
+            f"{each.behind:.2f}"
+        )
         last = "" if short else f" {each.last_ratio:.2f} | {each.ahead_from or '–'} |"
         lines.append(f"| {name} | {each.calls} | {figures} |{last}")
     return "\n".join(lines) + "\n"
@@ -119,19 +142,26 @@ def table(folder: str, *, short: bool = False) -> str:
 def line(picture: str) -> str:
     """Return the first stream's picture as Markdown, with its figures in words."""
     first = recorded()[0]
-    totals = ", ".join(f"{words} {first.total(peer):.1f}" for peer, words in PEERS.items() if peer in first.seconds)
-    what = f"{NAMES[first.name]}, {first.calls} calls whose sizes never repeat, on an {first.device}"
+    totals = ", ".join(
+        f"{words} {first.total(peer):.1f}" for peer, words in PEERS.items() if peer in first.seconds
+    )
+    what = (
+        f"{NAMES[first.name]}, {first.calls} calls whose sizes never repeat, on an {first.device}"
+    )
     return f"![Seconds so far: {what}: {totals}]({picture})\n"
 
 
-# -- pictures ---------------------------------------------------------------------------------------------------------
+# -- pictures --------------------------------------------------------------------------------------
 
 _STYLE = """
   svg { font: 15px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; }
-  .card { fill: #ffffff; stroke: #d0d7de; } .grid { stroke: #e3e7eb; } .text { fill: #1f2328; } .soft { fill: #59636e; }
+  .card { fill: #ffffff; stroke: #d0d7de; } .grid { stroke: #e3e7eb; }
+  .text { fill: #1f2328; } .soft { fill: #59636e; }
   .line { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
-  .eager { stroke: #6e7781; } .buckets { stroke: #bc6c00; } .ours { stroke: #0a5bd3; stroke-width: 3.5; }
-  .name-eager { fill: #57606a; } .name-buckets { fill: #9a5700; } .name-ours { fill: #0a5bd3; font-weight: 600; }
+  .eager { stroke: #6e7781; } .buckets { stroke: #bc6c00; }
+  .ours { stroke: #0a5bd3; stroke-width: 3.5; }
+  .name-eager { fill: #57606a; } .name-buckets { fill: #9a5700; }
+  .name-ours { fill: #0a5bd3; font-weight: 600; }
   @media (prefers-color-scheme: dark) {
     .card { fill: #0d1117; stroke: #3d444d; } .grid { stroke: #252b33; } .text { fill: #f0f6fc; }
     .soft { fill: #9198a1; }
@@ -145,7 +175,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 250, 74, 52  # margins around the curves
 
 def picture(stream: Stream) -> str:
     """Return the SVG of one stream: seconds so far over calls, one curve for each peer."""
-    sums = {peer: list(accumulate(stream.seconds[peer][: stream.calls])) for peer in PEERS if peer in stream.seconds}
+    sums = {
+        peer: list(accumulate(stream.seconds[peer][: stream.calls]))
+        for peer in PEERS
+        if peer in stream.seconds
+    }
     step, top = _step(max(each[-1] for each in sums.values()))
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
@@ -157,28 +191,46 @@ def picture(stream: Stream) -> str:
 
     title = f"{NAMES.get(stream.name, stream.name)}: {stream.calls} calls, no size repeats"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+            f'aria-label="{title}">'
+        ),
         f"<style>{_STYLE}</style>",
         f'<rect class="card" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{_HEIGHT - 1}" rx="8"/>',
         f'<text class="text" x="24" y="32" font-size="18" font-weight="600">{title}</text>',
-        f'<text class="soft" x="24" y="54">seconds so far, {stream.device}, first call included</text>',
+        (
+            f'<text class="soft" x="24" y="54">seconds so far, {stream.device}, first call '
+            "included</text>"
+        ),
     ]
     for number in range(round(top / step) + 1):
         at = y(number * step)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_LEFT + width}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text class="soft" x="{_LEFT - 8}" y="{at + 5:.1f}" text-anchor="end">{number * step:g}</text>')
+        parts.append(
+            f'<line class="grid" x1="{_LEFT}" x2="{_LEFT + width}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        )
+        parts.append(
+            f'<text class="soft" x="{_LEFT - 8}" y="{at + 5:.1f}" '
+            f'text-anchor="end">{number * step:g}</text>'
+        )
     parts += [
-        f'<text class="soft" x="{x(call):.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{call}</text>'
+        f'<text class="soft" x="{x(call):.1f}" y="{_HEIGHT - 26}" '
+        f'text-anchor="middle">{call}</text>'
         for call in range(0, stream.calls + 1, max(1, stream.calls // 3))
     ]
-    parts.append(f'<text class="soft" x="{_LEFT + width / 2:.1f}" y="{_HEIGHT - 8}" text-anchor="middle">calls</text>')
+    parts.append(
+        f'<text class="soft" x="{_LEFT + width / 2:.1f}" y="{_HEIGHT - 8}" '
+        'text-anchor="middle">calls</text>'
+    )
     names = _apart({peer: y(each[-1]) for peer, each in sums.items()})
     for peer, each in sums.items():
-        points = " ".join(f"{x(call):.1f},{y(seconds):.1f}" for call, seconds in enumerate([0.0, *each]))
+        points = " ".join(
+            f"{x(call):.1f},{y(seconds):.1f}" for call, seconds in enumerate([0.0, *each])
+        )
         parts.append(f'<polyline class="line {_COLOURS[peer]}" points="{points}"/>')
         name = f"{PEERS[peer]}, {each[-1]:.1f} s"
         parts.append(
-            f'<text class="name-{_COLOURS[peer]}" x="{_LEFT + width + 10}" y="{names[peer] + 5:.1f}">{name}</text>'
+            f'<text class="name-{_COLOURS[peer]}" x="{_LEFT + width + 10}" '
+            f'y="{names[peer] + 5:.1f}">{name}</text>'
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
 

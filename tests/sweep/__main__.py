@@ -40,8 +40,14 @@ def main(argv: Sequence[str] | None = None) -> Report:
     parser.add_argument("--ways", default="", help="plain, mask, training: with , between them")
     parser.add_argument("--seconds", type=int, default=60, help="of processor time, for a row")
     parser.add_argument("--device", default="cpu", help="where they run")
-    parser.add_argument("--runner", default="auto", help="what runs programs: auto, eager, padded, inductor, cudagraph")
-    parser.add_argument("--inference", action="store_true", help="calls in inference mode, but for training")
+    parser.add_argument(
+        "--runner",
+        default="auto",
+        help="what runs programs: auto, eager, padded, inductor, cudagraph",
+    )
+    parser.add_argument(
+        "--inference", action="store_true", help="calls in inference mode, but for training"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--smoke", action="store_true", help=f"a few: {', '.join(SMOKE)}")
     parser.add_argument("--out", type=Path, help="folder in which sweep-DEVICE.json is written")
@@ -51,7 +57,10 @@ def main(argv: Sequence[str] | None = None) -> Report:
     asked = Asked(args.device, args.runner, args.seconds, args.inference)
     report, start = (
         Report(
-            "_".join(["sweep"] + [args.runner] * (args.runner != "auto") + ["inference"] * args.inference), args.device
+            "_".join(
+                ["sweep"] + [args.runner] * (args.runner != "auto") + ["inference"] * args.inference
+            ),
+            args.device,
         ),
         time.perf_counter(),
     )
@@ -59,8 +68,16 @@ def main(argv: Sequence[str] | None = None) -> Report:
     print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|", flush=True)
     names = [name for name in named() if not only or name in only]
     for row in rows_of_all(names, ways, asked, args.jobs):
-        reason, padded = (" ".join(each.split())[:300].replace("|", "/") for each in (row.reason, row.padded))
-        cells = (*attrs.astuple(row)[:-4], padded, round(row.of_eager, 2), round(row.seconds, 1), reason or "–")
+        reason, padded = (
+            " ".join(each.split())[:300].replace("|", "/") for each in (row.reason, row.padded)
+        )
+        cells = (
+            *attrs.astuple(row)[:-4],
+            padded,
+            round(row.of_eager, 2),
+            round(row.seconds, 1),
+            reason or "–",
+        )
         table.row(*cells)
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
     _summed_up(report)
@@ -72,16 +89,27 @@ def main(argv: Sequence[str] | None = None) -> Report:
 
 def _summed_up(report: Report) -> None:
     rows = report.tables[0].rows
-    counts = {outcome: sum(row[2] == outcome for row in rows) for outcome in sorted({str(row[2]) for row in rows})}
+    counts = {
+        outcome: sum(row[2] == outcome for row in rows)
+        for outcome in sorted({str(row[2]) for row in rows})
+    }
     whole = sum(row[5] == "batch length" for row in rows)
     report.note(f"learnt at (batch, length) {LEARNT}, then {OTHERS}")
     report.note(
-        "as a compiler sees it: the model computes otherwise where torch.compiler.is_compiling() (an associative scan "
-        "in place of a loop, about 1e-7 away; another mask); equal bit for bit to the model run with that flag set, "
+        "as a compiler sees it: the model computes otherwise where torch.compiler.is_compiling() "
+        "(an associative scan "
+        "in place of a loop, about 1e-7 away; another mask); equal bit for bit to the model run "
+        "with that flag set, "
         "or close to it where it is far from the one without"
     )
-    report.note("of eager's time: the least of twelve calls each, in turn, at batch 4 and length 16, on a busy machine")
-    report.note(f"{len({row[0] for row in rows})} architectures, {len(rows)} rows: {counts}; {whole} keep both")
+    report.note(
+        "of eager's time: the least of twelve calls each, in turn, at batch 4 and length 16, on a "
+        "busy machine"
+    )
+    report.note(
+        f"{len({row[0] for row in rows})} architectures, {len(rows)} rows: {counts}; {whole} keep "
+        "both"
+    )
     print("\n".join(["", *report.notes]))
 
 

@@ -11,14 +11,17 @@ from torch import nn
 
 Made = tuple[nn.Module, Callable[[int, int], Mapping[str, Any]]]
 
-_WIDTH = "hidden_size d_model n_embd dim embedding_size emb_dim attention_hidden_size embed_dim hidden_dim backbone_out"
+_WIDTH = (
+    "hidden_size d_model n_embd dim embedding_size emb_dim attention_hidden_size embed_dim "
+    "hidden_dim backbone_out"
+)
 _LAYERS = """
-    num_hidden_layers n_layer num_layers n_layers encoder_layers decoder_layers num_encoder_layers num_decoder_layers
-    depth num_blocks hidden_num_layers
+    num_hidden_layers n_layer num_layers n_layers encoder_layers decoder_layers num_encoder_layers
+    num_decoder_layers depth num_blocks hidden_num_layers
 """
 _HEADS = """
-    num_attention_heads n_head num_heads n_heads encoder_attention_heads decoder_attention_heads num_key_value_heads
-    decoder_num_key_value_heads
+    num_attention_heads n_head num_heads n_heads encoder_attention_heads decoder_attention_heads
+    num_key_value_heads decoder_num_key_value_heads
 """
 _INNER = "intermediate_size ffn_dim d_ff encoder_ffn_dim decoder_ffn_dim inner_dim"
 _POSITIONS = "max_position_embeddings n_positions n_ctx max_seq_len"
@@ -66,7 +69,9 @@ _LISTS: dict[str, Callable[[int], list[int]]] = {
 def _tiny(config_class: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments that make a configuration of this class small, with those of its parts."""
     parts: Mapping[str, Any] = getattr(config_class, "sub_configs", {})
-    known = set(inspect.signature(config_class.__init__).parameters) | set(getattr(config_class, "attribute_map", {}))
+    known = set(inspect.signature(config_class.__init__).parameters) | set(
+        getattr(config_class, "attribute_map", {})
+    )
     try:
         default = vars(config_class())
     except Exception:  # some cannot be made without arguments
@@ -75,7 +80,9 @@ def _tiny(config_class: Any, more: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in TINY.items():
         here = default.get(mapped.get(name, name))
-        if (name not in known and name not in default) or ("depths" in default and name in _LAYERS.split()):
+        if (name not in known and name not in default) or (
+            "depths" in default and name in _LAYERS.split()
+        ):
             continue
         if isinstance(value, int) and isinstance(here, (list, tuple)):
             continue
@@ -84,7 +91,9 @@ def _tiny(config_class: Any, more: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(default.get(name), (list, tuple)):
             found[name] = make(len(default[name]))
     for name, value in default.items():
-        if ("dropout" in name or "layerdrop" in name or "drop_path" in name) and isinstance(value, float):
+        if ("dropout" in name or "layerdrop" in name or "drop_path" in name) and isinstance(
+            value, float
+        ):
             found[name] = 0.0
     own = {name: value for name, value in more.items() if name not in parts}
     for name, part in parts.items():
@@ -103,7 +112,11 @@ def built(name: str, more: Mapping[str, Any], model_class: str = "") -> nn.Modul
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     config_class = CONFIG_MAPPING[name]
     config = config_class(**_tiny(config_class, more))
-    model = getattr(transformers, model_class)(config) if model_class else transformers.AutoModel.from_config(config)
+    model = (
+        getattr(transformers, model_class)(config)
+        if model_class
+        else transformers.AutoModel.from_config(config)
+    )
     made: nn.Module = model.eval()
     return made
 
@@ -131,7 +144,11 @@ def pair(b: int, n: int) -> dict[str, torch.Tensor]:
 
 
 def masked_pair(b: int, n: int) -> dict[str, torch.Tensor]:
-    return {**masked(b, n), "decoder_input_ids": ids(b, n // 2), "decoder_attention_mask": mask(b, n // 2)}
+    return {
+        **masked(b, n),
+        "decoder_input_ids": ids(b, n // 2),
+        "decoder_attention_mask": mask(b, n // 2),
+    }
 
 
 def image(b: int, n: int) -> dict[str, torch.Tensor]:
@@ -158,5 +175,7 @@ def both(b: int, n: int) -> dict[str, torch.Tensor]:
 def masked_wave(b: int, n: int) -> dict[str, torch.Tensor]:
     return {
         **wave(b, n),
-        "attention_mask": torch.cat([mask(b, n).repeat_interleave(100, 1), torch.zeros(b, 400).long()], 1),
+        "attention_mask": torch.cat(
+            [mask(b, n).repeat_interleave(100, 1), torch.zeros(b, 400).long()], 1
+        ),
     }

@@ -1,4 +1,6 @@
-"""Models of transformers with what people put on them, and those that take more than one kind of input."""
+"""Models of transformers with what people put on them, and those that take more than one kind of
+input.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def _answered(b: int, n: int) -> dict[str, Any]:
 
 
 def _choices(b: int, n: int) -> dict[str, Any]:
-    return {"input_ids": ids(3 * b, n).view(b, 3, n), "attention_mask": mask(3 * b, n).view(b, 3, n)}
+    return {
+        "input_ids": ids(3 * b, n).view(b, 3, n),
+        "attention_mask": mask(3 * b, n).view(b, 3, n),
+    }
 
 
 def _summed(b: int, n: int) -> dict[str, Any]:
@@ -77,20 +82,34 @@ def _series(b: int, n: int) -> dict[str, Any]:
 
 def _forecast(b: int, n: int) -> dict[str, Any]:
     past = {"past_values": torch.randn(b, 15), "past_observed_mask": torch.ones(b, 15)}
-    times = {"past_time_features": torch.randn(b, 15, 1), "future_time_features": torch.randn(b, 6, 1)}
+    times = {
+        "past_time_features": torch.randn(b, 15, 1),
+        "future_time_features": torch.randn(b, 6, 1),
+    }
     return {**past, **times, "future_values": torch.randn(b, 6)}
 
 
 def _returns(b: int, n: int) -> dict[str, Any]:
-    made_of = {name: torch.randn(b, n, size) for name, size in (("states", 5), ("actions", 3), ("returns_to_go", 1))}
+    made_of = {
+        name: torch.randn(b, n, size)
+        for name, size in (("states", 5), ("actions", 3), ("returns_to_go", 1))
+    }
     times = torch.arange(n).expand(b, n)
-    return {**made_of, "timesteps": times, "attention_mask": mask(b, n), "rewards": torch.randn(b, n, 1)}
+    return {
+        **made_of,
+        "timesteps": times,
+        "attention_mask": mask(b, n),
+        "rewards": torch.randn(b, n, 1),
+    }
 
 
 def _seen(b: int, n: int) -> dict[str, Any]:
     """Text in which sixteen tokens stand for an image each."""
     text = ids(b, n)
-    return {"input_ids": torch.cat([torch.full((b, 16), 99), text.clamp(max=98)], 1), **made.image(b, n)}
+    return {
+        "input_ids": torch.cat([torch.full((b, 16), 99), text.clamp(max=98)], 1),
+        **made.image(b, n),
+    }
 
 
 def _patches(b: int, n: int) -> dict[str, Any]:
@@ -99,12 +118,30 @@ def _patches(b: int, n: int) -> dict[str, Any]:
     text = torch.cat([torch.full((b, 4), 99), ids(b, n).clamp(max=90)], 1)
     kinds = (text == 99).int()
     pixels = torch.randn(16 * b, 3 * 2 * 8 * 8)
-    return {"input_ids": text, "pixel_values": pixels, "image_grid_thw": grid, "mm_token_type_ids": kinds}
+    return {
+        "input_ids": text,
+        "pixel_values": pixels,
+        "image_grid_thw": grid,
+        "mm_token_type_ids": kinds,
+    }
 
 
-_RESNET = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}
-_DETR: dict[str, Any] = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
-_DETR |= {"backbone_config": {**_RESNET, "out_features": ["stage4"]}, "num_queries": 6, "num_labels": 5}
+_RESNET = {
+    "model_type": "resnet",
+    "embedding_size": 8,
+    "hidden_sizes": [8, 16, 24, 32],
+    "depths": [1, 1, 1, 1],
+}
+_DETR: dict[str, Any] = {
+    "use_timm_backbone": False,
+    "use_pretrained_backbone": False,
+    "backbone": None,
+}
+_DETR |= {
+    "backbone_config": {**_RESNET, "out_features": ["stage4"]},
+    "num_queries": 6,
+    "num_labels": 5,
+}
 _SCALES = {**_DETR, "backbone_config": {**_RESNET, "out_features": ["stage2", "stage3", "stage4"]}}
 _RT = {
     "num_queries": 6,
@@ -131,17 +168,48 @@ _TIMES: dict[str, Any] = {
     "num_time_features": 1,
     "lags_sequence": [1, 2, 7],
 }
-_PATCHED = {"num_input_channels": 2, "context_length": 32, "patch_length": 8, "patch_stride": 8, "prediction_length": 4}
-_DINO = {"model_type": "dinov2", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "patch_size": 8}
-_DINO |= {"image_size": 32, "out_features": ["stage1", "stage2", "stage3", "stage4"], "reshape_hidden_states": False}
+_PATCHED = {
+    "num_input_channels": 2,
+    "context_length": 32,
+    "patch_length": 8,
+    "patch_stride": 8,
+    "prediction_length": 4,
+}
+_DINO = {
+    "model_type": "dinov2",
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "patch_size": 8,
+}
+_DINO |= {
+    "image_size": 32,
+    "out_features": ["stage1", "stage2", "stage3", "stage4"],
+    "reshape_hidden_states": False,
+}
 _CONVNEXT = {"model_type": "convnext", "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}
 _CONVNEXT |= {"out_features": ["stage1", "stage2", "stage3", "stage4"]}
-_TEXT = {"vocab_size": 100, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 8}
+_TEXT = {
+    "vocab_size": 100,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "head_dim": 8,
+}
 _TEXT |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
 _TEXT |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-_VISION = {"model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+_VISION = {
+    "model_type": "clip_vision_model",
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+}
 _VISION |= {"num_attention_heads": 4, "image_size": 32, "patch_size": 8, "projection_dim": 16}
-_LLAVA = {"text_config": {"model_type": "llama", **_TEXT}, "vision_config": _VISION, "image_token_id": 99}
+_LLAVA = {
+    "text_config": {"model_type": "llama", **_TEXT},
+    "vision_config": _VISION,
+    "image_token_id": 99,
+}
 _LLAVA |= {"image_token_index": 99, "vision_feature_layer": -1}
 _QWEN: dict[str, Any] = {
     "text_config": {
@@ -167,10 +235,20 @@ _QWEN: dict[str, Any] = {
 
 HEADS: dict[str, tuple[str, str, dict[str, Any], Call]] = {
     "llama, language with its loss": ("llama", "LlamaForCausalLM", {}, _labelled),
-    "mixtral, language with its loss": ("mixtral", "MixtralForCausalLM", {"output_router_logits": True}, _labelled),
+    "mixtral, language with its loss": (
+        "mixtral",
+        "MixtralForCausalLM",
+        {"output_router_logits": True},
+        _labelled,
+    ),
     "bert, masked words": ("bert", "BertForMaskedLM", {}, _labelled),
     "bert, reranker": ("bert", "BertForSequenceClassification", {}, _classified),
-    "xlm-roberta, reranker": ("xlm-roberta", "XLMRobertaForSequenceClassification", {"num_labels": 1}, made.masked),
+    "xlm-roberta, reranker": (
+        "xlm-roberta",
+        "XLMRobertaForSequenceClassification",
+        {"num_labels": 1},
+        made.masked,
+    ),
     "modernbert, reranker": ("modernbert", "ModernBertForSequenceClassification", {}, _classified),
     "llama, reranker": ("llama", "LlamaForSequenceClassification", {}, _classified),
     "qwen3, reranker": ("qwen3", "Qwen3ForSequenceClassification", {"num_labels": 1}, made.masked),
@@ -178,18 +256,48 @@ HEADS: dict[str, tuple[str, str, dict[str, Any], Call]] = {
     "deberta-v2, answers": ("deberta-v2", "DebertaV2ForQuestionAnswering", {}, _answered),
     "bert, choices": ("bert", "BertForMultipleChoice", {}, _choices),
     "distilbert, words classified": ("distilbert", "DistilBertForTokenClassification", {}, _tagged),
-    "t5, with its loss": ("t5", "T5ForConditionalGeneration", {"decoder_start_token_id": 0}, _summed),
+    "t5, with its loss": (
+        "t5",
+        "T5ForConditionalGeneration",
+        {"decoder_start_token_id": 0},
+        _summed,
+    ),
     "bart, with its loss": ("bart", "BartForConditionalGeneration", {}, _summed),
     "t5, encoder": ("t5", "T5EncoderModel", {}, made.masked),
     "clip, text embeddings": ("clip_text_model", "CLIPTextModelWithProjection", {}, made.masked),
-    "clip, image embeddings": ("clip_vision_model", "CLIPVisionModelWithProjection", {}, made.image),
+    "clip, image embeddings": (
+        "clip_vision_model",
+        "CLIPVisionModelWithProjection",
+        {},
+        made.image,
+    ),
     "dpr, questions": ("dpr", "DPRQuestionEncoder", {}, made.masked),
-    "layoutlm, boxes": ("layoutlm", "LayoutLMForTokenClassification", {"max_2d_position_embeddings": 32}, _boxes),
-    "lilt, boxes": ("lilt", "LiltModel", {"hidden_size": 48, "max_2d_position_embeddings": 32}, _boxes),
+    "layoutlm, boxes": (
+        "layoutlm",
+        "LayoutLMForTokenClassification",
+        {"max_2d_position_embeddings": 32},
+        _boxes,
+    ),
+    "lilt, boxes": (
+        "lilt",
+        "LiltModel",
+        {"hidden_size": 48, "max_2d_position_embeddings": 32},
+        _boxes,
+    ),
     "vit, classes": ("vit", "ViTForImageClassification", {}, made.image),
-    "yolos, detection": ("yolos", "YolosForObjectDetection", {"num_detection_tokens": 6}, made.any_image),
+    "yolos, detection": (
+        "yolos",
+        "YolosForObjectDetection",
+        {"num_detection_tokens": 6},
+        made.any_image,
+    ),
     "detr, detection": ("detr", "DetrForObjectDetection", _DETR, made.any_image),
-    "conditional detr, detection": ("conditional_detr", "ConditionalDetrForObjectDetection", _DETR, made.any_image),
+    "conditional detr, detection": (
+        "conditional_detr",
+        "ConditionalDetrForObjectDetection",
+        _DETR,
+        made.any_image,
+    ),
     "dab-detr, detection": ("dab-detr", "DabDetrForObjectDetection", _DETR, made.any_image),
     "deformable detr, detection": (
         *("deformable_detr", "DeformableDetrForObjectDetection"),
@@ -205,18 +313,33 @@ HEADS: dict[str, tuple[str, str, dict[str, Any], Call]] = {
     ),
     "upernet, segmentation": (
         *("upernet", "UperNetForSemanticSegmentation"),
-        *({"backbone_config": _CONVNEXT, "hidden_size": 32, "use_auxiliary_head": False}, made.any_image),
+        *(
+            {"backbone_config": _CONVNEXT, "hidden_size": 32, "use_auxiliary_head": False},
+            made.any_image,
+        ),
     ),
     "mobilevit, segmentation": ("mobilevit", "MobileViTForSemanticSegmentation", {}, made.image),
     "beit, segmentation": (
         *("data2vec-vision", "Data2VecVisionForSemanticSegmentation"),
         *({"num_hidden_layers": 4, "out_indices": [0, 1, 2, 3]}, made.image),
     ),
-    "mobilenet v2, segmentation": ("mobilenet_v2", "MobileNetV2ForSemanticSegmentation", {}, made.image),
+    "mobilenet v2, segmentation": (
+        "mobilenet_v2",
+        "MobileNetV2ForSemanticSegmentation",
+        {},
+        made.image,
+    ),
     "glpn, depth": ("glpn", "GLPNForDepthEstimation", {"decoder_hidden_size": 32}, _blocks),
     "dpt, depth": (
         *("dpt", "DPTForDepthEstimation"),
-        *({"num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3], "fusion_hidden_size": 16}, made.image),
+        *(
+            {
+                "num_hidden_layers": 4,
+                "backbone_out_indices": [0, 1, 2, 3],
+                "fusion_hidden_size": 16,
+            },
+            made.image,
+        ),
     ),
     "depth anything": (
         *("depth_anything", "DepthAnythingForDepthEstimation"),
@@ -233,12 +356,25 @@ HEADS: dict[str, tuple[str, str, dict[str, Any], Call]] = {
     ),
     "swin2sr, superresolution": (
         *("swin2sr", "Swin2SRForImageSuperResolution"),
-        *({"embed_dim": 16, "window_size": 4, "patch_size": 1, "depths": [1, 1], "num_heads": [2, 2]}, made.any_image),
+        *(
+            {
+                "embed_dim": 16,
+                "window_size": 4,
+                "patch_size": 1,
+                "depths": [1, 1],
+                "num_heads": [2, 2],
+            },
+            made.any_image,
+        ),
     ),
     "superpoint, keypoints": (
         *("superpoint", "SuperPointForKeypointDetection"),
         *(
-            {"encoder_hidden_sizes": [8, 8, 16, 16], "decoder_hidden_size": 16, "descriptor_decoder_dim": 16},
+            {
+                "encoder_hidden_sizes": [8, 8, 16, 16],
+                "decoder_hidden_size": 16,
+                "descriptor_decoder_dim": 16,
+            },
             made.any_image,
         ),
     ),
@@ -251,10 +387,24 @@ HEADS: dict[str, tuple[str, str, dict[str, Any], Call]] = {
         ),
     ),
     "wav2vec2, letters": ("wav2vec2", "Wav2Vec2ForCTC", {}, made.wave),
-    "wav2vec2-bert": ("wav2vec2-bert", "Wav2Vec2BertModel", {"feature_projection_input_dim": 16}, _frames),
+    "wav2vec2-bert": (
+        "wav2vec2-bert",
+        "Wav2Vec2BertModel",
+        {"feature_projection_input_dim": 16},
+        _frames,
+    ),
     "audio spectrogram": (
         *("audio-spectrogram-transformer", "ASTModel"),
-        *({"num_mel_bins": 16, "max_length": 64, "patch_size": 8, "frequency_stride": 8, "time_stride": 8}, _spectrum),
+        *(
+            {
+                "num_mel_bins": 16,
+                "max_length": 64,
+                "patch_size": 8,
+                "frequency_stride": 8,
+                "time_stride": 8,
+            },
+            _spectrum,
+        ),
     ),
     "dac, sound in codes": (
         *("dac", "DacModel"),
@@ -273,7 +423,13 @@ HEADS: dict[str, tuple[str, str, dict[str, Any], Call]] = {
     "encodec, sound in codes": (
         *("encodec", "EncodecModel"),
         *(
-            {"num_filters": 4, "upsampling_ratios": [4, 2], "codebook_size": 16, "codebook_dim": 32, "hidden_size": 32},
+            {
+                "num_filters": 4,
+                "upsampling_ratios": [4, 2],
+                "codebook_size": 16,
+                "codebook_dim": 32,
+                "hidden_size": 32,
+            },
             _mono,
         ),
     ),
@@ -282,7 +438,12 @@ HEADS: dict[str, tuple[str, str, dict[str, Any], Call]] = {
     "vivit": ("vivit", "VivitModel", {"num_frames": 4, "tubelet_size": [2, 8, 8]}, _video),
     "patchtst, forecast": ("patchtst", "PatchTSTForPrediction", _PATCHED, _series),
     "patchtsmixer, forecast": ("patchtsmixer", "PatchTSMixerForPrediction", _PATCHED, _series),
-    "time series transformer": ("time_series_transformer", "TimeSeriesTransformerModel", _TIMES, _forecast),
+    "time series transformer": (
+        "time_series_transformer",
+        "TimeSeriesTransformerModel",
+        _TIMES,
+        _forecast,
+    ),
     "informer": ("informer", "InformerModel", _TIMES, _forecast),
     "autoformer": ("autoformer", "AutoformerModel", {**_TIMES, "label_length": 4}, _forecast),
     "decision transformer": (

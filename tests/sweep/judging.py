@@ -38,9 +38,11 @@ class Architecture:
 
 @attrs.frozen
 class Asked:
-    """How architectures are tried: where they run, by which runner, and the processor time of each in seconds.
+    """How architectures are tried: where they run, by which runner, and the processor time of each
+    in seconds.
 
-    ``inference``: but for training, they are called in inference mode (and built outside), not without gradients alone.
+    ``inference``: but for training, they are called in inference mode (and built outside), not
+    without gradients alone.
     """
 
     device: str = "cpu"
@@ -87,13 +89,16 @@ def limit(seconds: int) -> Iterator[None]:
 
 def _leaves(result: Any) -> list[Any]:
     leaves = pytree.tree_leaves(dict(result) if isinstance(result, Mapping) else result)
-    return [leaf for leaf in leaves if leaf is None or isinstance(leaf, (torch.Tensor, int, float, str))]
+    return [
+        leaf for leaf in leaves if leaf is None or isinstance(leaf, (torch.Tensor, int, float, str))
+    ]
 
 
 def compared(expected: Any, got: Any) -> str:
     """``right`` (equal bit for bit), ``close`` (as rounding differs) or ``wrong``.
 
-    Kernels of a device round by the sizes in memory: what is close there is measured by the largest number.
+    Kernels of a device round by the sizes in memory: what is close there is measured by the largest
+    number.
     """
     theirs, ours = _leaves(expected), _leaves(got)
     if type(expected) is not type(got) or len(theirs) != len(ours):
@@ -108,7 +113,9 @@ def compared(expected: Any, got: Any) -> str:
             same = True
             found = found if a.stride() == b.stride() else "close"
         else:
-            same = torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True) or _close_on_a_device(a, b)
+            same = torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True) or _close_on_a_device(
+                a, b
+            )
             found = "close"
         if not same:
             return "wrong"
@@ -128,7 +135,9 @@ def _close_on_a_device(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _called(model: Any, arguments: Mapping[str, Any], gradients: bool) -> Any:
-    """The result of a call, and of training the gradients of all parameters; some models draw masks with NumPy."""
+    """The result of a call, and of training the gradients of all parameters; some models draw masks
+    with NumPy.
+    """
     torch.manual_seed(1)
     numpy.random.seed(1)
     random.seed(1)
@@ -158,11 +167,18 @@ def judge(it: Architecture, way: str, asked: Asked) -> Row:
                     for module in model.modules():
                         if isinstance(module, nn.modules.dropout._DropoutNd):
                             module.p = 0.0
-                arguments = _placed(it.ways[way.removesuffix("training").strip() or next(iter(it.ways))], asked.device)
+                arguments = _placed(
+                    it.ways[way.removesuffix("training").strip() or next(iter(it.ways))],
+                    asked.device,
+                )
                 _called(copy.deepcopy(model), arguments(*LEARNT[0]), gradients)
             except Exception as error:
                 return Row(it.name, way, "not built", reason=f"{type(error).__name__}: {error}")
-            with torch.inference_mode() if asked.inference and not gradients else contextlib.nullcontext():
+            with (
+                torch.inference_mode()
+                if asked.inference and not gradients
+                else contextlib.nullcontext()
+            ):
                 return _judged(it.name, way, model, arguments, asked, start)
     except TooLong:
         return Row(it.name, way, "too long", seconds=time.process_time() - start)
@@ -170,17 +186,23 @@ def judge(it: Architecture, way: str, asked: Asked) -> Row:
         return Row(it.name, way, "crash", reason=f"{type(error).__name__}: {error}")
 
 
-def _placed(arguments: Callable[[int, int], Mapping[str, Any]], device: str) -> Callable[[int, int], Any]:
+def _placed(
+    arguments: Callable[[int, int], Mapping[str, Any]], device: str
+) -> Callable[[int, int], Any]:
     """The arguments of calls, on a device."""
 
     def placed(batch: int, length: int) -> Any:
-        return pytree.tree_map_only(torch.Tensor, lambda each: each.to(device), dict(arguments(batch, length)))
+        return pytree.tree_map_only(
+            torch.Tensor, lambda each: each.to(device), dict(arguments(batch, length))
+        )
 
     return placed
 
 
 def _padded(entries: Sequence[Any]) -> str:
-    """Whether calls are padded: in all sizes, in some of them or not at all, what refused the others; or in pieces."""
+    """Whether calls are padded: in all sizes, in some of them or not at all, what refused the
+    others; or in pieces.
+    """
     parts = [part for each in entries for part in padded_parts(each.runner, each.program)]
     found = [runner.padding() for _, runner in parts]
     if not found:
@@ -203,7 +225,9 @@ def _padded(entries: Sequence[Any]) -> str:
     return f"{some}: {'; '.join(dict.fromkeys(refused))}" if refused else "all"
 
 
-def _judged(name: str, way: str, model: nn.Module, arguments: Any, asked: Asked, start: float) -> Row:
+def _judged(
+    name: str, way: str, model: nn.Module, arguments: Any, asked: Asked, start: float
+) -> Row:
     gradients = way.endswith("training")
     fast = symshape.compile(copy.deepcopy(model), runner=asked.runner)
     about = symshape.compiled_of(fast)
@@ -214,7 +238,10 @@ def _judged(name: str, way: str, model: nn.Module, arguments: Any, asked: Asked,
         got = _called(fast, call, gradients)
         same = compared(expected, got)
         if same != "right":
-            with mock.patch("torch.compiler.is_compiling", return_value=True), contextlib.suppress(Exception):
+            with (
+                mock.patch("torch.compiler.is_compiling", return_value=True),
+                contextlib.suppress(Exception),
+            ):
                 other = copy.deepcopy(model)  # some models fail with that flag alone
                 seen = compared(_called(other, call, gradients), got)
                 if seen == "right" or (same, seen) == ("wrong", "close"):
@@ -222,22 +249,34 @@ def _judged(name: str, way: str, model: nn.Module, arguments: Any, asked: Asked,
         found.add(same)
         traces.append(about.stats().traces)
     n = 2 * len(LEARNT)
-    kept = ["batch"] * (traces[n + len(BATCHES) - 1] == traces[n - 1]) + ["length"] * (traces[-1] == traces[n + 1])
+    kept = ["batch"] * (traces[n + len(BATCHES) - 1] == traces[n - 1]) + ["length"] * (
+        traces[-1] == traces[n + 1]
+    )
     seconds = time.process_time() - start
-    outcome = next(each for each in ("wrong", "close", "as a compiler sees it", "right") if each in found)
+    outcome = next(
+        each for each in ("wrong", "close", "as a compiler sees it", "right") if each in found
+    )
     stats = about.stats()
     if not stats.traces:
         kept = ["–"]
-    reason = about.explain_fallback() if stats.fallbacks else (str(about.explain_miss()) if len(kept) < 2 else "")
+    reason = (
+        about.explain_fallback()
+        if stats.fallbacks
+        else (str(about.explain_miss()) if len(kept) < 2 else "")
+    )
     if stats.fallbacks:
         outcome = "runs as it is" if outcome == "right" else outcome
     ratio = _ratio(model, fast, arguments(4, 16), gradients)
     whole, padded = " ".join(kept) or "nothing", _padded(about.entries)
-    return Row(name, way, outcome, stats.traces, stats.fallbacks, whole, padded, ratio, seconds, reason)
+    return Row(
+        name, way, outcome, stats.traces, stats.fallbacks, whole, padded, ratio, seconds, reason
+    )
 
 
 def _ratio(model: Any, fast: Any, call: Mapping[str, Any], gradients: bool) -> float:
-    """The time of a warm call over eager's: the least of calls in turn, for others use this machine too."""
+    """The time of a warm call over eager's: the least of calls in turn, for others use this machine
+    too.
+    """
     least = [float("inf")] * 2
     for _ in range(12):
         for i, who in enumerate((model, fast)):

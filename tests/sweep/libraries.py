@@ -4,9 +4,10 @@
     python -m tests.sweep libraries --only einops,kornia --match blur
     python -m tests.sweep libraries --smoke
 
-Each program is compiled with ``symshape.compile`` and called at nine batches and lengths, without gradients and in
-training, and compared with eager: results, gradients, buffers.  A table says for each library how many programs there
-are, how often they were traced, how many calls ran eagerly, and how many gave something else than eager.
+Each program is compiled with ``symshape.compile`` and called at nine batches and lengths, without
+gradients and in training, and compared with eager: results, gradients, buffers.  A table says for
+each library how many programs there are, how often they were traced, how many calls ran eagerly,
+and how many gave something else than eager.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Verdict:
     """The outcome of one program in one mode.
 
     Attributes:
-        outcome: ``right``, ``wrong``, ``eager`` (calls ran eagerly), ``not here`` (eager fails), ``too long`` or
-            ``crash``.
+        outcome: ``right``, ``wrong``, ``eager`` (calls ran eagerly), ``not here`` (eager fails),
+            ``too long`` or ``crash``.
         calls: compared with eager.
         traces: made for these calls.
         eager: calls that ran eagerly.
@@ -70,25 +71,35 @@ class Verdict:
 
 
 def _called(target: Any, arguments: Sequence[Any], gradients: bool) -> Any:
-    """The results of a call from a fixed seed, with the gradients and buffers if asked for; or the error it raises."""
+    """The results of a call from a fixed seed, with the gradients and buffers if asked for; or the
+    error it raises.
+    """
     torch.manual_seed(1)
     numpy.random.seed(1)
     random.seed(1)
     given = pytree.tree_map_only(torch.Tensor, lambda each: each.clone(), list(arguments))
     leaves = (
-        [each for each in given if isinstance(each, torch.Tensor) and each.is_floating_point()] if gradients else []
+        [each for each in given if isinstance(each, torch.Tensor) and each.is_floating_point()]
+        if gradients
+        else []
     )
     for each in leaves:
         each.requires_grad_()
     result = target(*given)
     if not gradients:
         return result
-    outputs = [each for each in pytree.tree_leaves(_plain(result)) if isinstance(each, torch.Tensor)]
+    outputs = [
+        each for each in pytree.tree_leaves(_plain(result)) if isinstance(each, torch.Tensor)
+    ]
     losses = [(each.float() ** 2).mean() for each in outputs if each.requires_grad]
     module = target if isinstance(target, nn.Module) else None
     if losses:
         torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
-    state = [] if module is None else [*(p.grad for p in module.parameters()), *(b.clone() for b in module.buffers())]
+    state = (
+        []
+        if module is None
+        else [*(p.grad for p in module.parameters()), *(b.clone() for b in module.buffers())]
+    )
     if module is not None:
         module.zero_grad()
     return _plain(result), [each.grad for each in leaves], state
@@ -119,7 +130,9 @@ def judge(program: LibraryProgram, mode: str, seconds: int) -> Verdict:
             _judged(found, program, model, gradients)
     except TooLong:
         found.outcome = "too long"
-    except Exception as error:  # what cannot be made here is no fault of ours; the reason says what it was
+    except (
+        Exception
+    ) as error:  # what cannot be made here is no fault of ours; the reason says what it was
         found.outcome, found.reason = "crash", f"{type(error).__name__}: {error}"
     return found
 
@@ -131,7 +144,9 @@ def _judged(found: Verdict, program: LibraryProgram, model: Any, gradients: bool
     for number, shape in enumerate((*LEARNT, *SHAPES)):
         torch.manual_seed(number)
         arguments = program.arguments(*shape)
-        expected, raised = _outcome_of(lambda arguments=arguments: _called(model, arguments, gradients))  # type: ignore[misc]
+        expected, raised = _outcome_of(
+            lambda arguments=arguments: _called(model, arguments, gradients)
+        )  # type: ignore[misc]
         got, error = _outcome_of(lambda arguments=arguments: _called(fast, arguments, gradients))  # type: ignore[misc]
         found.calls += 1
         failed += raised is not None
@@ -165,23 +180,57 @@ def programs_of(library: str) -> tuple[list[LibraryProgram], str]:
 
 
 def main(argv: Sequence[str] | None = None) -> Report:
-    """Print a row for each program that is not served in few traces, and a table with a row for each library."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Print a row for each program that is not served in few traces, and a table with a row for
+    each library.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="libraries, with , between them")
     parser.add_argument("--match", default="", help="part of the names of programs")
-    parser.add_argument("--modes", default=",".join(MODES), help=f"{' and '.join(MODES)}: with , between them")
-    parser.add_argument("--seconds", type=int, default=40, help="of processor time, for a program in a mode")
-    parser.add_argument("--smoke", action="store_true", help=f"the first {SMOKE} programs of each library")
-    parser.add_argument("--out", type=Path, help="folder in which sweep_libraries-cpu.json is written")
+    parser.add_argument(
+        "--modes", default=",".join(MODES), help=f"{' and '.join(MODES)}: with , between them"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=40, help="of processor time, for a program in a mode"
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help=f"the first {SMOKE} programs of each library"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="folder in which sweep_libraries-cpu.json is written"
+    )
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     report, start = Report("sweep_libraries", "cpu"), time.perf_counter()
-    rows = report.table("programs", "library", "program", "mode", "outcome", "calls", "traces", "eager", "wrong", "why")
-    whole = report.table("libraries", "library", "version", "programs", "calls", "traces", "eager calls", "wrong calls")
+    rows = report.table(
+        "programs",
+        "library",
+        "program",
+        "mode",
+        "outcome",
+        "calls",
+        "traces",
+        "eager",
+        "wrong",
+        "why",
+    )
+    whole = report.table(
+        "libraries",
+        "library",
+        "version",
+        "programs",
+        "calls",
+        "traces",
+        "eager calls",
+        "wrong calls",
+    )
     only = [each for each in args.only.split(",") if each] or list(LIBRARIES)
     for library in only:
         programs, version = programs_of(library)
-        chosen = [each for each in programs if args.match in each.name][: SMOKE if args.smoke else None]
+        chosen = [each for each in programs if args.match in each.name][
+            : SMOKE if args.smoke else None
+        ]
         verdicts: list[Verdict] = []
         for program in chosen:
             for mode in args.modes.split(","):
@@ -194,11 +243,20 @@ def main(argv: Sequence[str] | None = None) -> Report:
                 rows.row(*cells)
                 if verdict.outcome != "right" or why:
                     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
-        sums = [sum(getattr(each, name) for each in verdicts) for name in ("calls", "traces", "eager", "wrong")]
+        sums = [
+            sum(getattr(each, name) for each in verdicts)
+            for name in ("calls", "traces", "eager", "wrong")
+        ]
         whole.row(library, version, len(chosen), *sums)
         outcomes = sorted({each.outcome for each in verdicts})
-        counts = {outcome: sum(each.outcome == outcome for each in verdicts) for outcome in outcomes}
-        print(f"{library} {version}: {len(chosen)} programs, calls/traces/eager/wrong {sums}, {counts}", flush=True)
+        counts = {
+            outcome: sum(each.outcome == outcome for each in verdicts) for outcome in outcomes
+        }
+        print(
+            f"{library} {version}: {len(chosen)} programs, calls/traces/eager/wrong {sums}, "
+            f"{counts}",
+            flush=True,
+        )
     if args.out is not None:
         words = ["python -m tests.sweep libraries", *(sys.argv[2:] if argv is None else argv)]
         report.write(args.out, arguments=words, seconds=time.perf_counter() - start)

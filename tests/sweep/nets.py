@@ -48,8 +48,15 @@ def head(width: int) -> list[nn.Module]:
 
 def _inverted(a: int, b: int, stride: int) -> nn.Module:
     """A block of MobileNetV3 and EfficientNet."""
-    squeeze = Scaled(nn.Conv2d(2 * a, a // 2, 1), nn.ReLU(), nn.Conv2d(a // 2, 2 * a, 1), nn.Hardsigmoid())
-    wide = [nn.Conv2d(a, 2 * a, 1), nn.BatchNorm2d(2 * a), nn.SiLU(), *conv(2 * a, 2 * a, groups=2 * a, stride=stride)]
+    squeeze = Scaled(
+        nn.Conv2d(2 * a, a // 2, 1), nn.ReLU(), nn.Conv2d(a // 2, 2 * a, 1), nn.Hardsigmoid()
+    )
+    wide = [
+        nn.Conv2d(a, 2 * a, 1),
+        nn.BatchNorm2d(2 * a),
+        nn.SiLU(),
+        *conv(2 * a, 2 * a, groups=2 * a, stride=stride),
+    ]
     block = [*wide, squeeze, nn.Conv2d(2 * a, b, 1), nn.BatchNorm2d(b)]
     return Residual(*block) if stride == 1 and a == b else nn.Sequential(*block)
 
@@ -84,7 +91,9 @@ class Pyramid(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.levels = nn.ModuleList([nn.Sequential(*conv(a, b, stride=2)) for a, b in ((3, 8), (8, 16), (16, 32))])
+        self.levels = nn.ModuleList(
+            [nn.Sequential(*conv(a, b, stride=2)) for a, b in ((3, 8), (8, 16), (16, 32))]
+        )
         self.side = nn.ModuleList([nn.Conv2d(width, 8, 1) for width in (8, 16, 32)])
         self.smooth = nn.Conv2d(8, 8, 3, padding=1)
         self.boxes, self.classes = nn.Conv2d(8, 4, 3, padding=1), nn.Conv2d(8, 5, 3, padding=1)
@@ -96,12 +105,18 @@ class Pyramid(nn.Module):
             found.append(x)
         sides = [side(each) for side, each in zip(self.side, found, strict=True)]
         for i in (1, 0):
-            sides[i] = sides[i] + F.interpolate(sides[i + 1], size=sides[i].shape[-2:], mode="nearest")
+            sides[i] = sides[i] + F.interpolate(
+                sides[i + 1], size=sides[i].shape[-2:], mode="nearest"
+            )
         out = [self.smooth(each) for each in sides]
         boxes = torch.cat([self.boxes(each).flatten(2).transpose(1, 2) for each in out], 1)
         classes = torch.cat([self.classes(each).flatten(2).transpose(1, 2) for each in out], 1)
         best, at = classes.softmax(-1).max(-1)[0].topk(10, dim=1)
-        return {"boxes": boxes.gather(1, at[..., None].expand(-1, -1, 4)), "scores": best, "features": out}
+        return {
+            "boxes": boxes.gather(1, at[..., None].expand(-1, -1, 4)),
+            "scores": best,
+            "features": out,
+        }
 
 
 class Detr(nn.Module):
@@ -121,12 +136,16 @@ class Detr(nn.Module):
         across = self.column[:w].unsqueeze(0).repeat(h, 1, 1)
         down = self.row[:h].unsqueeze(1).repeat(1, w, 1)
         places = torch.cat([across, down], -1).flatten(0, 1)
-        found = self.transformer(places + features.flatten(2).permute(0, 2, 1), self.queries.expand(b, -1, -1))
+        found = self.transformer(
+            places + features.flatten(2).permute(0, 2, 1), self.queries.expand(b, -1, -1)
+        )
         return {"logits": self.classes(found), "boxes": self.boxes(found).sigmoid()}
 
 
 class Windows(nn.Module):
-    """Attention in windows of four by four, shifted in every other layer, on images padded to whole windows (Swin)."""
+    """Attention in windows of four by four, shifted in every other layer, on images padded to whole
+    windows (Swin).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +174,11 @@ class Windows(nn.Module):
         if mask is not None:
             scores = (scores.view(b, -1, 4, 16, 16) + mask[None, :, None]).view(-1, 4, 16, 16)
         windows = self.out[number]((scores.softmax(-1) @ v).transpose(1, 2).reshape(-1, 16, c))
-        x = windows.view(b, high // 4, wide // 4, 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(b, high, wide, c)
+        x = (
+            windows.view(b, high // 4, wide // 4, 4, 4, c)
+            .permute(0, 1, 3, 2, 4, 5)
+            .reshape(b, high, wide, c)
+        )
         x = torch.roll(x, (2, 2), (1, 2)) if number % 2 else x
         return x[:, :h, :w].contiguous() if down or right else x
 
@@ -197,7 +220,9 @@ class Causal(nn.Module):
         super().__init__()
         self.gated = gated
         self.first = nn.Conv1d(1, 16, 1)
-        self.layers = nn.ModuleList([nn.Conv1d(16, 32 if gated else 16, 2, dilation=2**i) for i in range(4)])
+        self.layers = nn.ModuleList(
+            [nn.Conv1d(16, 32 if gated else 16, 2, dilation=2**i) for i in range(4)]
+        )
         self.skips = nn.ModuleList([nn.Conv1d(16, 8, 1) for _ in range(4)])
         self.out = nn.Conv1d(8, 20, 1)
 
@@ -217,7 +242,9 @@ class Causal(nn.Module):
 
 
 class Speaking(nn.Module):
-    """Text to a spectrogram: convolutions, an LSTM, attention that moves over the text frame by frame (Tacotron)."""
+    """Text to a spectrogram: convolutions, an LSTM, attention that moves over the text frame by
+    frame (Tacotron).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -228,7 +255,9 @@ class Speaking(nn.Module):
         self.frame, self.stop = nn.Linear(64, 8), nn.Linear(64, 1)
 
     def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        memory, _ = self.encoder(F.relu(self.near(self.letters(ids).transpose(1, 2))).transpose(1, 2))
+        memory, _ = self.encoder(
+            F.relu(self.near(self.letters(ids).transpose(1, 2))).transpose(1, 2)
+        )
         b = ids.shape[0]
         frame, context = memory.new_zeros(b, 8), memory.new_zeros(b, 32)
         h, c = memory.new_zeros(b, 32), memory.new_zeros(b, 32)
@@ -260,17 +289,25 @@ class Radiance(nn.Module):
         found = self.inner(features)
         gaps = torch.cat([t[1:] - t[:-1], torch.tensor([1e10])])
         opaque = 1 - torch.exp(-F.relu(found[..., 3]) * gaps)
-        clear = torch.cumprod(torch.cat([torch.ones_like(opaque[..., :1]), 1 - opaque + 1e-10], -1), -1)[..., :-1]
+        clear = torch.cumprod(
+            torch.cat([torch.ones_like(opaque[..., :1]), 1 - opaque + 1e-10], -1), -1
+        )[..., :-1]
         weights = opaque * clear
         return (weights[..., None] * found[..., :3].sigmoid()).sum(-2), (weights * t).sum(-1)
 
 
 class Messages(nn.Module):
-    """A graph's nodes: messages along edges, added where they arrive, by degree and by attention (GCN, GAT)."""
+    """A graph's nodes: messages along edges, added where they arrive, by degree and by attention
+    (GCN, GAT).
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed, self.message, self.update = nn.Linear(8, 16), nn.Linear(32, 16), nn.GRUCell(16, 16)
+        self.embed, self.message, self.update = (
+            nn.Linear(8, 16),
+            nn.Linear(32, 16),
+            nn.GRUCell(16, 16),
+        )
         self.score = nn.Linear(32, 1)
 
     def forward(self, nodes: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
@@ -288,18 +325,26 @@ class Messages(nn.Module):
 
 
 class Codes(nn.Module):
-    """An autoencoder whose middle is the nearest of learnt vectors, with gradients straight through (VQ-VAE)."""
+    """An autoencoder whose middle is the nearest of learnt vectors, with gradients straight through
+    (VQ-VAE).
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.encoder = nn.Sequential(nn.Conv2d(3, 8, 4, 2, 1), nn.ReLU(), nn.Conv2d(8, 16, 4, 2, 1))
         self.codes = nn.Embedding(32, 16)
-        self.decoder = nn.Sequential(nn.ConvTranspose2d(16, 8, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(8, 3, 4, 2, 1))
+        self.decoder = nn.Sequential(
+            nn.ConvTranspose2d(16, 8, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(8, 3, 4, 2, 1)
+        )
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         z = self.encoder(x).permute(0, 2, 3, 1).contiguous()
         flat = z.view(-1, 16)
-        far = flat.pow(2).sum(1, keepdim=True) - 2 * flat @ self.codes.weight.t() + self.codes.weight.pow(2).sum(1)
+        far = (
+            flat.pow(2).sum(1, keepdim=True)
+            - 2 * flat @ self.codes.weight.t()
+            + self.codes.weight.pow(2).sum(1)
+        )
         at = far.argmin(1)
         chosen = F.one_hot(at, 32).float()
         quantised = (chosen @ self.codes.weight).view(z.shape)
@@ -307,15 +352,23 @@ class Codes(nn.Module):
         quantised = z + (quantised - z).detach()
         loss = F.mse_loss(quantised.detach(), z)
         spread = torch.exp(-(use * torch.log(use + 1e-10)).sum())
-        return {"image": self.decoder(quantised.permute(0, 3, 1, 2)), "loss": loss, "spread": spread}
+        return {
+            "image": self.decoder(quantised.permute(0, 3, 1, 2)),
+            "loss": loss,
+            "spread": spread,
+        }
 
 
 class Flow(nn.Module):
-    """A density by invertible steps: norms that begin as data are, permutations, affine couplings (RealNVP, Glow)."""
+    """A density by invertible steps: norms that begin as data are, permutations, affine couplings
+    (RealNVP, Glow).
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.nets = nn.ModuleList([nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 8)) for _ in range(3)])
+        self.nets = nn.ModuleList(
+            [nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 8)) for _ in range(3)]
+        )
         self.mix = nn.Parameter(torch.linalg.qr(torch.randn(8, 8))[0])
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -328,12 +381,16 @@ class Flow(nn.Module):
             scale = torch.tanh(scale)
             x = torch.cat([a, b * scale.exp() + shift], -1)
             total = total + scale.sum(-1)
-        likely = torch.distributions.Normal(torch.zeros(8), torch.ones(8)).log_prob(x).sum(-1) + total
+        likely = (
+            torch.distributions.Normal(torch.zeros(8), torch.ones(8)).log_prob(x).sum(-1) + total
+        )
         return x, likely
 
 
 class Denoiser(nn.Module):
-    """What to take off a noisy image at a time: a UNet with embedded times and attention in its middle (diffusion)."""
+    """What to take off a noisy image at a time: a UNet with embedded times and attention in its
+    middle (diffusion).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -347,13 +404,17 @@ class Denoiser(nn.Module):
     def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         rates = torch.exp(-math.log(10000) * torch.arange(16, device=x.device) / 16)
         angles = t[:, None].float() * rates[None]
-        scale, shift = self.shift(self.time(torch.cat([angles.sin(), angles.cos()], -1)))[..., None, None].chunk(2, 1)
+        scale, shift = self.shift(self.time(torch.cat([angles.sin(), angles.cos()], -1)))[
+            ..., None, None
+        ].chunk(2, 1)
         top = self.first(x)
         y = self.down(F.silu(top))
         y = y + self.middle(F.silu(self.norm(y) * (1 + scale) + shift))
         b, c, h, w = y.shape
         flat = y.view(b, c, h * w).transpose(1, 2)
-        y = y + self.attention(flat, flat, flat, need_weights=False)[0].transpose(1, 2).reshape(b, c, h, w)
+        y = y + self.attention(flat, flat, flat, need_weights=False)[0].transpose(1, 2).reshape(
+            b, c, h, w
+        )
         y = self.up(F.interpolate(y, scale_factor=2.0, mode="nearest"))
         return self.last(torch.cat([y[..., : x.shape[-2], : x.shape[-1]], top], 1))
 
@@ -423,19 +484,36 @@ def _vision() -> dict[str, Callable[[], nn.Module]]:
     shuffle = [nn.Conv2d(8, 8, 1, groups=2), nn.ChannelShuffle(2), *conv(8, 8, groups=8)]
     up = [nn.MaxPool2d(2), *conv(8, 8), nn.ConvTranspose2d(8, 8, 2, 2)]
     dense = [
-        Concatenated(nn.BatchNorm2d(8 + 4 * i), nn.ReLU(), nn.Conv2d(8 + 4 * i, 4, 3, padding=1)) for i in range(3)
+        Concatenated(nn.BatchNorm2d(8 + 4 * i), nn.ReLU(), nn.Conv2d(8 + 4 * i, 4, 3, padding=1))
+        for i in range(3)
     ]
     made: dict[str, list[nn.Module]] = {
         "alexnet": [*conv(3, 8, stride=2), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 5)],
         "vgg": [*conv(3, 8), nn.MaxPool2d(2), *conv(8, 8), nn.MaxPool2d(2), *head(8)],
         "resnet of blocks": [*conv(3, 8), Residual(*conv(8, 8)), *conv(8, 8, stride=2), *head(8)],
         "densenet": [*conv(3, 8), *dense, nn.AvgPool2d(2), *head(20)],
-        "mobilenet": [*conv(3, 8), *conv(8, 8, groups=8), nn.Conv2d(8, 8, 1), nn.Hardswish(), *head(8)],
-        "mobilenet v3": [*conv(3, 8, stride=2), _inverted(8, 8, 1), _inverted(8, 12, 2), nn.Hardswish(), *head(12)],
+        "mobilenet": [
+            *conv(3, 8),
+            *conv(8, 8, groups=8),
+            nn.Conv2d(8, 8, 1),
+            nn.Hardswish(),
+            *head(8),
+        ],
+        "mobilenet v3": [
+            *conv(3, 8, stride=2),
+            _inverted(8, 8, 1),
+            _inverted(8, 12, 2),
+            nn.Hardswish(),
+            *head(12),
+        ],
         "squeeze and excite": [*conv(3, 8), squeeze, *head(8)],
         "shufflenet": [*conv(3, 8), *shuffle, *head(8)],
         "unet of blocks": [*conv(3, 8), Concatenated(*up), nn.Conv2d(16, 2, 1)],
-        "fcn": [*conv(3, 8, stride=2), nn.Conv2d(8, 5, 1), nn.Upsample(scale_factor=2, mode="bilinear")],
+        "fcn": [
+            *conv(3, 8, stride=2),
+            nn.Conv2d(8, 5, 1),
+            nn.Upsample(scale_factor=2, mode="bilinear"),
+        ],
         "superresolution": [*conv(3, 8), nn.Conv2d(8, 12, 1), nn.PixelShuffle(2)],
     }
     return {name: lambda layers=layers: nn.Sequential(*layers) for name, layers in made.items()}  # type: ignore[misc]
@@ -448,7 +526,9 @@ def _generator() -> nn.Module:
 
 def _critic() -> nn.Module:
     norm = torch.nn.utils.parametrizations.spectral_norm
-    return nn.Sequential(norm(nn.Conv2d(3, 8, 4, 2, 1)), nn.LeakyReLU(0.2), norm(nn.Conv2d(8, 1, 4, 1, 0)))
+    return nn.Sequential(
+        norm(nn.Conv2d(3, 8, 4, 2, 1)), nn.LeakyReLU(0.2), norm(nn.Conv2d(8, 1, 4, 1, 0))
+    )
 
 
 BY_HAND: dict[str, tuple[Callable[[], nn.Module], Call]] = {

@@ -1,4 +1,6 @@
-"""Tries architectures, several at once where that is wanted: processes of their own, which find them by name."""
+"""Tries architectures, several at once where that is wanted: processes of their own, which find
+them by name.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def every() -> Iterator[Architecture]:
 
 
 def rows_of(name: str, ways: Sequence[str], asked: Asked) -> list[Row]:
-    """One architecture in the ways that it is called; kernels of a device compute in the precision of the dtype."""
+    """One architecture in the ways that it is called; kernels of a device compute in the precision
+    of the dtype.
+    """
     torch.set_num_threads(1)
     if asked.device != "cpu":
         torch.backends.cudnn.allow_tf32 = False
@@ -44,8 +48,12 @@ def named() -> dict[str, Architecture]:
     return {each.name: each for each in every()}
 
 
-def rows_of_all(names: Sequence[str], ways: Sequence[str], asked: Asked, jobs: int) -> Iterator[Row]:
-    """The rows of all, each as it is done; processes are made anew now and then, as a device that failed stays so."""
+def rows_of_all(
+    names: Sequence[str], ways: Sequence[str], asked: Asked, jobs: int
+) -> Iterator[Row]:
+    """The rows of all, each as it is done; processes are made anew now and then, as a device that
+    failed stays so.
+    """
     work = functools.partial(rows_of, ways=ways, asked=asked)
     if jobs == 1:
         for name in names:

@@ -1,9 +1,9 @@
 """What tests of compiled functions share: programs serve, however long a test calls them.
 
-Whether the function itself is faster is measured, so it would be chance which of them a test looks at after its 64th
-call; ``runtime/test_plain_calls.py`` tests that, and ``test_everyday_whole.py`` has both take turns.  Whether a trace
-finds room in the promise is measured too; ``runtime/policy/test_programs.py`` and ``runtime/test_eager_calls.py`` test
-that.
+Whether the function itself is faster is measured, so it would be chance which of them a test looks
+at after its 64th call; ``runtime/test_plain_calls.py`` tests that, and ``test_everyday_whole.py``
+has both take turns.  Whether a trace finds room in the promise is measured too;
+``runtime/policy/test_programs.py`` and ``runtime/test_eager_calls.py`` test that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Eager torch as the oracle of symshape: one call, and all of it that must be the same when a graph serves it."""
+"""Eager torch as the oracle of symshape: one call, and all of it that must be the same when a graph
+serves it.
+"""
 
 from __future__ import annotations
 
@@ -20,31 +22,52 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Assertion, Node, Value, map_argument
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 
-EXPECTED_REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, ZeroDivisionError, NotImplementedError)
+EXPECTED_REFUSALS = (
+    RuntimeError,
+    IndexError,
+    ValueError,
+    TypeError,
+    ZeroDivisionError,
+    NotImplementedError,
+)
 
 
 @attrs.frozen
 class Seen:
-    """What one call left to be seen: results, aliasing, mutation, the random state.  ``==`` compares bit by bit."""
+    """What one call left to be seen: results, aliasing, mutation, the random state.  ``==``
+    compares bit by bit.
+    """
 
     tree: pytree.TreeSpec
     leaves: tuple[Any, ...]
     identities: tuple[int, ...]  # for each output, the input that it is, or -1
-    sharing: tuple[frozenset[str], ...]  # for each output, the inputs and outputs whose storage it shares
+    # for each output, the inputs and outputs whose storage it shares
+    sharing: tuple[frozenset[str], ...]
     inputs: tuple[Any, ...]  # the inputs afterwards
     random: Any
 
 
 def metadata(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Dtype, device, sizes, strides (an empty tensor's say nothing), offset, and its part in gradients."""
+    """Dtype, device, sizes, strides (an empty tensor's say nothing), offset, and its part in
+    gradients.
+    """
     strides = tuple(tensor.stride()) if tensor.numel() else ()
     gradient = tensor.requires_grad, tensor.grad_fn is None
-    return tensor.dtype, tensor.device, tuple(tensor.shape), strides, tensor.storage_offset(), gradient
+    return (
+        tensor.dtype,
+        tensor.device,
+        tuple(tensor.shape),
+        strides,
+        tensor.storage_offset(),
+        gradient,
+    )
 
 
 def bits(tensor: torch.Tensor) -> bytes:
     """The elements, NaNs, signs of zeros and all."""
-    plain = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    plain = (
+        tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    )
     return plain.view(-1).view(torch.uint8).cpu().numpy().tobytes() if plain.numel() else b""
 
 
@@ -57,10 +80,16 @@ def leaf_seen(leaf: Any) -> Any:
     return type(leaf), leaf
 
 
-def call_seen(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], seed: int = 0) -> Seen:
+def call_seen(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], seed: int = 0
+) -> Seen:
     """Calls ``fn`` (with the random generator seeded) and looks at everything."""
     torch.manual_seed(seed)
-    before = [leaf for leaf in pytree.tree_leaves((tuple(args), dict(kwargs))) if isinstance(leaf, torch.Tensor)]
+    before = [
+        leaf
+        for leaf in pytree.tree_leaves((tuple(args), dict(kwargs)))
+        if isinstance(leaf, torch.Tensor)
+    ]
     result = fn(*args, **kwargs)
     leaves, tree = pytree.tree_flatten(result)
     named = [(f"input {i}", t) for i, t in enumerate(before)]
@@ -87,7 +116,9 @@ def shares(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.untyped_storage()._cdata == b.untyped_storage()._cdata
 
 
-def outcome(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Seen | Exception:
+def outcome(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Seen | Exception:
     """What a call on copies of these arguments shows, or what it raises."""
     args, kwargs = copy_call(args, kwargs)
     try:
@@ -118,8 +149,12 @@ def _short(leaf: Any) -> str:
     return f"{head} {tail[:64]!r}" if isinstance(tail, bytes) else f"{head} {tail!r}"
 
 
-def assert_same(fn: Callable[..., Any], traced: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """``traced`` does what ``fn`` does: the same results, aliasing, mutation, random numbers; and each spec is true."""
+def assert_same(
+    fn: Callable[..., Any], traced: Callable[..., Any], *args: Any, **kwargs: Any
+) -> None:
+    """``traced`` does what ``fn`` does: the same results, aliasing, mutation, random numbers; and
+    each spec is true.
+    """
     expected = outcome(fn, args, kwargs)
     if isinstance(expected, Exception):
         raise AssertionError(f"eager refuses this call: {expected}") from expected
@@ -133,10 +168,11 @@ def assert_same(fn: Callable[..., Any], traced: Callable[..., Any], *args: Any, 
 
 
 def check_or_same(fn: Callable[..., Any], traced: Traced, *args: Any, **kwargs: Any) -> str:
-    """The law of soundness: the guards turn the call away, or the graph does just what eager does, refusals too.
+    """The law of soundness: the guards turn the call away, or the graph does just what eager does,
+    refusals too.
 
-    Answers ``"refused"``, ``"equal"``, ``"equal error"``, or ``"asserted"`` where eager runs and an assertion on
-    data (that a size of unknown value is not broadcast, say) stops the graph.
+    Answers ``"refused"``, ``"equal"``, ``"equal error"``, or ``"asserted"`` where eager runs and an
+    assertion on data (that a size of unknown value is not broadcast, say) stops the graph.
     """
     if not traced.check(*args, **kwargs):
         assert traced.explain(*args, **kwargs), "a refused call has no explanation"
@@ -155,7 +191,9 @@ def check_or_same(fn: Callable[..., Any], traced: Traced, *args: Any, **kwargs: 
     if isinstance(got, RuntimeAssertionError):
         return "asserted"
     if isinstance(got, Exception):
-        raise AssertionError(f"{where}: eager runs, the graph raises {type(got).__name__}: {got}") from got
+        raise AssertionError(
+            f"{where}: eager runs, the graph raises {type(got).__name__}: {got}"
+        ) from got
     found = differences(expected, got) + wrong_specs(traced, *args, **kwargs)
     assert not found, f"{where}:\n" + "\n".join(found)
     return "equal"
@@ -164,11 +202,15 @@ def check_or_same(fn: Callable[..., Any], traced: Traced, *args: Any, **kwargs: 
 def agree(
     fn: Callable[..., Any], *calls: Sequence[Any], dynamic: Any = None, **kwargs: Any
 ) -> tuple[Traced, list[str]]:
-    """Traces the first call and holds all of them to :func:`check_or_same`; its own example must be served."""
+    """Traces the first call and holds all of them to :func:`check_or_same`; its own example must be
+    served.
+    """
     args, own = copy_call(calls[0], kwargs)
     traced = symshape.trace(fn, *args, dynamic=dynamic, **own)
     seen = [check_or_same(fn, traced, *call, **kwargs) for call in calls]
-    assert seen[0] == "equal", f"the example itself is {seen[0]}: {traced.explain(*calls[0], **kwargs)}"
+    assert seen[0] == "equal", (
+        f"the example itself is {seen[0]}: {traced.explain(*calls[0], **kwargs)}"
+    )
     return traced, seen
 
 
@@ -179,7 +221,9 @@ def shapes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         if not isinstance(leaf, torch.Tensor):
             return repr(leaf)
         layout = (
-            "" if leaf.is_contiguous() and not leaf.storage_offset() else f"@{leaf.stride()}+{leaf.storage_offset()}"
+            ""
+            if leaf.is_contiguous() and not leaf.storage_offset()
+            else f"@{leaf.stride()}+{leaf.storage_offset()}"
         )
         return f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}{layout}"
 
@@ -187,7 +231,9 @@ def shapes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 def wrong_specs(traced: Traced, *args: Any, **kwargs: Any) -> list[str]:
-    """Runs the graph step by step on copies of these arguments and compares every value with its spec."""
+    """Runs the graph step by step on copies of these arguments and compares every value with its
+    spec.
+    """
     args, kwargs = copy_call(args, kwargs)
     leaves = pytree.tree_leaves((args, kwargs))
     program = traced.program
@@ -198,15 +244,23 @@ def wrong_specs(traced: Traced, *args: Any, **kwargs: Any) -> list[str]:
             symbols.setdefault(slot.term.name, value)
     values: dict[Value, Any] = {each.value: leaves[each.position] for each in program.graph.inputs}
     lifted, _ = copy_call([each.tensor for each in program.graph.lifted], {})
-    values |= {each.value: tensor for each, tensor in zip(program.graph.lifted, lifted, strict=True)}
+    values |= {
+        each.value: tensor for each, tensor in zip(program.graph.lifted, lifted, strict=True)
+    }
     found: list[str] = []
     for each in program.graph.inputs:
-        found += _spec_difference(f"input {each.path}", each.value.spec, values[each.value], symbols)
+        found += _spec_difference(
+            f"input {each.path}", each.value.spec, values[each.value], symbols
+        )
 
     def real(leaf: Any) -> Any:
         if isinstance(leaf, Value):
             return values[leaf]
-        return leaf.evaluate(symbols, symbols) if isinstance(leaf, FloatTerm) else fold.evaluate(leaf, symbols)
+        return (
+            leaf.evaluate(symbols, symbols)
+            if isinstance(leaf, FloatTerm)
+            else fold.evaluate(leaf, symbols)
+        )
 
     if any(node.op is torch.ops.aten.reshape.default for node in program.graph.nodes):
         return []  # what lies in memory how is left to the run then
@@ -219,7 +273,11 @@ def wrong_specs(traced: Traced, *args: Any, **kwargs: Any) -> list[str]:
 
 
 def _run_step(
-    step: Node, real: Callable[[Any], Any], values: dict[Value, Any], symbols: dict[str, Any], found: list[str]
+    step: Node,
+    real: Callable[[Any], Any],
+    values: dict[Value, Any],
+    symbols: dict[str, Any],
+    found: list[str],
 ) -> None:
     with torch.set_grad_enabled(step.grad if step.grad is not None else torch.is_grad_enabled()):
         result = step.op(
@@ -230,22 +288,29 @@ def _run_step(
     for binding in step.bindings:
         made = results[binding.output]
         symbols[binding.symbol] = (
-            made.size(binding.dim) if binding.kind == "size" else (int(made) if binding.kind == "bool" else made)
+            made.size(binding.dim)
+            if binding.kind == "size"
+            else (int(made) if binding.kind == "bool" else made)
         )
     for output, made in zip(step.outputs, results, strict=False):
         if output is not None:
             values[output] = made
-            found += _spec_difference(f"{output} = {step.op} at {step.origin}", output.spec, made, symbols)
+            found += _spec_difference(
+                f"{output} = {step.op} at {step.origin}", output.spec, made, symbols
+            )
 
 
-def _spec_difference(name: str, spec: TensorSpec, tensor: torch.Tensor, symbols: Mapping[str, Any]) -> list[str]:
+def _spec_difference(
+    name: str, spec: TensorSpec, tensor: torch.Tensor, symbols: Mapping[str, Any]
+) -> list[str]:
     def number(size: Any) -> Any:
         return fold.evaluate(size.term, symbols) if isinstance(size, IntNode) else size
 
     sizes = tuple(number(size) for size in spec.sizes)
     expected: tuple[Any, ...] = (spec.dtype, spec.device, sizes)
     real: tuple[Any, ...] = (tensor.dtype, tensor.device, tuple(tensor.shape))
-    if tensor.numel():  # an empty tensor is nowhere, and a dimension of size 1 is never stepped over
+    # an empty tensor is nowhere, and a dimension of size 1 is never stepped over
+    if tensor.numel():
         stepped = [d for d, size in enumerate(tensor.shape) if size > 1]
         expected += (number(spec.storage_offset), tuple(number(spec.strides[d]) for d in stepped))
         real += (tensor.storage_offset(), tuple(tensor.stride(d) for d in stepped))

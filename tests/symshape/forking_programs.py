@@ -24,7 +24,9 @@ from typing import Any
 import torch
 
 _on_return = ctypes.c_int(0)
-"""A signal that comes after a fork, just before this package's locks are let go, which is registered later."""
+"""A signal that comes after a fork, just before this package's locks are let go, which is
+registered later.
+"""
 os.register_at_fork(after_in_parent=partial(ctypes.CDLL(None)["raise"], _on_return))
 
 import symshape  # noqa: E402
@@ -36,7 +38,8 @@ _SECONDS = 30  # in which a child has to end
 
 
 class _Model(torch.nn.Module):
-    """Without gradients, products of matrices or random numbers in its calls: torch has locks of its own there.
+    """Without gradients, products of matrices or random numbers in its calls: torch has locks of
+    its own there.
 
     A fork does not wait for those.
     """
@@ -70,14 +73,18 @@ def _ended(child: int) -> int:
 
 
 def _right(fn: Any, model: Callable[..., Any], rows: int) -> None:
-    x = torch.linspace(-1.0, 2.0, rows * 4).view(rows, 4)  # a child has the lock of torch's generator as it was
+    # a child has the lock of torch's generator as it was
+    x = torch.linspace(-1.0, 2.0, rows * 4).view(rows, 4)
     torch.testing.assert_close(fn(x), model(x))
 
 
 def in_the_midst_of_a_trace() -> dict[str, Any]:
     """A thread traces and has the world in its hands when the main one forks."""
     model = _Model()
-    known, new = symshape.compile(model, dynamic=True), symshape.compile(_Model(), dynamic=True, fullgraph=True)
+    known, new = (
+        symshape.compile(model, dynamic=True),
+        symshape.compile(_Model(), dynamic=True, fullgraph=True),
+    )
     _right(known, model, 5)
     before = gc.get_threshold(), _Model.forward.__code__, torch.compiler._is_compiling_flag
     amid, undo = threading.Event(), side_effects.undo
@@ -88,7 +95,11 @@ def in_the_midst_of_a_trace() -> dict[str, Any]:
         return undo(recorder)
 
     def child() -> None:
-        assert (gc.get_threshold(), _Model.forward.__code__, torch.compiler._is_compiling_flag) == before
+        assert (
+            gc.get_threshold(),
+            _Model.forward.__code__,
+            torch.compiler._is_compiling_flag,
+        ) == before
         assert not torch.overrides._get_current_function_mode_stack()
         for rows in (6, 2):
             _right(known, model, rows)
@@ -129,7 +140,9 @@ def while_threads_trace_and_reset() -> dict[str, Any]:
         for rows in (2, 5, 9):
             _right(fn, model, rows)
             _right(padded, model, rows)
-            assert torch.equal(symshape.compile(lambda x: x * 2)(torch.ones(rows)), torch.full((rows,), 2.0))
+            assert torch.equal(
+                symshape.compile(lambda x: x * 2)(torch.ones(rows)), torch.full((rows,), 2.0)
+            )
         fn.reset()
         assert gc.get_threshold() == before
 
@@ -154,7 +167,9 @@ def while_threads_trace_and_reset() -> dict[str, Any]:
 
 
 def while_another_waits_for_the_fork() -> dict[str, Any]:
-    """What holds the lock of traces waits for the forking thread: the fork gives up, and its child gets new locks."""
+    """What holds the lock of traces waits for the forking thread: the fork gives up, and its child
+    gets new locks.
+    """
     forks.LONGEST = 0.5
     model = _Model()
     fn = symshape.compile(model, dynamic=True)
@@ -196,7 +211,9 @@ def _are_free(locks: list[Any]) -> bool:
 
 
 def with_an_interrupt() -> dict[str, Any]:
-    """Signals whose handler raises come while a fork waits: whatever it had taken by then it lets go."""
+    """Signals whose handler raises come while a fork waits: whatever it had taken by then it lets
+    go.
+    """
     statuses: list[int] = []
     locks = [forks.lock() for _ in range(20_000)]
     sys.unraisablehook = lambda _: None
@@ -217,7 +234,9 @@ def with_an_interrupt() -> dict[str, Any]:
 
 
 def with_an_interrupt_on_return() -> dict[str, Any]:
-    """A signal whose handler raises comes when the system has forked and all locks are still taken."""
+    """A signal whose handler raises comes when the system has forked and all locks are still
+    taken.
+    """
     locks = [forks.lock() for _ in range(10)]
     statuses, problems = list[int](), list[str]()
     sys.unraisablehook = lambda _: None

@@ -19,4 +19,6 @@ class Holder:
 
     @classmethod
     def of(cls, n: int, index: int, kept: list[Any] | None = None) -> Holder:
-        return cls(torch.arange(float(n)), torch.tensor([index]), [torch.ones(2)] if kept is None else kept)
+        return cls(
+            torch.arange(float(n)), torch.tensor([index]), [torch.ones(2)] if kept is None else kept
+        )

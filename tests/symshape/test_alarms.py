@@ -1,4 +1,6 @@
-"""What a signal's handler raises in a first call goes to the caller, and the function is traced by the next one."""
+"""What a signal's handler raises in a first call goes to the caller, and the function is traced by
+the next one.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def handler(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("fullgraph", [True, False])
 @pytest.mark.parametrize("amid", ["histories", "outputs_of"])
-def test_an_alarm_in_a_trace(handler: Any, fullgraph: bool, amid: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alarm_in_a_trace(
+    handler: Any, fullgraph: bool, amid: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While all is as a trace has it, and when that has been put back."""
     original = getattr(capture, amid)
 

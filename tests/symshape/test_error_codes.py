@@ -1,4 +1,6 @@
-"""Codes of errors and reasons of refusal: unique, named at every raise site, shown on their pages and to users."""
+"""Codes of errors and reasons of refusal: unique, named at every raise site, shown on their pages
+and to users.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,15 @@ import symshape
 import symshape.frontends.cli.error_pages  # so that every module with errors of its own is loaded
 import symshape.frontends.dynamo
 from symshape import errors, events
-from symshape.errors import PAGES, DataDependentError, MissError, Reason, SymShapeError, UnsupportedError, note_of
+from symshape.errors import (
+    PAGES,
+    DataDependentError,
+    MissError,
+    Reason,
+    SymShapeError,
+    UnsupportedError,
+    note_of,
+)
 from tests.discovery import REPOSITORY
 from tests.pages.markdown import DOCS, anchors
 
@@ -31,9 +41,15 @@ def below(kind: type) -> Iterator[type]:
         yield from below(each)
 
 
-REFUSALS = {each.__name__ for each in below(UnsupportedError) if each.__module__.startswith("symshape.")}
+REFUSALS = {
+    each.__name__ for each in below(UnsupportedError) if each.__module__.startswith("symshape.")
+}
 KINDS = [
-    *(each for each in below(SymShapeError) if each is not SymShapeError and each.__module__.startswith("symshape.")),
+    *(
+        each
+        for each in below(SymShapeError)
+        if each is not SymShapeError and each.__module__.startswith("symshape.")
+    ),
     symshape.FallbackWarning,
     symshape.UntestedTorchWarning,
 ]
@@ -53,7 +69,13 @@ def nameless(source: str) -> list[int]:
 
 
 def _name(node: ast.AST) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
 
 
 @pytest.mark.slow
@@ -99,7 +121,8 @@ def test_codes_are_unique() -> None:
     assert len(set(codes)) == len(codes)
     assert set(codes) == set(PAGES)
     assert len(set(PAGES.values())) == len(PAGES)
-    assert len(set(Reason)) == len(Reason.__members__)  # an enum makes one member of two with the same value
+    # an enum makes one member of two with the same value
+    assert len(set(Reason)) == len(Reason.__members__)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
@@ -110,7 +133,9 @@ def test_every_class_has_a_code_and_a_page_that_shows_it(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_every_reason_has_a_section_with_its_code_a_program_that_raises_it_and_a_mended_one(reason: Reason) -> None:
+def test_every_reason_has_a_section_with_its_code_a_program_that_raises_it_and_a_mended_one(
+    reason: Reason,
+) -> None:
     name, _, anchor = PAGES[reason.code].partition("#")
     text = (DOCS / "errors" / name).read_text(encoding="utf-8")
     assert anchor in anchors(text)
@@ -170,7 +195,8 @@ def test_copies_and_pickles_have_the_note_once(error: SymShapeError) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [symshape.ProgramError, symshape.RuntimeAssertionError, errors.assertion_error_of(IndexError)]
+    "kind",
+    [symshape.ProgramError, symshape.RuntimeAssertionError, errors.assertion_error_of(IndexError)],
 )
 def test_what_eager_raises_too_has_no_note(kind: type[SymShapeError]) -> None:
     assert not hasattr(kind("text"), "__notes__")
@@ -180,9 +206,9 @@ def test_what_eager_raises_too_has_no_note(kind: type[SymShapeError]) -> None:
 
 def test_errors_quoted_in_others_are_quoted_without_the_note() -> None:
     with pytest.raises(UnsupportedError) as raised:
-        symshape.compile(lambda x: torch.cond(x.sum() > 0, lambda x: x, lambda x: -x, (x,)), fullgraph=True)(
-            torch.ones(3)
-        )
+        symshape.compile(
+            lambda x: torch.cond(x.sum() > 0, lambda x: x, lambda x: -x, (x,)), fullgraph=True
+        )(torch.ones(3))
     assert str(raised.value).count("SYM") == 0
     error = UnsupportedError("text", reason=Reason.STATE)
     for each in ("more", "and more"):
@@ -223,7 +249,7 @@ def test_a_refused_argument_has_the_code_of_its_error() -> None:
     assert "[SYM106]" in compiled.explain_fallback()
 
 
-def test_an_error_of_the_program_that_is_raised_while_it_is_traced_has_the_code_of_the_warning() -> None:
+def test_an_error_that_the_program_raises_while_it_is_traced_has_the_code_of_the_warning() -> None:
     def contains_itself(x: torch.Tensor) -> Any:
         found: list[Any] = [x * 2]
         found.append(found)

@@ -51,7 +51,10 @@ BOTH = pytest.mark.parametrize("run", [trace, compile_and_call])
 ARGUMENTS: list[tuple[Any, str]] = [
     (R(3).to_sparse(), r"argument x has layout torch\.sparse_coo"),
     (R(3).as_subclass(Wrapped), r"argument x is a Wrapped"),
-    (torch.nested.nested_tensor([R(2), R(3)], layout=torch.jagged), r"argument x is a NestedTensor"),
+    (
+        torch.nested.nested_tensor([R(2), R(3)], layout=torch.jagged),
+        r"argument x is a NestedTensor",
+    ),
     (bytearray(b"no"), r"argument x is an unhashable bytearray"),
     ([1, {"k": bytearray(b"no")}], r"argument x\[1\]\['k'\] is an unhashable bytearray"),
     ({"t": R(3).to_sparse()}, r"argument x\['t'\] has layout"),
@@ -67,13 +70,17 @@ def test_arguments_that_cannot_be_traced(run: Any, argument: Any, message: str) 
 
 @BOTH
 def test_wrong_keywords(run: Any) -> None:
-    with pytest.raises(InputError, match=r"unexpected keyword argument 'scala' \(did you mean 'scale'\?\)"):
+    with pytest.raises(
+        InputError, match=r"unexpected keyword argument 'scala' \(did you mean 'scale'\?\)"
+    ):
         run(double, R(3), scala=3.0)
     with pytest.raises(InputError, match=r"missing a required argument: 'x'"):
         run(double)
     with pytest.raises(InputError, match=r"too many positional arguments"):
         run(double, R(3), 2.0, 3.0)
-    with pytest.raises(InputError, match=r"double\(\) cannot be called like this.*it takes x, scale"):
+    with pytest.raises(
+        InputError, match=r"double\(\) cannot be called like this.*it takes x, scale"
+    ):
         run(double, y=R(3))
 
 
@@ -98,7 +105,10 @@ def test_what_is_no_function() -> None:
         (lambda: Dim(3), "identifier"),  # type: ignore[arg-type]
         (lambda: Dim("n", min=-1), r"never negative, but min=-1"),
         (lambda: Dim("n", min=5, max=4), r"no size fits"),
-        (lambda: Dim("n", min=5, max=7, multiple_of=8), r"no size fits \(the first multiple of 8 is 8\)"),
+        (
+            lambda: Dim("n", min=5, max=7, multiple_of=8),
+            r"no size fits \(the first multiple of 8 is 8\)",
+        ),
         (lambda: Dim("n", multiple_of=0), "multiple_of"),
         (lambda: Dim("n", min=1.5), "min must be an int"),  # type: ignore[arg-type]
         (lambda: Dim("n", max=True), "max must be an int"),
@@ -119,9 +129,13 @@ def test_wrong_options() -> None:
         symshape.compile(double, options={"max_entry": 3})
     with pytest.raises(InputError, match="max_entries must be a positive int"):
         symshape.compile(double, options={"max_entries": 0})
-    with pytest.raises(InputError, match="free_traces must be a positive int, or None for no limit, not -1"):
+    with pytest.raises(
+        InputError, match="free_traces must be a positive int, or None for no limit, not -1"
+    ):
         Options(free_traces=-1)
-    with pytest.raises(InputError, match="graph_memory must be a positive int, an amount such as '2 GB', or None"):
+    with pytest.raises(
+        InputError, match="graph_memory must be a positive int, an amount such as '2 GB', or None"
+    ):
         Options(graph_memory=0)
     with pytest.raises(InputError, match="duck_shape must be True or False, not 'no'"):
         symshape.compile(double, options={"duck_shape": "no"})
@@ -130,7 +144,10 @@ def test_wrong_options() -> None:
 
 
 def test_what_cannot_be_called_does_not_subscribe() -> None:
-    with pytest.raises(InputError, match="a subscriber is called with each event, such as print; 3 cannot be called"):
+    with pytest.raises(
+        InputError,
+        match="a subscriber is called with each event, such as print; 3 cannot be called",
+    ):
         symshape.events.subscribe(3)  # type: ignore[arg-type]
     assert symshape.trace(double, torch.ones(2))(torch.ones(2)).sum() == 4  # no event goes to it
 
@@ -294,10 +311,17 @@ def test_entries_survive_a_later_refusal() -> None:
 def test_every_error_is_of_one_family() -> None:
     import symshape.errors as errors
 
-    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    found = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
     assert len(found) > 8
     for each in found:
-        assert issubclass(each, SymShapeError) or each in (symshape.FallbackWarning, symshape.UntestedTorchWarning)
+        assert issubclass(each, SymShapeError) or each in (
+            symshape.FallbackWarning,
+            symshape.UntestedTorchWarning,
+        )
         assert each.__name__ in symshape.__all__ or each.__name__ == "SymShapeError"
         if attrs.has(each):
             made = each("the message")  # type: ignore[call-arg]
@@ -305,7 +329,9 @@ def test_every_error_is_of_one_family() -> None:
             assert str(copy.copy(made)) == "the message"
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, IndexError, ValueError, TypeError, NotImplementedError])
+@pytest.mark.parametrize(
+    "kind", [RuntimeError, IndexError, ValueError, TypeError, NotImplementedError]
+)
 def test_a_failed_check_is_of_the_class_that_eager_raises(kind: type[Exception]) -> None:
     error = assertion_error_of(kind)
     assert issubclass(error, kind)

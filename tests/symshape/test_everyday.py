@@ -1,4 +1,6 @@
-"""Programs of every day: each traces, is right at five shapes, and keeps the sizes dynamic that it does not look at."""
+"""Programs of every day: each traces, is right at five shapes, and keeps the sizes dynamic that it
+does not look at.
+"""
 
 from __future__ import annotations
 
@@ -38,19 +40,25 @@ def _check(program: Program, inference: bool) -> None:
         assert verdict.outcome == program.keeps, verdict.detail
     else:
         assert verdict.outcome != program.keeps, "it is right now: take its row out of known.py"
-        assert verdict.outcome == known.outcome, f"known as {known.outcome}, now {verdict.outcome}: {verdict.detail}"
+        assert verdict.outcome == known.outcome, (
+            f"known as {known.outcome}, now {verdict.outcome}: {verdict.detail}"
+        )
 
 
 @pytest.mark.parametrize("name", sampled(PROGRAMS, every=2))
 def test_never_wrong_under_autocast(name: str) -> None:
-    """More is refused and fixed there: recurrent cells are decomposed, kernels that cast inside have no node."""
+    """More is refused and fixed there: recurrent cells are decomposed, kernels that cast inside
+    have no node.
+    """
     verdict = judge(PROGRAMS[name], around=lambda: torch.autocast("cpu", torch.bfloat16))
     assert verdict.outcome != "wrong", verdict.detail
 
 
 def test_known_ones_are_programs_and_none_is_wrong() -> None:
     for known in (KNOWN, KNOWN_IN_INFERENCE):
-        assert PROGRAMS.keys() >= known.keys(), f"no such programs: {known.keys() - PROGRAMS.keys()}"
+        assert PROGRAMS.keys() >= known.keys(), (
+            f"no such programs: {known.keys() - PROGRAMS.keys()}"
+        )
         assert all(each.outcome != "wrong" and each.reason for each in known.values())
 
 

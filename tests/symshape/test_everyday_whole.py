@@ -1,4 +1,6 @@
-"""Whole programs of every day: right at six shapes, with gradients and effects, in as few programs as they need."""
+"""Whole programs of every day: right at six shapes, with gradients and effects, in as few programs
+as they need.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,12 @@ def test_as_in_eager(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "first"), sampled(PROGRAMS, ["programs", "itself"], every=3))
-def test_where_the_function_itself_takes_turns(name: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a call leaves behind, the next one goes on from there, whoever serves it: all calls are of a trial."""
+def test_where_the_function_itself_takes_turns(
+    name: str, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a call leaves behind, the next one goes on from there, whoever serves it: all calls
+    are of a trial.
+    """
     monkeypatch.setattr(trials, "PAIRS", 4)  # the order changes in between
 
     def tried(fn: Any) -> Any:

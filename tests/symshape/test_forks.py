@@ -30,7 +30,9 @@ def test_children_of_forks(program: str, least: int) -> None:
     """In processes of their own: a fork of pytest's would have its threads, and its plugins'."""
     words = [sys.executable, "-m", "tests.symshape.forking_programs", program]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(
+        words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout.splitlines()[-1])
     assert len(found["statuses"]) >= least

@@ -1,4 +1,6 @@
-"""Importing: the modules that a fresh process loads for an import of ours, and for its first calls."""
+"""Importing: the modules that a fresh process loads for an import of ours, and for its first
+calls.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import pytest
 import symshape
 from tests.discovery import REPOSITORY
 
-SLOW = ("sympy", "mpmath", "z3", "torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch._inductor.compile_fx")
+SLOW = (
+    "sympy",
+    "mpmath",
+    "z3",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+)
 """What takes long to import, and no import or plain call of ours needs."""
 PROGRAM = """
 import sys
@@ -32,7 +41,9 @@ for n in (6, 7, 8, 9, 6, 10, 11):
 
 
 def _run(code: str) -> str:
-    run = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
 
@@ -40,12 +51,16 @@ def _run(code: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["symshape", "guards", "meta_fns"])
 def test_an_import_loads_nothing_slow(name: str) -> None:
-    assert _run(f"import sys, {name}\nprint([each for each in {SLOW} if each in sys.modules])") == "[]"
+    assert (
+        _run(f"import sys, {name}\nprint([each for each in {SLOW} if each in sys.modules])") == "[]"
+    )
 
 
 @pytest.mark.slow
 def test_first_calls_load_nothing_slow_and_warm_calls_nothing_at_all() -> None:
-    found = _run(f"{PROGRAM}\nprint([each for each in {SLOW} if each in set(sys.modules) - before])")
+    found = _run(
+        f"{PROGRAM}\nprint([each for each in {SLOW} if each in set(sys.modules) - before])"
+    )
     assert found == "[]"
     assert _run(f"{PROGRAM}\nprint(sorted(set(sys.modules) - warm))") == "[]"
 
@@ -53,13 +68,18 @@ def test_first_calls_load_nothing_slow_and_warm_calls_nothing_at_all() -> None:
 @pytest.mark.slow
 def test_a_first_trace_imports_no_module_of_ours() -> None:
     """Time that the import saves is not paid by the first trace or the first compiled call."""
-    ours = "[each for each in set(sys.modules) - at_first if each.split('.')[0] in ('symshape', 'guards', 'meta_fns')]"
+    ours = (
+        "[each for each in set(sys.modules) - at_first if each.split('.')[0] in ('symshape', "
+        "'guards', 'meta_fns')]"
+    )
     code = PROGRAM.replace("net =", "at_first = set(sys.modules)\nnet =")
     assert _run(f"{code}\nprint({ours})") == "[]"
 
 
 def test_solvers_are_still_found_when_needed() -> None:
-    code = "import guards, sys\nprint(guards.to_sympy(guards.symbol('a') + 1), 'sympy' in sys.modules)"
+    code = (
+        "import guards, sys\nprint(guards.to_sympy(guards.symbol('a') + 1), 'sympy' in sys.modules)"
+    )
     assert _run(code) == "a + 1 True"
 
 
@@ -72,10 +92,15 @@ def test_each_public_name_is_there(name: str) -> None:
 
 @pytest.mark.slow
 def test_public_names_are_found_in_a_fresh_process() -> None:
-    code = "import symshape\nprint([each for each in symshape.__all__ if not hasattr(symshape, each)])"
+    code = (
+        "import symshape\nprint([each for each in symshape.__all__ if not hasattr(symshape, each)])"
+    )
     assert _run(code) == "[]"
     assert (
-        _run("from symshape import *\nfrom symshape import explore, plan\nprint(plan.__name__, Dim.__name__)")
+        _run(
+            "from symshape import *\nfrom symshape import explore, plan\nprint(plan.__name__, "
+            "Dim.__name__)"
+        )
         == "plan Dim"
     )
 
@@ -88,12 +113,17 @@ def test_there_is_no_other_name() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["enable", "disable"])
 def test_the_garbage_collector_is_left_as_it_was(how: str) -> None:
-    assert _run(f"import gc\ngc.{how}()\nimport symshape\nprint(gc.isenabled())") == str(how == "enable")
+    assert _run(f"import gc\ngc.{how}()\nimport symshape\nprint(gc.isenabled())") == str(
+        how == "enable"
+    )
 
 
 @pytest.mark.slow
 def test_the_garbage_collector_runs_after_an_import_that_failed() -> None:
-    failing = "sys.modules['symshape.dims'] = None\ntry:\n    import symshape\nexcept ImportError:\n    pass"
+    failing = (
+        "sys.modules['symshape.dims'] = None\ntry:\n    import symshape\nexcept "
+        "ImportError:\n    pass"
+    )
     assert _run(f"import gc, sys\n{failing}\nprint(gc.isenabled())") == "True"
 
 
@@ -112,6 +142,7 @@ fake = FakeTensorMode(shape_env=env).from_tensor(
 )
 n = fake.shape[0]
 assert isinstance(n, torch.SymInt)
-print(sizes.known(n + 1 > n), sizes.known(n > 5), len(env.guards), sizes.decide(n > 5), len(env.guards))
+known = sizes.known(n + 1 > n), sizes.known(n > 5), len(env.guards)
+print(*known, sizes.decide(n > 5), len(env.guards))
 """
     assert _run(code) == "True False 0 True 1"

@@ -19,7 +19,9 @@ from tests.discovery import REPOSITORY
 
 STATM = "/proc/self/statm"
 
-pytestmark = pytest.mark.skipif(not os.path.exists(STATM), reason="reads the resident set from /proc")
+pytestmark = pytest.mark.skipif(
+    not os.path.exists(STATM), reason="reads the resident set from /proc"
+)
 
 PRELUDE = f"""
 import gc, os
@@ -55,7 +57,8 @@ from guards.terms.term import interned
 
 def ask(first, last):
     for n in range(first, last):
-        prove(f"x{n} // {2 + n % 7} * {2 + n % 7} <= x{n} + y{n} * y{n}", assume=[f"y{n} >= {n % 5}", f"x{n} % 2 == 0"])
+        known = [f"y{n} >= {n % 5}", f"x{n} % 2 == 0"]
+        prove(f"x{n} // {2 + n % 7} * {2 + n % 7} <= x{n} + y{n} * y{n}", assume=known)
 
 sizes, terms = [], []
 for first, last in ((0, 4_000), (4_000, 20_000)):
@@ -71,7 +74,8 @@ import symshape
 from guards.terms.term import interned
 
 torch.set_num_threads(1)
-compiled = symshape.compile(lambda x: x * 2 + x.size(0), dynamic=False, options=symshape.Options(max_entries=16))
+options = symshape.Options(max_entries=16)
+compiled = symshape.compile(lambda x: x * 2 + x.size(0), dynamic=False, options=options)
 sizes, terms = [], []
 for number in range(8_000):
     compiled(torch.ones(1 + number))
@@ -104,9 +108,15 @@ print(*sizes, *terms)
 
 
 def growth(workload: str) -> tuple[float, int, int]:
-    """How many times larger the process is at the end than at the first measurement, and what was counted at both."""
+    """How many times larger the process is at the end than at the first measurement, and what was
+    counted at both.
+    """
     run = subprocess.run(
-        [sys.executable, "-c", PRELUDE + workload], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PRELUDE + workload],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     before, after, terms_before, terms_after = map(int, run.stdout.split())

@@ -1,4 +1,6 @@
-"""Models as people build them (transformers' classes, random weights): every batch and sequence size stays a symbol."""
+"""Models as people build them (transformers' classes, random weights): every batch and sequence
+size stays a symbol.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def mask(batch: int, sequence: int) -> torch.Tensor:
 
 @attrs.frozen
 class Case:
-    """A model, its arguments at some sizes, and the sizes: to trace at, to reuse the trace at, to trace again at."""
+    """A model, its arguments at some sizes, and the sizes: to trace at, to reuse the trace at, to
+    trace again at.
+    """
 
     build: Callable[[], torch.nn.Module]
     arguments: Arguments
@@ -50,37 +54,62 @@ def gpt2() -> torch.nn.Module:
 def llama() -> torch.nn.Module:
     small = {"vocab_size": 100, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**small, **heads, use_cache=False))
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(**small, **heads, use_cache=False)
+    )
 
 
 def bert() -> torch.nn.Module:
     small = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    return transformers.BertModel(transformers.BertConfig(**small, intermediate_size=64, max_position_embeddings=64))
+    return transformers.BertModel(
+        transformers.BertConfig(**small, intermediate_size=64, max_position_embeddings=64)
+    )
 
 
 def t5() -> torch.nn.Module:
-    small = {"vocab_size": 100, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    small = {
+        "vocab_size": 100,
+        "d_model": 32,
+        "d_kv": 8,
+        "d_ff": 64,
+        "num_layers": 2,
+        "num_heads": 4,
+    }
     return transformers.T5ForConditionalGeneration(
         transformers.T5Config(**small, use_cache=False, decoder_start_token_id=0)
     )
 
 
 def vit() -> torch.nn.Module:
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    small = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    }
     return transformers.ViTModel(transformers.ViTConfig(**small, image_size=32, patch_size=8))
 
 
 def resnet() -> torch.nn.Module:
     return transformers.ResNetModel(
-        transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1])
+        transformers.ResNetConfig(
+            embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1]
+        )
     )
 
 
 def whisper_encoder() -> torch.nn.Module:
     tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-    encoder = {"encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 64, "max_source_positions": 32}
+    encoder = {
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 64,
+        "max_source_positions": 32,
+    }
     decoder = {"decoder_layers": 1, "decoder_attention_heads": 4, "decoder_ffn_dim": 64}
-    config = transformers.WhisperConfig(vocab_size=100, num_mel_bins=8, d_model=32, **tokens, **encoder, **decoder)
+    config = transformers.WhisperConfig(
+        vocab_size=100, num_mel_bins=8, d_model=32, **tokens, **encoder, **decoder
+    )
     return transformers.WhisperModel(config).encoder
 
 
@@ -88,7 +117,9 @@ BATCH_AND_SEQUENCE = {0: Policy.DYNAMIC, 1: Policy.DYNAMIC}
 TEXT = ((3, 17), (5, 31), (4, 2), (2, 64), (7, 5))
 
 CASES = {
-    "gpt2": Case(gpt2, lambda b, s: {"input_ids": ids(b, s)}, (2, 9), TEXT, {"input_ids": BATCH_AND_SEQUENCE}),
+    "gpt2": Case(
+        gpt2, lambda b, s: {"input_ids": ids(b, s)}, (2, 9), TEXT, {"input_ids": BATCH_AND_SEQUENCE}
+    ),
     "gpt2 with a mask": Case(
         gpt2,
         lambda b, s: {"input_ids": ids(b, s), "attention_mask": mask(b, s)},
@@ -96,7 +127,13 @@ CASES = {
         TEXT,
         {"input_ids": BATCH_AND_SEQUENCE, "attention_mask": BATCH_AND_SEQUENCE},
     ),
-    "llama": Case(llama, lambda b, s: {"input_ids": ids(b, s)}, (2, 9), TEXT, {"input_ids": BATCH_AND_SEQUENCE}),
+    "llama": Case(
+        llama,
+        lambda b, s: {"input_ids": ids(b, s)},
+        (2, 9),
+        TEXT,
+        {"input_ids": BATCH_AND_SEQUENCE},
+    ),
     "llama with a mask": Case(
         llama,
         lambda b, s: {"input_ids": ids(b, s), "attention_mask": mask(b, s)},
@@ -142,7 +179,9 @@ CASES = {
 }
 
 
-def outputs_equal(model: torch.nn.Module, served: Callable[..., Any], arguments: dict[str, torch.Tensor]) -> None:
+def outputs_equal(
+    model: torch.nn.Module, served: Callable[..., Any], arguments: dict[str, torch.Tensor]
+) -> None:
     expected, tree = pytree.tree_flatten(model(**arguments))
     got, got_tree = pytree.tree_flatten(served(**arguments))
     assert got_tree == tree
@@ -161,7 +200,9 @@ def test_model(name: str) -> None:
     with torch.no_grad():
         # Policy.DYNAMIC: a program that fixed one of these sizes would raise ConstraintViolation.
         traced = symshape.trace(model, dynamic=case.dynamic, **case.arguments(*case.example))
-        assert len([s for s in traced.symbols.values() if s.backed]) == sum(len(dims) for dims in case.dynamic.values())
+        assert len([s for s in traced.symbols.values() if s.backed]) == sum(
+            len(dims) for dims in case.dynamic.values()
+        )
         outputs_equal(model, traced, case.arguments(*case.example))
         for sizes in case.others:
             outputs_equal(model, traced, case.arguments(*sizes))
@@ -170,14 +211,23 @@ def test_model(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama with a mask", "bert", "t5"])
-def test_batches_and_sequences_of_one_get_a_trace_of_their_own_where_the_program_asks(name: str) -> None:
+def test_batches_and_sequences_of_one_get_a_trace_of_their_own_where_the_program_asks(
+    name: str,
+) -> None:
     case = CASES[name]
     torch.manual_seed(0)
     model = case.build().eval()
     compiled = symshape.compile(model, dynamic=True, runner="eager")
     ones = (1,) * len(case.example)
     with torch.no_grad():
-        for sizes in (case.example, ones, (1, *case.example[1:]), (2, *ones[1:]), *case.others[:2], ones):
+        for sizes in (
+            case.example,
+            ones,
+            (1, *case.example[1:]),
+            (2, *ones[1:]),
+            *case.others[:2],
+            ones,
+        ):
             outputs_equal(model, compiled, case.arguments(*sizes))
     assert compiled.stats().traces <= 4
 

@@ -1,4 +1,6 @@
-"""Another package named guards or meta_fns: ``import symshape`` says which one it is, and how to mend it."""
+"""Another package named guards or meta_fns: ``import symshape`` says which one it is, and how to
+mend it.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,18 @@ from tests.discovery import REPOSITORY
 
 
 def last_error(*folders: Path | str, code: str = "import symshape") -> str:
-    """The last error of a process that finds packages in these folders first; empty where it runs."""
+    """The last error of a process that finds packages in these folders first; empty where it
+    runs.
+    """
     paths = [*map(str, folders), str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     ran = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=folders[0], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=folders[0],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return "" if ran.returncode == 0 else ran.stderr[ran.stderr.rindex("\nImportError: ") :]
 
@@ -29,16 +38,23 @@ def install(folder: Path, name: str, source: str, distribution: str) -> None:
     (folder / name / "__init__.py").write_text(source)
     described = folder / f"{distribution}-9.1.dist-info"
     described.mkdir()
-    (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 9.1\n")
+    (described / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 9.1\n"
+    )
     (described / "RECORD").write_text(f"{name}/__init__.py,,\n")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", ["", "raise RuntimeError('no licence')", "import a_package_that_is_not_there"])
+@pytest.mark.parametrize(
+    "source", ["", "raise RuntimeError('no licence')", "import a_package_that_is_not_there"]
+)
 def test_a_distribution_took_guards(tmp_path: Path, source: str) -> None:
     install(tmp_path, "guards", source, "guards")
     said = last_error(tmp_path)
-    assert f"the distribution guards 9.1 has taken the name, at {tmp_path / 'guards' / '__init__.py'}" in said
+    assert (
+        f"the distribution guards 9.1 has taken the name, at {tmp_path / 'guards' / '__init__.py'}"
+        in said
+    )
     assert "pip uninstall guards" in said
     assert "pip install --force-reinstall --no-deps symshape" in said
 
@@ -46,7 +62,10 @@ def test_a_distribution_took_guards(tmp_path: Path, source: str) -> None:
 def test_a_distribution_of_another_name_took_meta_fns(tmp_path: Path) -> None:
     install(tmp_path, "meta_fns", "", "numbers-of-everything")
     said = last_error(tmp_path)
-    assert "own package 'meta_fns': the distribution numbers-of-everything 9.1 has taken the name" in said
+    assert (
+        "own package 'meta_fns': the distribution numbers-of-everything 9.1 has taken the name"
+        in said
+    )
     assert "pip uninstall numbers-of-everything" in said
 
 

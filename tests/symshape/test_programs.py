@@ -1,4 +1,6 @@
-"""Programs as people write them, compiled and called at many sizes in turn: each call does what eager does."""
+"""Programs as people write them, compiled and called at many sizes in turn: each call does what
+eager does.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,12 @@ VECTORS = [call(R(n)) for n in ROWS]
 PROGRAMS: list[tuple[Callable[..., Any], list[Call], int]] = []
 
 
-def program(calls: list[Call] = BATCHES, traces: int = 99) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a program with its calls, and how often it may be traced for them at most with symbols throughout."""
+def program(
+    calls: list[Call] = BATCHES, traces: int = 99
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a program with its calls, and how often it may be traced for them at most with
+    symbols throughout.
+    """
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         PROGRAMS.append((fn, calls, traces))
@@ -89,7 +95,11 @@ def doubles_up_to_a_power_of_two(x: Tensor) -> Any:
 def halves_recursively(x: Tensor) -> Any:
     def halve(t: Tensor, depth: int) -> Tensor:
         half = t.size(1) // 2
-        return t if depth == 0 or half == 0 else halve(t[:, :half], depth - 1) + halve(t[:, -half:], depth - 1)
+        return (
+            t
+            if depth == 0 or half == 0
+            else halve(t[:, :half], depth - 1) + halve(t[:, -half:], depth - 1)
+        )
 
     return halve(x, 2)
 
@@ -118,19 +128,42 @@ def writes_at_computed_places(x: Tensor) -> Any:
 @program()
 def slices_by_ratios(x: Tensor) -> Any:
     n = x.size(1)
-    return x[:, : math.ceil(n / 2)], x[:, n // 3 : -1], x[:, ::2], x[:, -3:-1], *x.split([n // 2, n - n // 2], 1)
+    return (
+        x[:, : math.ceil(n / 2)],
+        x[:, n // 3 : -1],
+        x[:, ::2],
+        x[:, -3:-1],
+        *x.split([n // 2, n - n // 2], 1),
+    )
 
 
 @program(traces=4)
 def computes_with_sizes(x: Tensor) -> Any:
     n = x.size(1)
-    numbers = n // 2, n % 3, -n, abs(n - 4), divmod(n, 3), min(n, 4), max(n, 4), n**2, n / 2, len(x), sum(x.shape)
+    numbers = (
+        n // 2,
+        n % 3,
+        -n,
+        abs(n - 4),
+        divmod(n, 3),
+        min(n, 4),
+        max(n, 4),
+        n**2,
+        n / 2,
+        len(x),
+        sum(x.shape),
+    )
     return x * n, x / max(n, 1), x + (n > 2), x * (n / 2), numbers
 
 
 @program()
 def spells_sizes(x: Tensor) -> Any:
-    return {f"{x.size(0)}x{x.size(1)}": x * 2, "shape": str(tuple(x.shape))}, x.shape, list(x.shape), x.numel()
+    return (
+        {f"{x.size(0)}x{x.size(1)}": x * 2, "shape": str(tuple(x.shape))},
+        x.shape,
+        list(x.shape),
+        x.numel(),
+    )
 
 
 @program()
@@ -165,7 +198,11 @@ def causal_attention_by_einsum(x: Tensor) -> Any:
 def attention_of_heads(x: Tensor) -> Any:
     b, n, d = x.shape
     heads = x.view(b, n, 2, d // 2).transpose(1, 2)
-    return F.scaled_dot_product_attention(heads, heads, heads, is_causal=True).transpose(1, 2).reshape(b, n, d)
+    return (
+        F.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+        .transpose(1, 2)
+        .reshape(b, n, d)
+    )
 
 
 @program()
@@ -200,7 +237,12 @@ def grows_a_cache(cache: Tensor, new: Tensor) -> Any:
     return (new @ both.mT).softmax(-1) @ both, both, both.size(1)
 
 
-@program([call(R(2, 16, 4), R(2, n, 4), at) for n, at in ((3, 0), (1, 3), (1, 4), (2, 5), (0, 7), (1, 15))])
+@program(
+    [
+        call(R(2, 16, 4), R(2, n, 4), at)
+        for n, at in ((3, 0), (1, 3), (1, 4), (2, 5), (0, 7), (1, 15))
+    ]
+)
 def fills_a_cache(cache: Tensor, new: Tensor, at: int) -> Any:
     cache[:, at : at + new.size(1)] = new
     return cache[:, : at + new.size(1)].sum(1)
@@ -225,7 +267,12 @@ def keeps_the_nucleus(logits: Tensor, share: float = 0.9) -> Any:
     return logits.masked_fill(beyond.scatter(1, index, beyond), -float("inf"))
 
 
-@program([call(torch.randint(0, 9, (b, n)), torch.randint(0, 2, (b, n))) for b, n in ((2, 5), (3, 6), (1, 1), (3, 9))])
+@program(
+    [
+        call(torch.randint(0, 9, (b, n)), torch.randint(0, 2, (b, n)))
+        for b, n in ((2, 5), (3, 6), (1, 1), (3, 9))
+    ]
+)
 def pools_by_a_mask(ids: Tensor, mask: Tensor) -> Any:
     weights = mask.unsqueeze(-1).float()
     return (torch.arange(27.0).view(9, 3)[ids] * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
@@ -248,7 +295,9 @@ def means_of_groups(x: Tensor, groups: Tensor) -> Any:
 
 @program([call(R(n, 5), torch.randint(0, 5, (n,))) for n in (4, 6, 1, 9)])
 def scores(logits: Tensor, target: Tensor) -> Any:
-    return F.cross_entropy(logits, target), -logits.log_softmax(-1).gather(1, target[:, None]).mean()
+    return F.cross_entropy(logits, target), -logits.log_softmax(-1).gather(
+        1, target[:, None]
+    ).mean()
 
 
 @program([call(R(3, n, 4), torch.tensor([1, n, max(n - 1, 1)])) for n in (5, 7, 2, 9, 1)])
@@ -260,7 +309,12 @@ def reads_the_last_of_each(x: Tensor, lengths: Tensor) -> Any:
 
 @program()
 def draws(x: Tensor) -> Any:
-    return x + torch.rand_like(x), F.dropout(x, 0.5), torch.randn(x.size(1)), torch.randperm(x.size(1))
+    return (
+        x + torch.rand_like(x),
+        F.dropout(x, 0.5),
+        torch.randn(x.size(1)),
+        torch.randperm(x.size(1)),
+    )
 
 
 # -- layouts, views, writes
@@ -330,15 +384,29 @@ def returns_one_tensor_often(x: Tensor) -> Any:
     return y, y, [y[:1]], {"y": y, "flat": y.view(-1)}
 
 
-@program([call(R(b, 3, h, w).to(memory_format=torch.channels_last)) for b, h, w in ((2, 8, 8), (1, 8, 9), (3, 5, 5))])
+@program(
+    [
+        call(R(b, 3, h, w).to(memory_format=torch.channels_last))
+        for b, h, w in ((2, 8, 8), (1, 8, 9), (3, 5, 5))
+    ]
+)
 def keeps_channels_last(x: Tensor) -> Any:
-    return x * 2, x.mean((2, 3)), F.conv2d(x, torch.ones(4, 3, 1, 1)), x.permute(0, 2, 3, 1).reshape(-1, 3)
+    return (
+        x * 2,
+        x.mean((2, 3)),
+        F.conv2d(x, torch.ones(4, 3, 1, 1)),
+        x.permute(0, 2, 3, 1).reshape(-1, 3),
+    )
 
 
 @program([call(R(b, 3, h, w)) for b, h, w in ((2, 8, 8), (1, 8, 16), (2, 16, 4), (3, 4, 4))])
 def cuts_into_patches(x: Tensor) -> Any:
     b, c, h, w = x.shape
-    return x.reshape(b, c, h // 4, 4, w // 4, 4).permute(0, 2, 4, 1, 3, 5).reshape(b, (h // 4) * (w // 4), -1)
+    return (
+        x.reshape(b, c, h // 4, 4, w // 4, 4)
+        .permute(0, 2, 4, 1, 3, 5)
+        .reshape(b, (h // 4) * (w // 4), -1)
+    )
 
 
 # -- arguments and results of all kinds
@@ -359,18 +427,30 @@ def takes_nested_arguments(d: dict[str, Any]) -> Any:
     return {"sum": d["a"] + d["b"][0], "rest": (d["b"][1],), "lengths": [d["a"].shape[1]]}
 
 
-@program([call(x=args[0], scale=scale) for (args, _), scale in zip(BATCHES, itertools.cycle((1.0, 2.0, 0.5)))])
+@program(
+    [
+        call(x=args[0], scale=scale)
+        for (args, _), scale in zip(BATCHES, itertools.cycle((1.0, 2.0, 0.5)))
+    ]
+)
 def takes_keywords(x: Tensor, *, scale: float = 1.0, bias: Tensor | None = None) -> Any:
     return x * scale if bias is None else x * scale + bias
 
 
-@program([call(args[0], k) for (args, _), k in zip(BATCHES * 2, itertools.cycle((1, 2, 3, 0, -1, 7, 5)))])
+@program(
+    [call(args[0], k) for (args, _), k in zip(BATCHES * 2, itertools.cycle((1, 2, 3, 0, -1, 7, 5)))]
+)
 def takes_integers(x: Tensor, k: int) -> Any:
     return x[:, :k].sum(1), x * k, k + 1
 
 
 @program(
-    [call(args[0], k) for (args, _), k in zip(BATCHES * 2, itertools.cycle((True, False, None, 1.5, "ab", 2, -0.0)))]
+    [
+        call(args[0], k)
+        for (args, _), k in zip(
+            BATCHES * 2, itertools.cycle((True, False, None, 1.5, "ab", 2, -0.0))
+        )
+    ]
 )
 def takes_anything(x: Tensor, k: Any) -> Any:
     if k is None:
@@ -380,7 +460,13 @@ def takes_anything(x: Tensor, k: Any) -> Any:
     return x * len(k) if isinstance(k, str) else x * k
 
 
-@program([call(args[0].to(dtype)) for args, _ in BATCHES[:3] for dtype in (torch.float32, torch.int64, torch.bool)])
+@program(
+    [
+        call(args[0].to(dtype))
+        for args, _ in BATCHES[:3]
+        for dtype in (torch.float32, torch.int64, torch.bool)
+    ]
+)
 def branches_on_dtypes(x: Tensor) -> Any:
     if x.dtype == torch.bool:
         return x.any(1)
@@ -397,14 +483,25 @@ def takes_mappings(d: dict[str, Tensor]) -> Any:
     return {key: value * i for i, (key, value) in enumerate(d.items())}
 
 
-@program([call(R(n, 4), R(m, 4)) for n, m in ((5, 5), (3, 3), (1, 3), (2, 1), (0, 1), (7, 7), (1, 1))])
+@program(
+    [call(R(n, 4), R(m, 4)) for n, m in ((5, 5), (3, 3), (1, 3), (2, 1), (0, 1), (7, 7), (1, 1))]
+)
 def broadcasts(a: Tensor, b: Tensor) -> Any:
     return a + b, torch.where(a > b, a, b), torch.broadcast_tensors(a, b)[0] * 2
 
 
 @program(VECTORS)
 def computes_with_vectors(x: Tensor) -> Any:
-    return x @ x, x.outer(x), x.softmax(0), x.cumsum(0), x.flip(0), x.view(-1, 1), x.logcumsumexp(0), len(x)
+    return (
+        x @ x,
+        x.outer(x),
+        x.softmax(0),
+        x.cumsum(0),
+        x.flip(0),
+        x.view(-1, 1),
+        x.logcumsumexp(0),
+        len(x),
+    )
 
 
 # -- modes, state, nesting
@@ -440,7 +537,11 @@ inner = symshape.compile(lambda x: x * 2 if x.size(1) > 3 else x)
 
 @program()
 def reads_what_is_around(x: Tensor, weight: Tensor = WEIGHT, act: Any = lambda t: t.relu()) -> Any:
-    return act(x) * weight, getattr(F, str(CONFIG["act"]))(x * SCALE) ** CONFIG["power"], inner(x) + 1
+    return (
+        act(x) * weight,
+        getattr(F, str(CONFIG["act"]))(x * SCALE) ** CONFIG["power"],
+        inner(x) + 1,
+    )
 
 
 @program()
@@ -472,7 +573,11 @@ def manages_contexts(x: Tensor) -> Any:
         yield x.size(1)
 
     with rows() as n:
-        return x * n, functools.partial(torch.sum, dim=1)(x), [t.sum() for t in sorted([x, x[:1]], key=torch.numel)]
+        return (
+            x * n,
+            functools.partial(torch.sum, dim=1)(x),
+            [t.sum() for t in sorted([x, x[:1]], key=torch.numel)],
+        )
 
 
 @program()
@@ -483,7 +588,9 @@ def updates_foreach(x: Tensor) -> Any:
 
 
 class Block(nn.Module):
-    """Linear, norm, dropout, a running mean in a buffer, a mask cut to size, and an embedding of positions."""
+    """Linear, norm, dropout, a running mean in a buffer, a mask cut to size, and an embedding of
+    positions.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -508,15 +615,21 @@ def _modules() -> list[Any]:
     return [Block(), Block().eval(), encoder, plain, nn.GRU(8, 6, batch_first=True)]
 
 
-def _hold_to_eager(fn: Callable[..., Any], calls: list[Call], dynamic: bool | None) -> symshape.Compiled:
-    """Compiles it and compares each call with the original's on copies, twice; its state too, if it has any."""
+def _hold_to_eager(
+    fn: Callable[..., Any], calls: list[Call], dynamic: bool | None
+) -> symshape.Compiled:
+    """Compiles it and compares each call with the original's on copies, twice; its state too, if it
+    has any.
+    """
     original = copy.deepcopy(fn) if isinstance(fn, nn.Module) else fn
     compiled = symshape.compile(fn, dynamic=dynamic, runner="eager")
     for args, kwargs in calls * 2:
         expected, got = outcome(original, args, kwargs), outcome(compiled, args, kwargs)
         where = f"for {shapes(args, kwargs)}"
         if isinstance(expected, Exception) or isinstance(got, Exception):
-            assert type(got) in (type(expected), symshape.ProgramError), f"{where}: expected {expected!r}, got {got!r}"
+            assert type(got) in (type(expected), symshape.ProgramError), (
+                f"{where}: expected {expected!r}, got {got!r}"
+            )
             continue
         found = differences(expected, got)
         assert not found, f"{where}:\n" + "\n".join(found)
@@ -527,8 +640,12 @@ def _hold_to_eager(fn: Callable[..., Any], calls: list[Call], dynamic: bool | No
 
 
 @pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize(("fn", "calls", "traces"), PROGRAMS, ids=[fn.__name__ for fn, _, _ in PROGRAMS])
-def test_a_program_equals_eager(fn: Callable[..., Any], calls: list[Call], traces: int, dynamic: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("fn", "calls", "traces"), PROGRAMS, ids=[fn.__name__ for fn, _, _ in PROGRAMS]
+)
+def test_a_program_equals_eager(
+    fn: Callable[..., Any], calls: list[Call], traces: int, dynamic: bool | None
+) -> None:
     compiled = _hold_to_eager(fn, calls, dynamic)
     if dynamic:
         assert compiled.stats().traces <= traces
@@ -540,9 +657,13 @@ def test_a_module_equals_eager(module: nn.Module, dynamic: bool | None) -> None:
     _hold_to_eager(copy.deepcopy(module), BATCHES[:5], dynamic)
 
 
-@pytest.mark.parametrize(("fn", "calls"), [each[:2] for each in PROGRAMS], ids=[fn.__name__ for fn, _, _ in PROGRAMS])
+@pytest.mark.parametrize(
+    ("fn", "calls"), [each[:2] for each in PROGRAMS], ids=[fn.__name__ for fn, _, _ in PROGRAMS]
+)
 def test_gradients_equal_eager(fn: Callable[..., Any], calls: list[Call]) -> None:
-    """Of every floating-point argument, made by autograd or not, where eager has gradients at all."""
+    """Of every floating-point argument, made by autograd or not, where eager has gradients at
+    all.
+    """
 
     def gradients(served: Callable[..., Any], args: Any, kwargs: Any, leaf: bool) -> Any:
         wanted: list[Tensor] = []
@@ -557,7 +678,11 @@ def test_gradients_equal_eager(fn: Callable[..., Any], calls: list[Call]) -> Non
         torch.manual_seed(0)
         try:
             results = torch.utils._pytree.tree_leaves(served(*args, **kwargs))
-            used = [each.double().square().sum() for each in results if isinstance(each, Tensor) and each.requires_grad]
+            used = [
+                each.double().square().sum()
+                for each in results
+                if isinstance(each, Tensor) and each.requires_grad
+            ]
             found = torch.autograd.grad(sum(used), wanted, allow_unused=True) if used else []
         except (RuntimeError, ValueError):
             return "refused"
@@ -566,4 +691,6 @@ def test_gradients_equal_eager(fn: Callable[..., Any], calls: list[Call]) -> Non
     for leaf in (True, False):
         compiled = symshape.compile(fn, runner="eager")
         for args, kwargs in calls:
-            assert gradients(compiled, args, kwargs, leaf) == gradients(fn, args, kwargs, leaf), shapes(args, kwargs)
+            assert gradients(compiled, args, kwargs, leaf) == gradients(fn, args, kwargs, leaf), (
+                shapes(args, kwargs)
+            )

@@ -85,7 +85,9 @@ def test_branching_on_it_raises_with_a_suggestion_that_settles_it() -> None:
     for suggestion in error.suggestions:
         fn = _with_line(suggestion)
         traced = symshape.trace(fn, torch.ones(3, 4))
-        holds = "not" not in suggestion and eval(suggestion[len("torch._check(") : -1], {"found": (x > 1).nonzero()})
+        holds = "not" not in suggestion and eval(
+            suggestion[len("torch._check(") : -1], {"found": (x > 1).nonzero()}
+        )
         if holds:
             assert_same(branch_on_nonzeros, traced, x)
             served += 1

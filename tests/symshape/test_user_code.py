@@ -40,7 +40,11 @@ def file_of(module: ModuleType) -> str:
 
 OURS = [file_of(package) for package in (guards, meta_fns, symshape)]
 TORCH = [file_of(torch), file_of(torch.nn.functional)]
-INSTALLED = [file_of(json), str(Path(sysconfig.get_path("purelib")) / "other.py"), "/x/dist-packages/other.py"]
+INSTALLED = [
+    file_of(json),
+    str(Path(sysconfig.get_path("purelib")) / "other.py"),
+    "/x/dist-packages/other.py",
+]
 DESCRIBING = [file_of(module) for module in (logging, warnings, traceback)]
 
 
@@ -64,14 +68,17 @@ def test_what_makes_messages(file: str) -> None:
     assert is_library(file)
 
 
-@pytest.mark.parametrize("file", ["<string>", "<frozen importlib._bootstrap>", *map(file_of, (contextlib, functools))])
+@pytest.mark.parametrize(
+    "file", ["<string>", "<frozen importlib._bootstrap>", *map(file_of, (contextlib, functools))]
+)
 def test_what_stands_between_the_user_and_us_is_passed_over(file: str) -> None:
     assert not is_users(file)
     assert not describes(file)
 
 
 def test_the_users_own_files(tmp_path: Path) -> None:
-    beside = str(Path(file_of(symshape)).parent) + "_of_mine/model.py"  # begins like ours, but is another folder
+    # begins like ours, but is another folder
+    beside = str(Path(file_of(symshape)).parent) + "_of_mine/model.py"
     for file in (__file__, str(tmp_path / "program.py"), beside, "<ipython-input-1>"):
         assert is_users(file)
         assert not describes(file)
@@ -99,7 +106,9 @@ def test_the_innermost_frame_of_the_program_is_found_through_a_library() -> None
 
 def test_a_deprecated_function_of_torch_is_asked_for_where_the_program_calls_it() -> None:
     with pytest.warns(FutureWarning):
-        traced = symshape.trace(lambda x: (torch._check_is_size(x.size(0) - 2), x[2:])[1], torch.ones(5))
+        traced = symshape.trace(
+            lambda x: (torch._check_is_size(x.size(0) - 2), x[2:])[1], torch.ones(5)
+        )
     (guard,) = traced.guards
     assert guard.origin.file == __file__
 
@@ -128,14 +137,16 @@ def test_where_an_error_was_raised() -> None:
     assert "torch.ones(2) + torch.ones(3)" in raised_at(raised.value)
     with pytest.raises(ValueError, match="Expecting") as raised_by_library:
         json.loads("{")
-    assert raised_at(raised_by_library.value).startswith("decoder.py:")  # a library's own line is nearer
+    # a library's own line is nearer
+    assert raised_at(raised_by_library.value).startswith("decoder.py:")
     assert raised_at(ValueError("never raised")) == "an unknown place"
 
 
 def test_lines_in_a_stack_trace_of_fx() -> None:
     trace = (
         f'  File "model.py", line 3, in forward\n    y = self.inner(x)\n'
-        f'  File "inner.py", line 12, in inner\n    return x + 1\n  File "{file_of(torch)}", line 9, in add\n'
+        f'  File "inner.py", line 12, in inner\n    return x + 1\n  File "{file_of(torch)}", line '
+        "9, in add\n"
     )
     assert location_in(trace) == ("inner.py", 12, "inner")
     assert location_in(None) is None

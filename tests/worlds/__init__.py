@@ -1,1 +1,3 @@
-"""Small programs about state outside the arguments, and what becomes of each: right, refused, or wrong."""
+"""Small programs about state outside the arguments, and what becomes of each: right, refused, or
+wrong.
+"""

@@ -156,7 +156,9 @@ def negative_zero_in_a_list() -> World:
 
 @world(ALIKE)
 def negative_zero_of_a_complex() -> World:
-    return _with(lambda x, k: torch.copysign(x, torch.tensor(k.imag)), complex(1, 0.0), complex(1, -0.0))
+    return _with(
+        lambda x, k: torch.copysign(x, torch.tensor(k.imag)), complex(1, 0.0), complex(1, -0.0)
+    )
 
 
 @world(ALIKE)
@@ -166,7 +168,9 @@ def not_a_number() -> World:
 
 @world(ALIKE)
 def frozenset_of_int_and_float() -> World:
-    return _with(lambda x, ks: x.int() * next(iter(ks)), frozenset({1}), frozenset({1.0}), frozenset({True}))
+    return _with(
+        lambda x, ks: x.int() * next(iter(ks)), frozenset({1}), frozenset({1.0}), frozenset({True})
+    )
 
 
 @world(ALIKE)
@@ -176,7 +180,9 @@ def decimals_of_other_places() -> World:
 
 @world(ALIKE)
 def dict_keys_one_and_true() -> World:
-    return _with(lambda x, d: x * 2 if next(iter(d)) is True else x * 3, {1: 5}, {True: 5}, {1.0: 5})
+    return _with(
+        lambda x, d: x * 2 if next(iter(d)) is True else x * 3, {1: 5}, {True: 5}, {1.0: 5}
+    )
 
 
 @world(ALIKE)
@@ -189,7 +195,9 @@ def keywords_in_another_order() -> World:
     def fn(x: Any, **ks: int) -> Any:
         return x * next(iter(ks.values()))
 
-    return World(fn, [Call(lambda: (values(3), Named(a=2, b=3))), Call(lambda: (values(3), Named(b=3, a=2)))])
+    return World(
+        fn, [Call(lambda: (values(3), Named(a=2, b=3))), Call(lambda: (values(3), Named(b=3, a=2)))]
+    )
 
 
 @world(ALIKE)
@@ -224,7 +232,9 @@ def numpy_floats() -> World:
 
 @world(ALIKE)
 def numpy_array_argument() -> World:
-    return _with(lambda x, a: x + torch.from_numpy(a), np.ones(3), np.zeros(3), np.ones(3, dtype=np.float32))
+    return _with(
+        lambda x, a: x + torch.from_numpy(a), np.ones(3), np.zeros(3), np.ones(3, dtype=np.float32)
+    )
 
 
 @world(ALIKE)
@@ -329,7 +339,10 @@ def default_left_out_and_given() -> World:
     def fn(x: Any, k: Any = nothing) -> Any:
         return x * 2 if k is nothing else x * 3
 
-    return World(fn, [Call(lambda: (values(3),)), Call(lambda: (values(3), None)), Call(lambda: (values(3),))])
+    return World(
+        fn,
+        [Call(lambda: (values(3),)), Call(lambda: (values(3), None)), Call(lambda: (values(3),))],
+    )
 
 
 @world(ALIKE)
@@ -338,7 +351,12 @@ def position_and_keyword() -> World:
         return x * (1 + len(args) + 10 * len(kwargs))
 
     return World(
-        fn, [Call(lambda: (values(3), 2)), Call(lambda: (values(3), Named(k=2))), Call(lambda: (values(3), 2))]
+        fn,
+        [
+            Call(lambda: (values(3), 2)),
+            Call(lambda: (values(3), Named(k=2))),
+            Call(lambda: (values(3), 2)),
+        ],
     )
 
 
@@ -379,7 +397,13 @@ def leaf_and_not_leaf() -> World:
     def fn(x: Any) -> Any:
         return x * 2 if x.is_leaf else x * 3
 
-    return World(fn, [Call(lambda: (values(3).requires_grad_(),)), Call(lambda: (values(3).requires_grad_() * 1,))])
+    return World(
+        fn,
+        [
+            Call(lambda: (values(3).requires_grad_(),)),
+            Call(lambda: (values(3).requires_grad_() * 1,)),
+        ],
+    )
 
 
 @world(ALIKE)
@@ -399,7 +423,9 @@ def tensor_without_dimensions_promotes_otherwise() -> World:
 
 @world(ALIKE)
 def tensors_in_a_set() -> World:
-    return _with(lambda x, ws: x * sum(each.sum() for each in ws), {values(2)}, {values(2) + 1}, {values(3)})
+    return _with(
+        lambda x, ws: x * sum(each.sum() for each in ws), {values(2)}, {values(2) + 1}, {values(3)}
+    )
 
 
 @world(ALIKE)

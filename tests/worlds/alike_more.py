@@ -48,7 +48,13 @@ def dataclass_within_a_dataclass() -> World:
 
 @world(ALIKE)
 def dataclass_of_a_tuple() -> World:
-    return _with(lambda x, c: x.int() * c.k[0], _Inner((2, 3)), _Inner((2.0, 3)), _Inner((True, 3)), _Inner((2, 3)))
+    return _with(
+        lambda x, c: x.int() * c.k[0],
+        _Inner((2, 3)),
+        _Inner((2.0, 3)),
+        _Inner((True, 3)),
+        _Inner((2, 3)),
+    )
 
 
 @world(ALIKE)
@@ -88,7 +94,10 @@ def dataclass_with_more_attributes() -> World:
 def dataclass_gains_an_attribute() -> World:
     c = _Inner(1)
     call = Call(lambda: (values(3), c))
-    return World(lambda x, c: x * getattr(c, "more", 2), [call, lambda: object.__setattr__(c, "more", 3), call])
+    return World(
+        lambda x, c: x * getattr(c, "more", 2),
+        [call, lambda: object.__setattr__(c, "more", 3), call],
+    )
 
 
 @world(ALIKE)
@@ -225,7 +234,13 @@ def equality_that_answers_a_tensor() -> World:
 def nested_containers_of_alike_constants() -> World:
     return _with(
         lambda x, c: x.int() * c["a"][0][1],
-        *({"a": [(1, 2)]}, {"a": [(1, 2.0)]}, {"a": [[1, 2]]}, {"a": ((1, 2),)}, {"a": [(1, True)]}),
+        *(
+            {"a": [(1, 2)]},
+            {"a": [(1, 2.0)]},
+            {"a": [[1, 2]]},
+            {"a": ((1, 2),)},
+            {"a": [(1, True)]},
+        ),
     )
 
 
@@ -243,17 +258,23 @@ def dict_keys_of_other_classes() -> World:
 
 @world(ALIKE)
 def dict_keys_zero_and_minus_zero() -> World:
-    return _with(lambda x, d: torch.copysign(x, torch.tensor(next(iter(d)))), {0.0: 5}, {-0.0: 5}, {0.0: 5})
+    return _with(
+        lambda x, d: torch.copysign(x, torch.tensor(next(iter(d)))), {0.0: 5}, {-0.0: 5}, {0.0: 5}
+    )
 
 
 @world(ALIKE)
 def dict_keys_of_dataclasses() -> World:
-    return _with(lambda x, d: x.int() * next(iter(d)).k, {_Inner(2): 5}, {_Inner(2.0): 5}, {_Inner(2, 3): 5})
+    return _with(
+        lambda x, d: x.int() * next(iter(d)).k, {_Inner(2): 5}, {_Inner(2.0): 5}, {_Inner(2, 3): 5}
+    )
 
 
 @world(ALIKE)
 def dict_in_another_order_nested() -> World:
-    return _with(lambda x, d: x * next(iter(d[0].values())), [{1: 2, 2: 3}], [{2: 3, 1: 2}], [{1: 2, 2: 3}])
+    return _with(
+        lambda x, d: x * next(iter(d[0].values())), [{1: 2, 2: 3}], [{2: 3, 1: 2}], [{1: 2, 2: 3}]
+    )
 
 
 @world(ALIKE)
@@ -265,7 +286,13 @@ def ordered_dict_in_another_order() -> World:
 @world(ALIKE)
 def empty_containers() -> World:
     return _with(
-        lambda x, c: x * len(type(c).__name__), (), [], {}, collections.OrderedDict(), collections.deque(), None
+        lambda x, c: x * len(type(c).__name__),
+        (),
+        [],
+        {},
+        collections.OrderedDict(),
+        collections.deque(),
+        None,
     )
 
 
@@ -278,31 +305,46 @@ def frozensets_in_another_order() -> World:
 @world(ALIKE)
 def frozensets_nested() -> World:
     return _with(
-        lambda x, c: x.int() * next(iter(next(iter(c)))), frozenset([frozenset([1])]), frozenset([frozenset([1.0])])
+        lambda x, c: x.int() * next(iter(next(iter(c)))),
+        frozenset([frozenset([1])]),
+        frozenset([frozenset([1.0])]),
     )
 
 
 @world(ALIKE)
 def ranges_of_the_same_numbers() -> World:
-    return _with(lambda x, r: x * (r.step + r.stop), range(0), range(2, 1), range(0, 1, 5), range(1), range(1))
+    return _with(
+        lambda x, r: x * (r.step + r.stop),
+        range(0),
+        range(2, 1),
+        range(0, 1, 5),
+        range(1),
+        range(1),
+    )
 
 
 @world(ALIKE)
 def slices_with_other_numbers() -> World:
-    return _with(lambda x, s: x.int() * s.stop, slice(0, 2), slice(0, 2.0), slice(0, True), slice(None, 2))
+    return _with(
+        lambda x, s: x.int() * s.stop, slice(0, 2), slice(0, 2.0), slice(0, True), slice(None, 2)
+    )
 
 
 @world(ALIKE)
 def complex_zeros() -> World:
     return _with(
-        lambda x, k: torch.copysign(x, torch.tensor(k.real)) + torch.copysign(x, torch.tensor(k.imag)),
+        lambda x, k: (
+            torch.copysign(x, torch.tensor(k.real)) + torch.copysign(x, torch.tensor(k.imag))
+        ),
         *(0j, -0j, complex(-0.0, 0.0), complex(0.0, -0.0)),
     )
 
 
 @world(ALIKE)
 def signed_nans() -> World:
-    return _with(lambda x, k: torch.copysign(x, torch.tensor(k)), float("nan"), -float("nan"), float("nan"))
+    return _with(
+        lambda x, k: torch.copysign(x, torch.tensor(k)), float("nan"), -float("nan"), float("nan")
+    )
 
 
 @world(ALIKE)
@@ -314,7 +356,13 @@ def infinities() -> World:
 def decimals_special() -> World:
     kind = decimal.Decimal
     return _with(
-        lambda x, k: x * len(str(k)), kind("NaN"), kind("sNaN1"), kind("-0"), kind("0"), kind("0.0"), kind("Inf")
+        lambda x, k: x * len(str(k)),
+        kind("NaN"),
+        kind("sNaN1"),
+        kind("-0"),
+        kind("0"),
+        kind("0.0"),
+        kind("Inf"),
     )
 
 
@@ -329,18 +377,28 @@ def numpy_scalars() -> World:
 @world(ALIKE)
 def numpy_zeros() -> World:
     return _with(
-        lambda x, k: torch.copysign(x, torch.tensor(float(k))), np.float64(0.0), np.float64(-0.0), np.float32(-0.0)
+        lambda x, k: torch.copysign(x, torch.tensor(float(k))),
+        np.float64(0.0),
+        np.float64(-0.0),
+        np.float32(-0.0),
     )
 
 
 @world(ALIKE)
 def numpy_moments() -> World:
-    return _with(lambda x, k: x * len(str(k)), np.datetime64("2020-01-01"), np.datetime64("2020-01-01T00"))
+    return _with(
+        lambda x, k: x * len(str(k)), np.datetime64("2020-01-01"), np.datetime64("2020-01-01T00")
+    )
 
 
 @world(ALIKE)
 def numpy_dtypes() -> World:
-    return _with(lambda x, k: x * k.itemsize, np.dtype("int32"), np.dtype("int64"), np.dtype([("a", "int32")]))
+    return _with(
+        lambda x, k: x * k.itemsize,
+        np.dtype("int32"),
+        np.dtype("int64"),
+        np.dtype([("a", "int32")]),
+    )
 
 
 @world(ALIKE)
@@ -352,40 +410,60 @@ def moments_folded() -> World:
 @world(ALIKE)
 def days_and_moments() -> World:
     return _with(
-        _kind, datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1), datetime.time(1), datetime.timedelta(1)
+        _kind,
+        datetime.date(2020, 1, 1),
+        datetime.datetime(2020, 1, 1),
+        datetime.time(1),
+        datetime.timedelta(1),
     )
 
 
 @world(ALIKE)
 def zones_of_other_names() -> World:
     hour = datetime.timedelta(hours=1)
-    return _with(lambda x, z: x * len(str(z)), datetime.timezone(hour), datetime.timezone(hour, "here"))
+    return _with(
+        lambda x, z: x * len(str(z)), datetime.timezone(hour), datetime.timezone(hour, "here")
+    )
 
 
 @world(ALIKE)
 def identifiers() -> World:
     number = uuid.UUID(int=7)
     return _with(
-        lambda x, u: x * (u.is_safe.value or 2), number, uuid.UUID(int=7, is_safe=uuid.SafeUUID.unsafe), number
+        lambda x, u: x * (u.is_safe.value or 2),
+        number,
+        uuid.UUID(int=7, is_safe=uuid.SafeUUID.unsafe),
+        number,
     )
 
 
 @world(ALIKE)
 def patterns() -> World:
     return _with(
-        lambda x, p: x * len(p.findall("aA")), re.compile("a"), re.compile("a", re.IGNORECASE), re.compile("a")
+        lambda x, p: x * len(p.findall("aA")),
+        re.compile("a"),
+        re.compile("a", re.IGNORECASE),
+        re.compile("a"),
     )
 
 
 @world(ALIKE)
 def paths_of_other_kinds() -> World:
-    return _with(_kind, pathlib.PurePosixPath("a"), pathlib.PureWindowsPath("a"), pathlib.PureWindowsPath("A"), "a")
+    return _with(
+        _kind,
+        pathlib.PurePosixPath("a"),
+        pathlib.PureWindowsPath("a"),
+        pathlib.PureWindowsPath("A"),
+        "a",
+    )
 
 
 @world(ALIKE)
 def windows_paths_in_other_letters() -> World:
     return _with(
-        lambda x, p: x * (2 if str(p) == "a" else 3), pathlib.PureWindowsPath("a"), pathlib.PureWindowsPath("A")
+        lambda x, p: x * (2 if str(p) == "a" else 3),
+        pathlib.PureWindowsPath("a"),
+        pathlib.PureWindowsPath("A"),
     )
 
 
@@ -446,7 +524,10 @@ def tuple_of_a_subclass() -> World:
 @world(ALIKE)
 def arrays_of_numbers() -> World:
     return _with(
-        lambda x, a: x * a[0] + len(a.typecode), array.array("i", [2]), array.array("d", [2.0]), array.array("i", [3])
+        lambda x, a: x * a[0] + len(a.typecode),
+        array.array("i", [2]),
+        array.array("d", [2.0]),
+        array.array("i", [3]),
     )
 
 
@@ -462,7 +543,12 @@ def partials_with_equal_arguments() -> World:
 
 @world(ALIKE)
 def getters() -> World:
-    return _with(lambda x, f: x * f([2, 3]), operator.itemgetter(0), operator.itemgetter(1), operator.itemgetter(0))
+    return _with(
+        lambda x, f: x * f([2, 3]),
+        operator.itemgetter(0),
+        operator.itemgetter(1),
+        operator.itemgetter(0),
+    )
 
 
 @world(ALIKE)
@@ -490,7 +576,9 @@ def bound_methods_of_builtins() -> World:
 
 @world(ALIKE)
 def aliases_of_types() -> World:
-    return _with(lambda x, k: x * len(str(k)), list[int], list[bool], tuple[int], int | None, None | int)
+    return _with(
+        lambda x, k: x * len(str(k)), list[int], list[bool], tuple[int], int | None, None | int
+    )
 
 
 @world(ALIKE)
@@ -501,7 +589,10 @@ def devices_and_texts() -> World:
 @world(ALIKE)
 def device_indices() -> World:
     return _with(
-        lambda x, d: x * (2 if d.index is None else 3), torch.device("cpu"), torch.device("cpu:0"), torch.device("cpu")
+        lambda x, d: x * (2 if d.index is None else 3),
+        torch.device("cpu"),
+        torch.device("cpu:0"),
+        torch.device("cpu"),
     )
 
 
@@ -532,7 +623,9 @@ def generator_goes_on() -> World:
 
 @world(ALIKE)
 def mapping_proxies_of_equal_dicts() -> World:
-    return _with(lambda x, d: x * d["k"], types.MappingProxyType({"k": 2}), types.MappingProxyType({"k": 3}))
+    return _with(
+        lambda x, d: x * d["k"], types.MappingProxyType({"k": 2}), types.MappingProxyType({"k": 3})
+    )
 
 
 @world(ALIKE)
@@ -640,7 +733,9 @@ def one_empty_list_twice() -> World:
         ks: list[Any] = []
         return values(3), ks, ks
 
-    return World(fn, [Call(lambda: (values(3), [], [])), Call(same), Call(lambda: (values(3), [], []))])
+    return World(
+        fn, [Call(lambda: (values(3), [], [])), Call(same), Call(lambda: (values(3), [], []))]
+    )
 
 
 @world(ALIKE)

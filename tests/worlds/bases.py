@@ -1,4 +1,6 @@
-"""Classes whose bases, or the classes between them, change between calls: what ``super()`` finds is another."""
+"""Classes whose bases, or the classes between them, change between calls: what ``super()`` finds is
+another.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ ON = on(3)
 
 
 def _chain() -> tuple[type[Any], type[Any], type[Any]]:
-    """A class, one below it that has nothing of its own, and one below that which asks ``super()``."""
+    """A class, one below it that has nothing of its own, and one below that which asks
+    ``super()``.
+    """
 
     class Top:
         def act(self, x: Any) -> Any:
@@ -69,14 +73,17 @@ def method_put_between() -> World:
     _, middle, low = _chain()
     own = low()
     return World(
-        lambda x: own.act(x), [ON, put(middle, act=lambda self, x: x * 10), ON, lambda: delattr(middle, "act"), ON]
+        lambda x: own.act(x),
+        [ON, put(middle, act=lambda self, x: x * 10), ON, lambda: delattr(middle, "act"), ON],
     )
 
 
 @world(BASES)
 def class_method_put_between() -> World:
     _, middle, low = _chain()
-    return World(lambda x: low.made(x), [ON, put(middle, made=classmethod(lambda cls, x: x * 10)), ON])
+    return World(
+        lambda x: low.made(x), [ON, put(middle, made=classmethod(lambda cls, x: x * 10)), ON]
+    )
 
 
 @world(BASES)

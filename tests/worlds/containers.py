@@ -1,4 +1,6 @@
-"""Containers and memory that a program reads, and that change between calls (class 1 of issue 8)."""
+"""Containers and memory that a program reads, and that change between calls (class 1 of issue
+8).
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def user_list() -> World:
 def chain_map() -> World:
     below = {"k": 2}
     ks = collections.ChainMap({}, below)
-    return World(lambda x: x * ks["k"], [ON, item(ks, "k", 3), ON, ks.clear, item(below, "k", 4), ON])
+    return World(
+        lambda x: x * ks["k"], [ON, item(ks, "k", 3), ON, ks.clear, item(below, "k", 4), ON]
+    )
 
 
 @world(CONTAINERS)
@@ -104,7 +108,9 @@ def ordered_dict_reordered() -> World:
 @world(CONTAINERS)
 def dict_reordered() -> World:
     ks = {"a": 2, "b": 3}
-    return World(lambda x: x * next(iter(ks.values())), [ON, lambda: item(ks, "a", ks.pop("a"))(), ON])
+    return World(
+        lambda x: x * next(iter(ks.values())), [ON, lambda: item(ks, "a", ks.pop("a"))(), ON]
+    )
 
 
 @world(CONTAINERS)
@@ -195,7 +201,9 @@ def torch_tensor_of_a_list() -> World:
 @world(CONTAINERS)
 def buffer_read_by_frombuffer() -> World:
     ks = bytearray(values(3).numpy().tobytes())
-    return World(lambda x: x + torch.frombuffer(ks, dtype=torch.uint8)[:3], [ON, item(ks, 0, 7), ON])
+    return World(
+        lambda x: x + torch.frombuffer(ks, dtype=torch.uint8)[:3], [ON, item(ks, 0, 7), ON]
+    )
 
 
 @world(CONTAINERS)
@@ -225,7 +233,10 @@ def tensor_in_a_dict_resized() -> World:
 @world(CONTAINERS)
 def dtype_of_a_tensor_in_a_list() -> World:
     ws = [values(3)]
-    return World(lambda x: x * ws[0], [ON, lambda: setattr(ws[0], "data", values(3, dtype=torch.float64)), ON])
+    return World(
+        lambda x: x * ws[0],
+        [ON, lambda: setattr(ws[0], "data", values(3, dtype=torch.float64)), ON],
+    )
 
 
 @world(CONTAINERS)
@@ -295,7 +306,9 @@ def weak_key_dictionary() -> World:
 @world(CONTAINERS)
 def text_buffer_read_whole() -> World:
     text = io.StringIO("ab")
-    return World(lambda x: x * len(text.getvalue()), [ON, lambda: text.seek(0, 2) and text.write("c"), ON])
+    return World(
+        lambda x: x * len(text.getvalue()), [ON, lambda: text.seek(0, 2) and text.write("c"), ON]
+    )
 
 
 @world(CONTAINERS)

@@ -1,4 +1,6 @@
-"""Containers that a call makes and keeps in two places: one object, also where they are read or written later."""
+"""Containers that a call makes and keeps in two places: one object, also where they are read or
+written later.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,11 @@ def inside_of_two_others() -> World:
             return x + 1
 
     m = M()
-    one = lambda: (m.params["one"] is m.params["two"], m.last[0] is m.last[1][0], m.last[0] is m.params["one"])  # noqa: E731
+    one = lambda: (  # noqa: E731
+        m.params["one"] is m.params["two"],
+        m.last[0] is m.last[1][0],
+        m.last[0] is m.params["one"],
+    )
     return World(m, CALLS, lambda: m.params and (one(), m.params))
 
 
@@ -65,7 +71,9 @@ def one_shared_holds_another() -> World:
             return x + 1
 
     m = M()
-    return World(m, CALLS, lambda: m.last and (m.last[0] is m.params["inner"], m.last[1] is m.params, m.last))
+    return World(
+        m, CALLS, lambda: m.last and (m.last[0] is m.params["inner"], m.last[1] is m.params, m.last)
+    )
 
 
 @world(TWICE)
@@ -124,7 +132,9 @@ def inner_one_written_by_the_next_call() -> World:
             return x * len(self.last[0]) + self.last[1][0][-1]
 
     m = M()
-    return World(m, [*CALLS, *CALLS], lambda: m.last and (m.params["one"] is m.last[0], m.params, m.last))
+    return World(
+        m, [*CALLS, *CALLS], lambda: m.last and (m.params["one"] is m.last[0], m.params, m.last)
+    )
 
 
 @world(TWICE)
@@ -193,4 +203,6 @@ def kept_in_an_argument_too() -> World:
             return x
 
     m, given = M(), list[Any]()
-    return World(lambda x: m(x, given), CALLS, lambda: given and (given[-1] is m.params, len(given)))
+    return World(
+        lambda x: m(x, given), CALLS, lambda: given and (given[-1] is m.params, len(given))
+    )

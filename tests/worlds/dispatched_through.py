@@ -1,4 +1,6 @@
-"""Exchanges of what a call dispatches through: classes, dictionaries, methods of ``nn.Module``, parts of partials."""
+"""Exchanges of what a call dispatches through: classes, dictionaries, methods of ``nn.Module``,
+parts of partials.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def _plus_one(call: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, *args, **kwargs: call(self, *args, **kwargs) + 1
 
 
-def _changed(fn: Any, change: Callable[[], object], undo: Callable[[], object] | None = None) -> World:
+def _changed(
+    fn: Any, change: Callable[[], object], undo: Callable[[], object] | None = None
+) -> World:
     return World(fn, [*CALLS, change, *CALLS], undo=undo)
 
 
@@ -51,7 +55,9 @@ def _of_module(name: str, value: Any) -> World:
         elif name in nn.Module.__dict__:
             delattr(nn.Module, name)
 
-    return _changed(nn.Sequential(nn.LeakyReLU(0.1), _Scaled()), put(nn.Module, **{name: value}), undo)
+    return _changed(
+        nn.Sequential(nn.LeakyReLU(0.1), _Scaled()), put(nn.Module, **{name: value}), undo
+    )
 
 
 # -- classes and dictionaries of objects
@@ -120,7 +126,9 @@ def class_of_a_dictionary_of_python() -> World:
 def class_of_a_parameter() -> World:
     class Other(nn.Parameter):
         @classmethod
-        def __torch_function__(cls, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            cls, func: Any, kinds: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             with torch._C.DisableTorchFunctionSubclass():
                 found = func(*args, **(kwargs or {}))
                 return found * 0 if func is F.linear else found
@@ -205,7 +213,9 @@ def state_of_a_module_set() -> World:
 @world(DISPATCH)
 def dictionary_of_a_distribution() -> World:
     d = torch.distributions.Normal(torch.zeros(3), torch.ones(3), validate_args=False)
-    return _changed(lambda x: d.log_prob(x), lambda: setattr(d, "__dict__", vars(d) | {"loc": torch.ones(3)}))
+    return _changed(
+        lambda x: d.log_prob(x), lambda: setattr(d, "__dict__", vars(d) | {"loc": torch.ones(3)})
+    )
 
 
 @world(DISPATCH)
@@ -257,7 +267,8 @@ def call_of_nn_module() -> World:
 def getattr_of_nn_module() -> World:
     before = nn.Module.__getattr__
     return _of_module(
-        "__getattr__", lambda self, name: before(self, name) * 2 if name == "weight" else before(self, name)
+        "__getattr__",
+        lambda self, name: before(self, name) * 2 if name == "weight" else before(self, name),
     )
 
 
@@ -274,7 +285,9 @@ def getattribute_of_nn_module() -> World:
 def call_impl_of_a_class_of_torch() -> World:
     m = nn.Sequential(nn.ReLU())
     change = put(nn.ReLU, _call_impl=_plus_one(nn.Module._call_impl))
-    return _changed(m, change, lambda: "_call_impl" in vars(nn.ReLU) and delattr(nn.ReLU, "_call_impl"))
+    return _changed(
+        m, change, lambda: "_call_impl" in vars(nn.ReLU) and delattr(nn.ReLU, "_call_impl")
+    )
 
 
 @world(DISPATCH)
@@ -307,7 +320,9 @@ def code_of_a_forward_of_torch() -> World:
 
 
 # -- the parts of partials and descriptors
-def _partial(parts: tuple[Any, ...], function: Callable[..., Any], *args: Any, **kwargs: Any) -> World:
+def _partial(
+    parts: tuple[Any, ...], function: Callable[..., Any], *args: Any, **kwargs: Any
+) -> World:
     p = functools.partial(function, *args, **kwargs)
     return _changed(lambda x: p(x), lambda: p.__setstate__(parts))
 

@@ -1,4 +1,6 @@
-"""Containers that a program fills and then exchanges, moves or gives a second name: buffers that are flushed."""
+"""Containers that a program fills and then exchanges, moves or gives a second name: buffers that
+are flushed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ STEPS = [on(n) for n in (3, 4, 5, 3, 7, 2, 6)]
 
 
 def _living(run: Callable[[Any, torch.Tensor], Any], **held: Any) -> World:
-    """A program about the attributes of one object, seven calls long; which of its values are one object is seen."""
+    """A program about the attributes of one object, seven calls long; which of its values are one
+    object is seen.
+    """
     owner = types.SimpleNamespace(**held)
 
     def observe() -> Any:

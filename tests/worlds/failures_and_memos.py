@@ -1,4 +1,6 @@
-"""Errors of the data that a program meets half way, and functions with a memo: what is left when a call has ended."""
+"""Errors of the data that a program meets half way, and functions with a memo: what is left when a
+call has ended.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _BAD = (False, False, True, False, True, False)
 
 def _calls(size: int = 3) -> list[Call]:
     return [
-        Call(lambda bad=bad, n=n: (values(n), torch.tensor([n + 5 if bad else 0]))) for bad in _BAD for n in (size,)
+        Call(lambda bad=bad, n=n: (values(n), torch.tensor([n + 5 if bad else 0])))
+        for bad in _BAD
+        for n in (size,)
     ]
 
 
@@ -78,7 +82,9 @@ def error_after_a_large_write_in_place() -> World:
 def memo_that_is_written() -> World:
     made = functools.cache(torch.zeros)
     return World(
-        lambda x: made(x.shape[0]).add_(x) * 1, [on(3), on(3), on(4), on(3), on(4)], lambda: [made(3), made(4)]
+        lambda x: made(x.shape[0]).add_(x) * 1,
+        [on(3), on(3), on(4), on(3), on(4)],
+        lambda: [made(3), made(4)],
     )
 
 
@@ -90,13 +96,19 @@ def memo_of_what_has_changed() -> World:
     def change() -> None:
         s.k = 5
 
-    return World(lambda x: x * made(x.shape[0]), [on(3), on(4), change, on(3), on(5), on(4)], lambda: made(4))
+    return World(
+        lambda x: x * made(x.shape[0]), [on(3), on(4), change, on(3), on(5), on(4)], lambda: made(4)
+    )
 
 
 @world(LEFT)
 def memo_that_draws() -> World:
     made = functools.cache(torch.rand)
-    return World(lambda x: x + torch.rand(1) + made(x.shape[0]), [on(3), on(4), on(3), on(4)], lambda: made(3))
+    return World(
+        lambda x: x + torch.rand(1) + made(x.shape[0]),
+        [on(3), on(4), on(3), on(4)],
+        lambda: made(3),
+    )
 
 
 @world(LEFT)

@@ -1,4 +1,6 @@
-"""Programs that are neither right nor refused today: each with its outcome and what it would take.  Only to shrink."""
+"""Programs that are neither right nor refused today: each with its outcome and what it would take.
+Only to shrink.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,22 @@ class Known:
     reason: str
 
 
-LARGE = "what is written in place is copied before a run only while it is small: a copy of everything costs each call"
-COUNTS = "the calls of a memo that a graph does not make, and those that a trace makes, are in its counts"
-WEAKLY = "a program keeps the parameters that it reads; to refuse weak references to them would refuse recurrent layers"
-ITS_CLASS = "C asks for the class of torch's number; a __class__ of ours would be what torch's own code sees, too"
+LARGE = (
+    "what is written in place is copied before a run only while it is small: a copy of "
+    "everything costs each call"
+)
+COUNTS = (
+    "the calls of a memo that a graph does not make, and those that a trace makes, are in "
+    "its counts"
+)
+WEAKLY = (
+    "a program keeps the parameters that it reads; to refuse weak references to them would "
+    "refuse recurrent layers"
+)
+ITS_CLASS = (
+    "C asks for the class of torch's number; a __class__ of ours would be what torch's "
+    "own code sees, too"
+)
 
 KNOWN: dict[str, Known] = {
     "14-failures-and-memos-error_after_a_large_write_in_place": Known("wrong", LARGE),
@@ -28,6 +42,6 @@ KNOWN: dict[str, Known] = {
 CALLER = "a function that asks who calls it finds symshape there; torch.compile answers so too"
 
 DIFFERENT_BY_DEFAULT: dict[str, Known] = {
-    "1-names-and-surroundings-name_of_the_caller": Known("wrong", CALLER),
+    "1-names-and-surroundings-name_of_the_caller": Known("wrong", CALLER)
 }
 """What falls back differs in these from what ``fullgraph=True`` raises: wrong in another way."""

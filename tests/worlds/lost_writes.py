@@ -28,7 +28,9 @@ ON = on(3)
 
 
 def _argument(write: Any, make: Any) -> World:
-    """A program that writes into its second argument; each call has a fresh one, and one that is kept."""
+    """A program that writes into its second argument; each call has a fresh one, and one that is
+    kept.
+    """
     kept = make()
 
     def fn(x: Any, into: Any) -> Any:
@@ -36,7 +38,11 @@ def _argument(write: Any, make: Any) -> World:
         return x * 2
 
     fresh = Call(lambda: (values(3), make()))
-    return World(fn, [fresh, fresh, Call(lambda: (values(3), kept)), Call(lambda: (values(3), kept))], lambda: kept)
+    return World(
+        fn,
+        [fresh, fresh, Call(lambda: (values(3), kept)), Call(lambda: (values(3), kept))],
+        lambda: kept,
+    )
 
 
 def _outside(write: Any, into: Any, observe: Any = None) -> World:
@@ -293,7 +299,11 @@ def logged() -> World:
             lines.append(record.getMessage())
 
     logger.addHandler(Handler())
-    return World(lambda x: logger.warning("size %d", x.shape[0]) or x * 2, [ON, on(4), on(5), on(4)], lambda: lines)
+    return World(
+        lambda x: logger.warning("size %d", x.shape[0]) or x * 2,
+        [ON, on(4), on(5), on(4)],
+        lambda: lines,
+    )
 
 
 @world(WRITES)
@@ -308,7 +318,9 @@ def warned() -> World:
             warnings.warn("a world", stacklevel=1)
         return x * 2
 
-    return World(fn, [ON, ON], lambda: list(lines), undo=lambda: setattr(warnings, "showwarning", before))
+    return World(
+        fn, [ON, ON], lambda: list(lines), undo=lambda: setattr(warnings, "showwarning", before)
+    )
 
 
 @world(WRITES)

@@ -41,7 +41,10 @@ def reshape_copies_then_views() -> World:
 @world(MEMORY)
 def reshape_views_then_copies() -> World:
     return _written(
-        lambda x: x.reshape(-1), lambda: values(5, 1).t(), lambda: values(1, 5).t(), lambda: values(3, 2).t()
+        lambda x: x.reshape(-1),
+        lambda: values(5, 1).t(),
+        lambda: values(1, 5).t(),
+        lambda: values(3, 2).t(),
     )
 
 
@@ -83,7 +86,9 @@ def reshape_result_returned_and_written_later() -> World:
     def fn(x: Any) -> Any:
         return x.t().reshape(-1)
 
-    return World(fn, [on(3, 2), on(4, 2), on(1, 2), on(4, 1)], view=lambda results: results[-1].add_(1))
+    return World(
+        fn, [on(3, 2), on(4, 2), on(1, 2), on(4, 1)], view=lambda results: results[-1].add_(1)
+    )
 
 
 @world(MEMORY)
@@ -132,7 +137,9 @@ def channels_last_copies_or_not() -> World:
 
 @world(MEMORY)
 def to_dtype_copies_or_not() -> World:
-    return _written(lambda x: x.to(torch.float64), lambda: values(3), lambda: values(3, dtype=torch.float64))
+    return _written(
+        lambda x: x.to(torch.float64), lambda: values(3), lambda: values(3, dtype=torch.float64)
+    )
 
 
 @world(MEMORY)
@@ -145,7 +152,12 @@ def expand_to_the_same_size() -> World:
 
 @world(MEMORY)
 def sum_to_size_that_sums_nothing() -> World:
-    return _written(lambda x: x.sum_to_size(1, 3), lambda: values(2, 3), lambda: values(4, 3), lambda: values(1, 3))
+    return _written(
+        lambda x: x.sum_to_size(1, 3),
+        lambda: values(2, 3),
+        lambda: values(4, 3),
+        lambda: values(1, 3),
+    )
 
 
 @world(MEMORY)
@@ -165,7 +177,12 @@ def dropout_in_eval_is_its_argument() -> World:
 
 @world(MEMORY)
 def slice_that_is_everything() -> World:
-    return _written(lambda x: x[: max(2, x.shape[0] - 1)], lambda: values(4), lambda: values(5), lambda: values(2))
+    return _written(
+        lambda x: x[: max(2, x.shape[0] - 1)],
+        lambda: values(4),
+        lambda: values(5),
+        lambda: values(2),
+    )
 
 
 @world(MEMORY)
@@ -259,7 +276,9 @@ def arguments_that_overlap_first() -> World:
         base = values(5)
         return base[:3], base[2:]
 
-    return World(fn, [_call(overlapping), _call(lambda: (values(3), values(3))), _call(overlapping)])
+    return World(
+        fn, [_call(overlapping), _call(lambda: (values(3), values(3))), _call(overlapping)]
+    )
 
 
 @world(MEMORY)
@@ -308,7 +327,9 @@ def weights_tied_later() -> World:
             m[0].weight.add_(1)
             return x @ m[1].weight
 
-    return World(fn, [on(3), lambda: setattr(m[1], "weight", m[0].weight), on(3)], lambda: m[1].weight)
+    return World(
+        fn, [on(3), lambda: setattr(m[1], "weight", m[0].weight), on(3)], lambda: m[1].weight
+    )
 
 
 @world(MEMORY)
@@ -338,18 +359,29 @@ def tensors_in_a_list_become_one() -> World:
 @world(MEMORY)
 def output_kept_and_written_by_the_caller() -> World:
     w = values(3)
-    return World(lambda x: w * 1, [on(3), on(3)], lambda: w, view=lambda results: results[-1].add_(1))
+    return World(
+        lambda x: w * 1, [on(3), on(3)], lambda: w, view=lambda results: results[-1].add_(1)
+    )
 
 
 @world(MEMORY)
 def constant_made_inside_and_written_by_the_caller() -> World:
-    return World(lambda x: torch.tensor([1.0, 2.0]), [on(3), on(3)], view=lambda results: results[-1].add_(1).clone())
+    return World(
+        lambda x: torch.tensor([1.0, 2.0]),
+        [on(3), on(3)],
+        view=lambda results: results[-1].add_(1).clone(),
+    )
 
 
 @world(MEMORY)
 def tensor_outside_is_the_result() -> World:
     w = values(3)
-    return World(lambda x: w, [on(3), on(3)], lambda: w, view=lambda results: (results[-1] is w, results[-1].add_(1)))
+    return World(
+        lambda x: w,
+        [on(3), on(3)],
+        lambda: w,
+        view=lambda results: (results[-1] is w, results[-1].add_(1)),
+    )
 
 
 @world(MEMORY)

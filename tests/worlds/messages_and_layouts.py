@@ -15,18 +15,26 @@ SMALLER = "11 messages and layouts"
 
 
 def _to_three_digits(results: list[Any]) -> Any:
-    """The layouts and the values of the last result, without the last bits, which fused kernels have of their own."""
-    return pytree.tree_map_only(torch.Tensor, lambda t: (t.shape, t.stride(), (t * 1e3).round()), results[-1])
+    """The layouts and the values of the last result, without the last bits, which fused kernels
+    have of their own.
+    """
+    return pytree.tree_map_only(
+        torch.Tensor, lambda t: (t.shape, t.stride(), (t * 1e3).round()), results[-1]
+    )
 
 
 def _pairs(fn: Any, *sizes: tuple[int, int]) -> World:
-    return World(fn, [Call(lambda a=a, b=b: (values(a), values(b))) for a, b in sizes], messages=True)
+    return World(
+        fn, [Call(lambda a=a, b=b: (values(a), values(b))) for a, b in sizes], messages=True
+    )
 
 
 @world(SMALLER)
 def message_of_a_check() -> World:
     def fn(x: Any, y: Any) -> Any:
-        torch._check(x.shape[0] == y.shape[0], lambda: f"size mismatch: {x.shape[0]} != {y.shape[0]}")
+        torch._check(
+            x.shape[0] == y.shape[0], lambda: f"size mismatch: {x.shape[0]} != {y.shape[0]}"
+        )
         return x + y
 
     return _pairs(fn, (4, 4), (6, 6), (4, 5), (7, 3))
@@ -62,7 +70,9 @@ def message_of_a_check_of_values() -> World:
         torch._check(n >= 0, lambda: f"{n} of {x.shape[0]} is negative")
         return x * 2
 
-    sizes = [Call(lambda k=k, n=n: (torch.full((n,), k),)) for k, n in ((2, 3), (2, 4), (-2, 3), (-2, 5))]
+    sizes = [
+        Call(lambda k=k, n=n: (torch.full((n,), k),)) for k, n in ((2, 3), (2, 4), (-2, 3), (-2, 5))
+    ]
     return World(fn, sizes, messages=True)
 
 
@@ -139,13 +149,17 @@ def exception_caught_inside() -> World:
 @world(SMALLER)
 def multihead_attention_in_eval() -> World:
     m = nn.MultiheadAttention(4, 2, batch_first=True).eval()
-    return World(lambda x: m(x, x, x)[0], [on(2, 3, 4), on(2, 5, 4), on(3, 5, 4)], view=_to_three_digits)
+    return World(
+        lambda x: m(x, x, x)[0], [on(2, 3, 4), on(2, 5, 4), on(3, 5, 4)], view=_to_three_digits
+    )
 
 
 @world(SMALLER)
 def multihead_attention_in_eval_without_gradients() -> World:
     m = nn.MultiheadAttention(4, 2).eval().requires_grad_(False)
-    return World(lambda x: m(x, x, x), [on(2, 3, 4), on(2, 5, 4), on(3, 5, 4)], view=_to_three_digits)
+    return World(
+        lambda x: m(x, x, x), [on(2, 3, 4), on(2, 5, 4), on(3, 5, 4)], view=_to_three_digits
+    )
 
 
 @world(SMALLER)
@@ -157,7 +171,8 @@ def encoder_layer_in_eval() -> World:
 @world(SMALLER)
 def max_pool_with_ceil_mode() -> World:
     return World(
-        lambda x: F.max_pool1d(x, 2, ceil_mode=True), [on(1, 2, 5), on(1, 2, 6), on(2, 3, 7), on(1, 1, 3), on(2, 2, 2)]
+        lambda x: F.max_pool1d(x, 2, ceil_mode=True),
+        [on(1, 2, 5), on(1, 2, 6), on(2, 3, 7), on(1, 1, 3), on(2, 2, 2)],
     )
 
 
@@ -187,7 +202,11 @@ def convolution_of_channels_last() -> World:
     def last(*sizes: int) -> Call:
         return Call(lambda: (values(*sizes).to(memory_format=torch.channels_last),))
 
-    return World(m, [last(2, 2, 3, 3), last(2, 2, 4, 3), last(1, 2, 3, 1), last(1, 2, 1, 1)], view=_to_three_digits)
+    return World(
+        m,
+        [last(2, 2, 3, 3), last(2, 2, 4, 3), last(1, 2, 3, 1), last(1, 2, 1, 1)],
+        view=_to_three_digits,
+    )
 
 
 @world(SMALLER)
@@ -212,7 +231,10 @@ def message_of_a_check_of_a_count() -> World:
         torch._check(n > 1, lambda: f"only {n} of {x.shape[0]:03d}, {n / x.shape[0]:.2f}")
         return x * 2
 
-    sizes = [Call(lambda k=k, n=n: (torch.arange(n) * k,)) for k, n in ((1, 3), (1, 4), (0, 3), (0, 5), (1, 2))]
+    sizes = [
+        Call(lambda k=k, n=n: (torch.arange(n) * k,))
+        for k, n in ((1, 3), (1, 4), (0, 3), (0, 5), (1, 2))
+    ]
     return World(fn, sizes, messages=True)
 
 
@@ -225,7 +247,9 @@ def message_of_a_check_that_holds_is_never_made() -> World:
         torch._check(n >= 0, lambda: f"{int(n)} {list(range(n))}")
         return x * 2
 
-    return World(fn, [Call(lambda n=n: (torch.ones(n, dtype=torch.int64),)) for n in (3, 4, 5)], lambda: made)
+    return World(
+        fn, [Call(lambda n=n: (torch.ones(n, dtype=torch.int64),)) for n in (3, 4, 5)], lambda: made
+    )
 
 
 @world(SMALLER)
@@ -235,7 +259,9 @@ def message_with_a_condition() -> World:
         torch._check(n >= 0, lambda: "many" if n < -5 else "few")
         return x * 2
 
-    return World(fn, [Call(lambda k=k: (torch.full((3,), k),)) for k in (2, 3, -1, -7)], messages=True)
+    return World(
+        fn, [Call(lambda k=k: (torch.full((3,), k),)) for k in (2, 3, -1, -7)], messages=True
+    )
 
 
 @world(SMALLER)
@@ -245,13 +271,17 @@ def check_of_an_index() -> World:
         torch._check_index(n >= 0, lambda: f"{n} is no index")
         return x * 2
 
-    return World(fn, [Call(lambda k=k: (torch.full((3,), k),)) for k in (2, 3, -1, -7)], messages=True)
+    return World(
+        fn, [Call(lambda k=k: (torch.full((3,), k),)) for k in (2, 3, -1, -7)], messages=True
+    )
 
 
 @world(SMALLER)
 def check_of_a_value_of_a_size() -> World:
     def fn(x: Any, y: Any) -> Any:
-        torch._check_value(x.shape[0] <= y.shape[0], lambda: f"{x.shape[0]} is more than {y.shape[0]}")
+        torch._check_value(
+            x.shape[0] <= y.shape[0], lambda: f"{x.shape[0]} is more than {y.shape[0]}"
+        )
         return x.sum() + y.sum()
 
     return _pairs(fn, (4, 4), (4, 6), (6, 5), (7, 3))
@@ -291,7 +321,11 @@ def message_with_a_dtype() -> World:
 @world(SMALLER)
 def adaptive_pools() -> World:
     def fn(x: Any) -> Any:
-        return F.adaptive_avg_pool1d(x, 2), F.adaptive_max_pool1d(x, 1), F.avg_pool1d(x, 2, ceil_mode=True)
+        return (
+            F.adaptive_avg_pool1d(x, 2),
+            F.adaptive_max_pool1d(x, 1),
+            F.avg_pool1d(x, 2, ceil_mode=True),
+        )
 
     return World(fn, [on(1, 2, 5), on(1, 2, 6), on(2, 3, 7), on(1, 1, 3)], view=_to_three_digits)
 
@@ -302,7 +336,8 @@ def max_pool_of_other_layouts() -> World:
         return Call(lambda: (values(*sizes).transpose(1, 2),))
 
     return World(
-        lambda x: F.max_pool1d(x, 2, ceil_mode=True), [last(2, 5, 3), last(2, 6, 3), last(1, 7, 1), last(1, 3, 2)]
+        lambda x: F.max_pool1d(x, 2, ceil_mode=True),
+        [last(2, 5, 3), last(2, 6, 3), last(1, 7, 1), last(1, 3, 2)],
     )
 
 
@@ -321,7 +356,11 @@ def multihead_attention_with_masks() -> World:
 
     def fn(x: Any) -> Any:
         mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        return m(x, x, x, attn_mask=mask), m(x, x, x, need_weights=False), m(x, x, x, average_attn_weights=False)
+        return (
+            m(x, x, x, attn_mask=mask),
+            m(x, x, x, need_weights=False),
+            m(x, x, x, average_attn_weights=False),
+        )
 
     return World(fn, [on(2, 3, 4), on(2, 5, 4), on(3, 5, 4), on(1, 1, 4)], view=_to_three_digits)
 
@@ -329,7 +368,10 @@ def multihead_attention_with_masks() -> World:
 @world(SMALLER)
 def multihead_attention_of_other_values() -> World:
     m = nn.MultiheadAttention(4, 2, kdim=3, vdim=5, batch_first=True).eval()
-    calls = [Call(lambda n=n: (values(2, n, 4), values(2, n + 1, 3), values(2, n + 1, 5))) for n in (2, 3, 5, 1)]
+    calls = [
+        Call(lambda n=n: (values(2, n, 4), values(2, n + 1, 3), values(2, n + 1, 5)))
+        for n in (2, 3, 5, 1)
+    ]
     return World(m, calls, view=_to_three_digits)
 
 
@@ -343,13 +385,20 @@ def encoder_in_eval() -> World:
 @world(SMALLER)
 def recurrent_modules() -> World:
     gru, rnn = nn.GRU(3, 2, bidirectional=True), nn.RNN(3, 2, num_layers=2, batch_first=True)
-    return World(lambda x: (gru(x), rnn(x)), [on(4, 2, 3), on(5, 2, 3), on(5, 1, 3)], view=_to_three_digits)
+    return World(
+        lambda x: (gru(x), rnn(x)), [on(4, 2, 3), on(5, 2, 3), on(5, 1, 3)], view=_to_three_digits
+    )
 
 
 @world(SMALLER)
 def layouts_of_products() -> World:
     def fn(x: Any) -> Any:
-        return x @ x.mT, torch.einsum("bij,bkj->bik", x, x), F.linear(x, x[0]), torch.bmm(x, x.transpose(1, 2)).mT
+        return (
+            x @ x.mT,
+            torch.einsum("bij,bkj->bik", x, x),
+            F.linear(x, x[0]),
+            torch.bmm(x, x.transpose(1, 2)).mT,
+        )
 
     return World(fn, [on(2, 3, 4), on(2, 5, 4), on(3, 1, 4), on(1, 1, 1)], view=_to_three_digits)
 
@@ -357,6 +406,13 @@ def layouts_of_products() -> World:
 @world(SMALLER)
 def layouts_of_reductions() -> World:
     def fn(x: Any) -> Any:
-        return x.sum((0, 2), keepdim=True), x.amax(1), x.mT.cumsum(1), x.sort(1), x.mT.topk(1), x.permute(2, 0, 1) * 2
+        return (
+            x.sum((0, 2), keepdim=True),
+            x.amax(1),
+            x.mT.cumsum(1),
+            x.sort(1),
+            x.mT.topk(1),
+            x.permute(2, 0, 1) * 2,
+        )
 
     return World(fn, [on(2, 3, 4), on(2, 5, 4), on(3, 1, 4), on(1, 1, 1)], view=_to_three_digits)

@@ -1,4 +1,6 @@
-"""Names that are looked up while a program runs: globals, imports, the environment, packages (class 1 of issue 8)."""
+"""Names that are looked up while a program runs: globals, imports, the environment, packages (class
+1 of issue 8).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def _source(body: str, **names: Any) -> types.ModuleType:
 @world(NAMES)
 def getattr_with_a_computed_name() -> World:
     cfg = types.SimpleNamespace(scale_0=2)
-    return World(lambda x: x * getattr(cfg, "scale_" + str(x.dim() - 1)), [ON, put(cfg, scale_0=3), ON])
+    return World(
+        lambda x: x * getattr(cfg, "scale_" + str(x.dim() - 1)), [ON, put(cfg, scale_0=3), ON]
+    )
 
 
 @world(NAMES)
@@ -150,12 +154,16 @@ def global_hides_a_builtin() -> World:
 def builtin_added() -> World:
     m = module("def fn(x): return x * A_WORLD_K")
     builtins.A_WORLD_K = 2  # type: ignore[attr-defined]
-    return World(m.fn, [ON, put(builtins, A_WORLD_K=3), ON], undo=lambda: delattr(builtins, "A_WORLD_K"))
+    return World(
+        m.fn, [ON, put(builtins, A_WORLD_K=3), ON], undo=lambda: delattr(builtins, "A_WORLD_K")
+    )
 
 
 @world(NAMES)
 def global_name_error_is_caught() -> World:
-    m = module("def fn(x):\n    try:\n        return x * LATER\n    except NameError:\n        return x")
+    m = module(
+        "def fn(x):\n    try:\n        return x * LATER\n    except NameError:\n        return x"
+    )
     return World(m.fn, [ON, put(m, LATER=3), ON])
 
 
@@ -163,7 +171,9 @@ def global_name_error_is_caught() -> World:
 def function_of_torch_patched() -> World:
     before = torch.relu
     return World(
-        lambda x: torch.relu(x), [ON, put(torch, relu=torch.tanh), ON], undo=lambda: setattr(torch, "relu", before)
+        lambda x: torch.relu(x),
+        [ON, put(torch, relu=torch.tanh), ON],
+        undo=lambda: setattr(torch, "relu", before),
     )
 
 
@@ -180,31 +190,42 @@ def method_of_tensor_patched() -> World:
 @world(NAMES)
 def constant_of_the_standard_library_patched() -> World:
     pi = math.pi
-    return World(lambda x: x * math.pi, [ON, put(math, pi=3.0), ON], undo=lambda: setattr(math, "pi", pi))
+    return World(
+        lambda x: x * math.pi, [ON, put(math, pi=3.0), ON], undo=lambda: setattr(math, "pi", pi)
+    )
 
 
 @world(NAMES)
 def function_of_the_standard_library_patched() -> World:
     sqrt = math.sqrt
     return World(
-        lambda x: x * math.sqrt(4.0), [ON, put(math, sqrt=lambda v: v), ON], undo=lambda: setattr(math, "sqrt", sqrt)
+        lambda x: x * math.sqrt(4.0),
+        [ON, put(math, sqrt=lambda v: v), ON],
+        undo=lambda: setattr(math, "sqrt", sqrt),
     )
 
 
 @world(NAMES)
 def environment() -> World:
     os.environ["A_WORLD"] = "2"
-    return World(lambda x: x * int(os.environ["A_WORLD"]), [ON, item(os.environ, "A_WORLD", "3"), ON])
+    return World(
+        lambda x: x * int(os.environ["A_WORLD"]), [ON, item(os.environ, "A_WORLD", "3"), ON]
+    )
 
 
 @world(NAMES)
 def environment_by_getenv() -> World:
-    return World(lambda x: x * int(os.getenv("A_WORLD", "2")), [ON, item(os.environ, "A_WORLD", "3"), ON])
+    return World(
+        lambda x: x * int(os.getenv("A_WORLD", "2")), [ON, item(os.environ, "A_WORLD", "3"), ON]
+    )
 
 
 @world(NAMES)
 def environment_by_membership() -> World:
-    return World(lambda x: x * 2 if "A_WORLD" in os.environ else x, [ON, item(os.environ, "A_WORLD", "3"), ON])
+    return World(
+        lambda x: x * 2 if "A_WORLD" in os.environ else x,
+        [ON, item(os.environ, "A_WORLD", "3"), ON],
+    )
 
 
 @world(NAMES)
@@ -259,7 +280,9 @@ def arguments_of_the_process() -> World:
 
 @world(NAMES)
 def recursion_limit() -> World:
-    return World(lambda x: x * sys.getrecursionlimit(), [ON, lambda: sys.setrecursionlimit(4321), ON])
+    return World(
+        lambda x: x * sys.getrecursionlimit(), [ON, lambda: sys.setrecursionlimit(4321), ON]
+    )
 
 
 @world(NAMES)
@@ -295,12 +318,19 @@ def warnings_filter() -> World:
             return x * 2
         return x * 3
 
-    return World(fn, [ON, lambda: warnings.simplefilter("error"), ON, lambda: warnings.simplefilter("ignore")])
+    return World(
+        fn,
+        [ON, lambda: warnings.simplefilter("error"), ON, lambda: warnings.simplefilter("ignore")],
+    )
 
 
 @world(NAMES)
 def garbage_collector_switch() -> World:
-    return World(lambda x: x * 2 if gc.isenabled() else x * 3, [ON, gc.disable, ON, gc.enable], undo=gc.enable)
+    return World(
+        lambda x: x * 2 if gc.isenabled() else x * 3,
+        [ON, gc.disable, ON, gc.enable],
+        undo=gc.enable,
+    )
 
 
 @world(NAMES)
@@ -315,7 +345,10 @@ def local_of_the_caller() -> World:
 
 @world(NAMES)
 def name_of_the_caller() -> World:
-    m = module("import sys\ndef fn(x): return x * (2 if sys._getframe(1).f_code.co_name == '_look_call' else 3)")
+    m = module(
+        "import sys\ndef fn(x): return x * (2 if sys._getframe(1).f_code.co_name == '_look_call' "
+        "else 3)"
+    )
     return World(m.fn, [ON, ON])
 
 
@@ -341,7 +374,9 @@ def file_appears() -> World:
     folder = tempfile.TemporaryDirectory()
     path = os.path.join(folder.name, "k")
     return World(
-        lambda x: x * 2 if os.path.exists(path) else x * 3, [ON, lambda: os.mkdir(path), ON], undo=folder.cleanup
+        lambda x: x * 2 if os.path.exists(path) else x * 3,
+        [ON, lambda: os.mkdir(path), ON],
+        undo=folder.cleanup,
     )
 
 
@@ -371,7 +406,9 @@ def constant_of_an_installed_package() -> World:
 
 @world(NAMES)
 def instance_of_a_class_of_an_installed_package() -> World:
-    package = installed("class C:\n    def __init__(self): self.k = 2\n    def by(self, x): return x * self.k")
+    package = installed(
+        "class C:\n    def __init__(self): self.k = 2\n    def by(self, x): return x * self.k"
+    )
     c = package.C()
     return World(lambda x: c.by(x), [ON, put(c, k=3), ON])
 
@@ -385,7 +422,9 @@ def class_of_an_installed_package() -> World:
 
 @world(NAMES)
 def closure_of_an_installed_package() -> World:
-    package = installed("def make():\n    k = [2]\n    def by(x): return x * k[0]\n    return by, k\nby, k = make()")
+    package = installed(
+        "def make():\n    k = [2]\n    def by(x): return x * k[0]\n    return by, k\nby, k = make()"
+    )
     return World(lambda x: package.by(x), [ON, lambda: item(package.k, 0, 3)(), ON])
 
 
@@ -414,7 +453,8 @@ def module_of_an_installed_package() -> World:
 @world(NAMES)
 def list_attribute_of_a_module_of_an_installed_package() -> World:
     package = installed(
-        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.ks = [2]\n"
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.ks "
+        "= [2]\n"
         "    def forward(self, x): return x * self.ks[0]"
     )
     m = package.M()
@@ -424,7 +464,8 @@ def list_attribute_of_a_module_of_an_installed_package() -> World:
 @world(NAMES)
 def underscored_attribute_of_a_module_of_an_installed_package() -> World:
     package = installed(
-        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self._k = 2\n"
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self._k "
+        "= 2\n"
         "    def forward(self, x): return x * self._k"
     )
     m = package.M()
@@ -434,15 +475,21 @@ def underscored_attribute_of_a_module_of_an_installed_package() -> World:
 @world(NAMES)
 def registry_of_an_installed_package() -> World:
     package = installed(
-        "REGISTRY = {}\ndef register(name, fn): REGISTRY[name] = fn\ndef call(name, x): return REGISTRY[name](x)"
+        "REGISTRY = {}\ndef register(name, fn): REGISTRY[name] = fn\ndef call(name, x): return "
+        "REGISTRY[name](x)"
     )
     package.register("act", torch.relu)
-    return World(lambda x: package.call("act", x), [ON, lambda: package.register("act", torch.tanh), ON])
+    return World(
+        lambda x: package.call("act", x), [ON, lambda: package.register("act", torch.tanh), ON]
+    )
 
 
 @world(NAMES)
 def grad_mode_read() -> World:
-    return World(lambda x: x * 2 if torch.is_grad_enabled() else x * 3, [ON, lambda: torch.set_grad_enabled(False), ON])
+    return World(
+        lambda x: x * 2 if torch.is_grad_enabled() else x * 3,
+        [ON, lambda: torch.set_grad_enabled(False), ON],
+    )
 
 
 @world(NAMES)
@@ -452,7 +499,9 @@ def user_function_mode_around_a_call() -> World:
     class Twice(TorchFunctionMode):
         k = 2
 
-        def __torch_function__(self, fn: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, fn: Any, kinds: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             result = fn(*args, **(kwargs or {}))
             return result * self.k if fn is torch.relu else result
 
@@ -468,4 +517,6 @@ def user_function_mode_around_a_call() -> World:
             mode.__exit__(None, None, None)
             inside[0] = False
 
-    return World(lambda x: torch.relu(x), [ON, enter, ON, put(mode, k=5), ON, leave, ON], undo=leave)
+    return World(
+        lambda x: torch.relu(x), [ON, enter, ON, put(mode, k=5), ON, leave, ON], undo=leave
+    )

@@ -1,4 +1,6 @@
-"""Objects that a program reads through Python's own protocols, and that change between calls (class 1 of issue 8)."""
+"""Objects that a program reads through Python's own protocols, and that change between calls (class
+1 of issue 8).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ class _Held:
 
 def _read_by(fn: Any, kind: type[_Held], before: Any = 2, after: Any = 3) -> World:
     held = kind(before)
-    return World(functools.partial(_with, fn, held) if fn is None else fn(held), [ON, put(held, hidden=after), ON])
+    return World(
+        functools.partial(_with, fn, held) if fn is None else fn(held),
+        [ON, put(held, hidden=after), ON],
+    )
 
 
 def _with(fn: Any, held: Any, x: Any) -> Any:
@@ -622,7 +627,9 @@ def subclasses_counted() -> World:
 
     kept = []
     return World(
-        lambda x: x * (len(C.__subclasses__()) + 1), [ON, lambda: kept.append(type("D", (C,), {})), ON], lambda: None
+        lambda x: x * (len(C.__subclasses__()) + 1),
+        [ON, lambda: kept.append(type("D", (C,), {})), ON],
+        lambda: None,
     )
 
 

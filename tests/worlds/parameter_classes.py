@@ -1,4 +1,6 @@
-"""Parameters of classes of the user's own: with attributes and methods, which change between calls."""
+"""Parameters of classes of the user's own: with attributes and methods, which change between
+calls.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def attribute_of_the_class() -> World:
 @world(CLASSES)
 def attribute_of_the_parameter() -> World:
     w = _own()(values(3))
-    return World(lambda x: x * w.scale, [ON, put(w, scale=5.0), ON, lambda: delattr(w, "scale"), ON])
+    return World(
+        lambda x: x * w.scale, [ON, put(w, scale=5.0), ON, lambda: delattr(w, "scale"), ON]
+    )
 
 
 @world(CLASSES)
@@ -104,7 +108,9 @@ def operator_learnt() -> World:
 def property_of_tensors_learnt() -> World:
     kind = _own()
     w = kind(values(2, 3))
-    return World(lambda x: w.mT @ x[:2], [ON, put(kind, mT=property(lambda self: self.detach().t() * 2)), ON])
+    return World(
+        lambda x: w.mT @ x[:2], [ON, put(kind, mT=property(lambda self: self.detach().t() * 2)), ON]
+    )
 
 
 @world(CLASSES)
@@ -117,13 +123,18 @@ def answers_for_functions_from_then_on() -> World:
             made = function(*args, **(kwargs or {}))
             return made + 1 if function is torch.mul else made
 
-    return World(lambda x: torch.mul(x, w).detach(), [ON, put(kind, __torch_function__=classmethod(learnt)), ON])
+    return World(
+        lambda x: torch.mul(x, w).detach(),
+        [ON, put(kind, __torch_function__=classmethod(learnt)), ON],
+    )
 
 
 @world(CLASSES)
 def returned_itself() -> World:
     w = _own()(values(3, 3))
-    return World(lambda x: (w, w.T, isinstance(w, nn.Parameter), type(w).__name__, x * w), ROWS[:1] * 2)
+    return World(
+        lambda x: (w, w.T, isinstance(w, nn.Parameter), type(w).__name__, x * w), ROWS[:1] * 2
+    )
 
 
 @world(CLASSES)

@@ -1,4 +1,6 @@
-"""Places in which a trace could leave a stand-in behind, so that later eager calls fail (class 7 of issue 8)."""
+"""Places in which a trace could leave a stand-in behind, so that later eager calls fail (class 7 of
+issue 8).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ ON = on(3)
 
 
 def _kept(keep: Any, recall: Any) -> World:
-    """A program that keeps a tensor made of its argument at the first call, and uses what it kept ever after."""
+    """A program that keeps a tensor made of its argument at the first call, and uses what it kept
+    ever after.
+    """
 
     def fn(x: Any) -> Any:
         found = recall()
@@ -174,7 +178,10 @@ def deque_keeps_a_size() -> World:
 
 @world(POISON)
 def function_attribute_keeps_a_tensor() -> World:
-    m = module("def fn(x):\n    if fn.k is None:\n        fn.k = x + 1\n    return x[:1] * fn.k[:1]\nfn.k = None")
+    m = module(
+        "def fn(x):\n    if fn.k is None:\n        fn.k = x + 1\n    return x[:1] * fn.k[:1]\nfn.k "
+        "= None"
+    )
     return World(m.fn, [ON, ON, on(4)], lambda: m.fn.k)
 
 
@@ -289,14 +296,17 @@ def closure_of_another_function_keeps_a_tensor() -> World:
 @world(POISON)
 def default_keeps_a_tensor() -> World:
     m = module(
-        "def fn(x, kept={}):\n    if 'k' not in kept:\n        kept['k'] = x + 1\n    return x[:1] * kept['k'][:1]"
+        "def fn(x, kept={}):\n    if 'k' not in kept:\n        kept['k'] = x + 1\n    return x[:1] "
+        "* kept['k'][:1]"
     )
     return World(m.fn, [ON, ON, on(4)], lambda: m.fn.__defaults__)
 
 
 @world(POISON)
 def globals_keep_a_tensor_by_key() -> World:
-    m = module('def keep(t): globals()["".join("K")] = t\ndef recall(): return globals().get("".join("K"))')
+    m = module(
+        'def keep(t): globals()["".join("K")] = t\ndef recall(): return globals().get("".join("K"))'
+    )
     return _kept(m.keep, m.recall)
 
 

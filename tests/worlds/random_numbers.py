@@ -1,4 +1,6 @@
-"""Random numbers of torch's: the same draws, from the same generators, in the same order (class 8 of issue 8)."""
+"""Random numbers of torch's: the same draws, from the same generators, in the same order (class 8
+of issue 8).
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,12 @@ def multinomial() -> World:
 @world(RANDOM)
 def in_place_draws() -> World:
     def fn(x: Any) -> Any:
-        return x.clone().normal_(), x.clone().uniform_(), x.clone().exponential_(), x.clone().cauchy_()
+        return (
+            x.clone().normal_(),
+            x.clone().uniform_(),
+            x.clone().exponential_(),
+            x.clone().cauchy_(),
+        )
 
     return _draws(fn)
 
@@ -88,7 +95,11 @@ def dropout() -> World:
 @world(RANDOM)
 def kinds_of_dropout() -> World:
     def fn(x: Any) -> Any:
-        return F.alpha_dropout(x, 0.5, True), F.rrelu(x, training=True), F.dropout1d(x[None, :, None], 0.5, True)
+        return (
+            F.alpha_dropout(x, 0.5, True),
+            F.rrelu(x, training=True),
+            F.dropout1d(x[None, :, None], 0.5, True),
+        )
 
     return _draws(fn)
 
@@ -101,7 +112,10 @@ def gumbel_softmax() -> World:
 @world(RANDOM)
 def distributions() -> World:
     def fn(x: Any) -> Any:
-        return torch.distributions.Normal(x, 1.0).rsample() + torch.distributions.Uniform(x, x + 1).sample()
+        return (
+            torch.distributions.Normal(x, 1.0).rsample()
+            + torch.distributions.Uniform(x, x + 1).sample()
+        )
 
     return _draws(fn)
 
@@ -154,13 +168,17 @@ def generator_in_a_slot() -> World:
 
     c = C()
     c.g = _generator()
-    return World(lambda x: x + torch.rand(x.shape[0], generator=c.g), CALLS, lambda: c.g.get_state())
+    return World(
+        lambda x: x + torch.rand(x.shape[0], generator=c.g), CALLS, lambda: c.g.get_state()
+    )
 
 
 @world(RANDOM)
 def generator_in_a_deque() -> World:
     gs = collections.deque([_generator()])
-    return World(lambda x: x + torch.rand(x.shape[0], generator=gs[0]), CALLS, lambda: gs[0].get_state())
+    return World(
+        lambda x: x + torch.rand(x.shape[0], generator=gs[0]), CALLS, lambda: gs[0].get_state()
+    )
 
 
 @world(RANDOM)
@@ -190,7 +208,11 @@ def generator_argument_of_torch() -> World:
     g = _generator()
     return World(
         lambda x, g: x + torch.rand(x.shape[0], generator=g),
-        [Call(lambda: (values(3), g)), Call(lambda: (values(3), g)), Call(lambda: (values(4), _generator(9)))],
+        [
+            Call(lambda: (values(3), g)),
+            Call(lambda: (values(3), g)),
+            Call(lambda: (values(4), _generator(9))),
+        ],
         g.get_state,
     )
 

@@ -83,7 +83,9 @@ def random_inside_a_call_method() -> World:
 
 @world(NEVER)
 def random_inside_a_property_of_a_package() -> World:
-    m = module("import random\nclass C:\n    @property\n    def k(self): return random.random()\nC0 = C()")
+    m = module(
+        "import random\nclass C:\n    @property\n    def k(self): return random.random()\nC0 = C()"
+    )
     return World(lambda x: x * m.C0.k, [ON, ON])
 
 
@@ -164,7 +166,8 @@ def iterator_argument() -> World:
 @world(NEVER)
 def fresh_iterator_argument() -> World:
     return World(
-        lambda x, it: x * sum(it), [Call(lambda: (values(3), iter([2, 3]))), Call(lambda: (values(3), iter([4])))]
+        lambda x, it: x * sum(it),
+        [Call(lambda: (values(3), iter([2, 3]))), Call(lambda: (values(3), iter([4])))],
     )
 
 
@@ -172,7 +175,10 @@ def fresh_iterator_argument() -> World:
 def generator_argument() -> World:
     return World(
         lambda x, it: x * sum(it),
-        [Call(lambda: (values(3), (k for k in [2, 3]))), Call(lambda: (values(3), (k for k in [4])))],
+        [
+            Call(lambda: (values(3), (k for k in [2, 3]))),
+            Call(lambda: (values(3), (k for k in [4]))),
+        ],
     )
 
 
@@ -443,17 +449,29 @@ def lru_cache_counts() -> World:
 
 @world(NEVER)
 def the_time() -> World:
-    return World(lambda x: x.double() * 0 + time.time_ns() % 10**12, [ON, lambda: time.sleep(0.002), ON], view=_grow)
+    return World(
+        lambda x: x.double() * 0 + time.time_ns() % 10**12,
+        [ON, lambda: time.sleep(0.002), ON],
+        view=_grow,
+    )
 
 
 @world(NEVER)
 def the_performance_counter() -> World:
-    return World(lambda x: x.double() * 0 + time.perf_counter(), [ON, lambda: time.sleep(0.002), ON], view=_grow)
+    return World(
+        lambda x: x.double() * 0 + time.perf_counter(),
+        [ON, lambda: time.sleep(0.002), ON],
+        view=_grow,
+    )
 
 
 @world(NEVER)
 def the_process_time() -> World:
-    return World(lambda x: x.double() * 0 + time.process_time_ns(), [ON, lambda: sum(range(99999)), ON], view=_grow)
+    return World(
+        lambda x: x.double() * 0 + time.process_time_ns(),
+        [ON, lambda: sum(range(99999)), ON],
+        view=_grow,
+    )
 
 
 @world(NEVER)

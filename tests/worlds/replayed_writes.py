@@ -1,4 +1,6 @@
-"""Writes that each call must do again, with its own values; what one call writes the next one reads (class 3)."""
+"""Writes that each call must do again, with its own values; what one call writes the next one reads
+(class 3).
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,18 @@ def counter_that_is_set_between_calls() -> World:
         return x * o.calls
 
     return _program(
-        write, o, steps=[on(3), on(3), put(o, calls=10), on(4), put(o, calls=-3), on(4), put(o, calls=True), on(4)]
+        write,
+        o,
+        steps=[
+            on(3),
+            on(3),
+            put(o, calls=10),
+            on(4),
+            put(o, calls=-3),
+            on(4),
+            put(o, calls=True),
+            on(4),
+        ],
     )
 
 
@@ -178,7 +191,10 @@ def global_that_is_new() -> World:
 
 @world(WRITES)
 def global_that_is_deleted() -> World:
-    made = module("K = 0\ndef fn(x):\n    global K\n    if 'K' in NAMES:\n        del K\n    return x * 2", NAMES={"K"})
+    made = module(
+        "K = 0\ndef fn(x):\n    global K\n    if 'K' in NAMES:\n        del K\n    return x * 2",
+        NAMES={"K"},
+    )
     return World(made.fn, [on(3), put(made, K=1), on(3)], lambda: hasattr(made, "K"))
 
 
@@ -483,7 +499,11 @@ def keys_and_values_in_a_dict() -> World:
 @world(WRITES)
 def keys_and_values_of_two_layers_of_one_class() -> World:
     m = nn.Sequential(_Cached("attributes"), _Cached("attributes"), _Cached("tuple"))
-    return World(m, [on(4, 2), on(1, 2), on(1, 2), on(1, 2)], lambda: [(each.k, each.v, each.kv) for each in m])
+    return World(
+        m,
+        [on(4, 2), on(1, 2), on(1, 2), on(1, 2)],
+        lambda: [(each.k, each.v, each.kv) for each in m],
+    )
 
 
 @world(WRITES)
@@ -506,7 +526,9 @@ def cache_object_of_its_own() -> World:
     def renew() -> None:
         o.cache = Cache()
 
-    return _program(write, o, steps=[*SIZES, renew, *SIZES], observe=lambda: (o.cache.keys, o.cache.length))
+    return _program(
+        write, o, steps=[*SIZES, renew, *SIZES], observe=lambda: (o.cache.keys, o.cache.length)
+    )
 
 
 @world(WRITES)
@@ -520,7 +542,9 @@ def cache_with_a_position() -> World:
         return x @ o.keys[: o.position].t()
 
     return World(
-        fn, [on(3, 2), on(1, 2), on(1, 2), on(2, 2), on(1, 2), put(o, position=0), on(3, 2), on(1, 2)], lambda: o
+        fn,
+        [on(3, 2), on(1, 2), on(1, 2), on(2, 2), on(1, 2), put(o, position=0), on(3, 2), on(1, 2)],
+        lambda: o,
     )
 
 
@@ -703,7 +727,9 @@ def branches() -> World:
             o.short = x.shape[0]
         return x * (o.short or 1) + o.long
 
-    return _program(write, _owner(long=0, short=None), steps=[on(3), on(5), on(4), on(2), on(6), on(3)])
+    return _program(
+        write, _owner(long=0, short=None), steps=[on(3), on(5), on(4), on(2), on(6), on(3)]
+    )
 
 
 @world(WRITES)
@@ -767,7 +793,9 @@ def write_before_it_fails() -> World:
     def call(*numbers: int) -> Call:
         return Call(lambda: (torch.tensor(numbers),))
 
-    return World(fn, [call(1, 2), call(0, 3), call(1, 2, 3), call(1, 9), call(2, 2), call(7)], lambda: o)
+    return World(
+        fn, [call(1, 2), call(0, 3), call(1, 2, 3), call(1, 9), call(2, 2), call(7)], lambda: o
+    )
 
 
 @world(WRITES)
@@ -796,7 +824,9 @@ def module_put_into_eval_and_back() -> World:
         m.train()
         return y
 
-    return World(fn, [on(3), on(3), lambda: m.eval(), on(3)], lambda: [each.training for each in m.modules()])
+    return World(
+        fn, [on(3), on(3), lambda: m.eval(), on(3)], lambda: [each.training for each in m.modules()]
+    )
 
 
 @world(WRITES)
@@ -808,7 +838,9 @@ def module_already_in_eval() -> World:
         m.eval()
         return x * 2
 
-    return World(fn, [on(3), lambda: m.train(), on(3)], lambda: [each.training for each in m.modules()])
+    return World(
+        fn, [on(3), lambda: m.train(), on(3)], lambda: [each.training for each in m.modules()]
+    )
 
 
 @world(WRITES)
@@ -827,7 +859,9 @@ def two_functions_share_what_is_kept() -> World:
     def filled(size: int) -> Any:
         return lambda: fill(values(size)) is None
 
-    return World(fn, [filled(3), on(3), filled(4), on(3), filled(5), on(4), filled(6), on(3)], lambda: o)
+    return World(
+        fn, [filled(3), on(3), filled(4), on(3), filled(5), on(4), filled(6), on(3)], lambda: o
+    )
 
 
 @world(WRITES)

@@ -1,4 +1,6 @@
-"""Writes that leave what was there, and deletions of what is gone: each call must do them (class 3 of issue 8)."""
+"""Writes that leave what was there, and deletions of what is gone: each call must do them (class 3
+of issue 8).
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,14 @@ class _Slotted:
 
 
 def _written_again(
-    write: Callable[[Any], object], owner: Any, key: str = "value", made: Callable[[Any], Any] = lambda x: x * 2
+    write: Callable[[Any], object],
+    owner: Any,
+    key: str = "value",
+    made: Callable[[Any], Any] = lambda x: x * 2,
 ) -> World:
-    """A program that writes what is there already; later it is something else, and must be written."""
+    """A program that writes what is there already; later it is something else, and must be
+    written.
+    """
 
     def fn(x: Any) -> Any:
         write(owner)
@@ -73,7 +80,9 @@ def same_value_of_a_class() -> World:
 @world(WRITES)
 def same_value_of_a_global() -> World:
     home = module("LEVEL = 5\ndef program(x):\n    global LEVEL\n    LEVEL = 5\n    return x * 2\n")
-    return World(home.program, [ON, ON, lambda: setattr(home, "LEVEL", 7), ON, ON], lambda: home.LEVEL)
+    return World(
+        home.program, [ON, ON, lambda: setattr(home, "LEVEL", 7), ON, ON], lambda: home.LEVEL
+    )
 
 
 @world(WRITES)
@@ -107,7 +116,9 @@ def parameter_that_needs_gradients_is_made_to() -> World:
         return x * 2
 
     return World(
-        fn, [ON, lambda: net.requires_grad_(False), ON], lambda: [each.requires_grad for each in net.parameters()]
+        fn,
+        [ON, lambda: net.requires_grad_(False), ON],
+        lambda: [each.requires_grad for each in net.parameters()],
     )
 
 
@@ -134,13 +145,19 @@ def attribute_deleted_twice() -> World:
 @world(WRITES)
 def attribute_deleted_twice_by_delattr() -> World:
     holder = _Holder()
-    return _deleted(lambda owner: delattr(owner, "value"), holder, lambda: setattr(holder, "value", 1))
+    return _deleted(
+        lambda owner: delattr(owner, "value"), holder, lambda: setattr(holder, "value", 1)
+    )
 
 
 @world(WRITES)
 def global_deleted_twice() -> World:
     home = module("LEVEL = 5\ndef program(x):\n    global LEVEL\n    del LEVEL\n    return x * 2\n")
-    return World(home.program, [ON, ON, lambda: setattr(home, "LEVEL", 7), ON], lambda: hasattr(home, "LEVEL"))
+    return World(
+        home.program,
+        [ON, ON, lambda: setattr(home, "LEVEL", 7), ON],
+        lambda: hasattr(home, "LEVEL"),
+    )
 
 
 @world(WRITES)
@@ -168,4 +185,8 @@ def namespace_entry_deleted_and_put_back() -> World:
         space.value = kept
         return x * kept
 
-    return World(fn, [ON, lambda: setattr(space, "value", torch.ones(3) * 2), ON], lambda: sorted(vars(space)))
+    return World(
+        fn,
+        [ON, lambda: setattr(space, "value", torch.ones(3) * 2), ON],
+        lambda: sorted(vars(space)),
+    )

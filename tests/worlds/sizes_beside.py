@@ -1,4 +1,6 @@
-"""Sizes beside numbers of other classes, and what asks a size for its class (class 5 of issue 8)."""
+"""Sizes beside numbers of other classes, and what asks a size for its class (class 5 of issue
+8).
+"""
 
 from __future__ import annotations
 

@@ -197,7 +197,8 @@ def conjugate_resolved_first() -> World:
 @world(STAND_INS)
 def conjugate_returned() -> World:
     return World(
-        lambda x: (x.conj(), x.conj().resolve_conj()), [Call(lambda: (values(3, dtype=torch.complex64) * 1j,))] * 2
+        lambda x: (x.conj(), x.conj().resolve_conj()),
+        [Call(lambda: (values(3, dtype=torch.complex64) * 1j,))] * 2,
     )
 
 
@@ -252,7 +253,9 @@ def text_of_a_shape() -> World:
 
 @world(STAND_INS)
 def shape_compared_with_a_tuple() -> World:
-    return World(lambda x: x * 2 if x.shape == (3, 2) else x * 3, [on(3, 2), on(4, 2), on(3, 3), on(3, 2)])
+    return World(
+        lambda x: x * 2 if x.shape == (3, 2) else x * 3, [on(3, 2), on(4, 2), on(3, 3), on(3, 2)]
+    )
 
 
 @world(STAND_INS)
@@ -387,7 +390,9 @@ def number_to_a_modular_power() -> World:
 
 @world(STAND_INS)
 def number_in_math() -> World:
-    return _number(lambda k: math.gcd(k, 6) + math.isqrt(k) + math.factorial(k) + math.comb(k, 2), 1, 2, 3, 4)
+    return _number(
+        lambda k: math.gcd(k, 6) + math.isqrt(k) + math.factorial(k) + math.comb(k, 2), 1, 2, 3, 4
+    )
 
 
 @world(STAND_INS)
@@ -489,7 +494,9 @@ def float_compared_exactly() -> World:
 @world(STAND_INS)
 def mode_of_the_users_applied_once() -> World:
     class Twice(TorchFunctionMode):
-        def __torch_function__(self, fn: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, fn: Any, kinds: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             result = fn(*args, **(kwargs or {}))
             return result * 2 if fn is torch.relu else result
 
@@ -503,7 +510,9 @@ def mode_of_the_users_applied_once() -> World:
 @world(STAND_INS)
 def mode_of_the_users_around_the_calls() -> World:
     class Twice(TorchFunctionMode):
-        def __torch_function__(self, fn: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, fn: Any, kinds: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             result = fn(*args, **(kwargs or {}))
             return result * 2 if fn is torch.relu else result
 
@@ -526,7 +535,9 @@ def dispatch_mode_of_the_users() -> World:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Twice(TorchDispatchMode):
-        def __torch_dispatch__(self, fn: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, fn: Any, kinds: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             result = fn(*args, **(kwargs or {}))
             return result * 2 if fn is torch.ops.aten.relu.default else result
 
@@ -568,7 +579,9 @@ def function_calls_itself() -> World:
 
 @world(STAND_INS)
 def tensor_as_a_truth() -> World:
-    return World(lambda x: x * 2 if x.sum() > 0 else x * 3, [ON, Call(lambda: (-values(3) * 4,)), ON])
+    return World(
+        lambda x: x * 2 if x.sum() > 0 else x * 3, [ON, Call(lambda: (-values(3) * 4,)), ON]
+    )
 
 
 @world(STAND_INS)
@@ -607,7 +620,9 @@ def tensor_pickled() -> World:
 
 @world(STAND_INS)
 def tensor_hashed_by_its_bytes() -> World:
-    return World(lambda x: x * len(set(bytes(x.untyped_storage()))), [ON, Call(lambda: (values(3) * 4,))])
+    return World(
+        lambda x: x * len(set(bytes(x.untyped_storage()))), [ON, Call(lambda: (values(3) * 4,))]
+    )
 
 
 @world(STAND_INS)

@@ -52,7 +52,10 @@ def _tagged(name: str = "k", value: Any = 3, n: int = 3) -> Call:
 
 @world(STAND_INS)
 def type_by_map() -> World:
-    return World(lambda x: x * len([each for each in map(type, [x, x + 1]) if each is torch.Tensor]), [ON, ON])
+    return World(
+        lambda x: x * len([each for each in map(type, [x, x + 1]) if each is torch.Tensor]),
+        [ON, ON],
+    )
 
 
 @world(STAND_INS)
@@ -72,7 +75,10 @@ def type_of_a_detached_parameter() -> World:
 
 @world(STAND_INS)
 def result_of_a_parameter() -> World:
-    return World(lambda x: x * len(type(x * 2).__name__) + len(type(x.data).__name__), [_parameter(False), ON])
+    return World(
+        lambda x: x * len(type(x * 2).__name__) + len(type(x.data).__name__),
+        [_parameter(False), ON],
+    )
 
 
 @world(STAND_INS)
@@ -88,12 +94,17 @@ def buffer_argument() -> World:
 
 @world(STAND_INS)
 def argument_of_any_class() -> World:
-    return World(lambda x: x * 2 if isinstance(x, (int, nn.Parameter, list)) else x * 3, [ON, _parameter(False), ON])
+    return World(
+        lambda x: x * 2 if isinstance(x, (int, nn.Parameter, list)) else x * 3,
+        [ON, _parameter(False), ON],
+    )
 
 
 @world(STAND_INS)
 def subclass_asked() -> World:
-    return World(lambda x: x * 2 if issubclass(type(x), nn.Parameter) else x * 3, [ON, _parameter(False), ON])
+    return World(
+        lambda x: x * 2 if issubclass(type(x), nn.Parameter) else x * 3, [ON, _parameter(False), ON]
+    )
 
 
 @world(STAND_INS)
@@ -161,7 +172,9 @@ def attribute_asked_for() -> World:
 
 @world(STAND_INS)
 def attribute_by_getattr() -> World:
-    return World(lambda x: x * getattr(x, "k", 2), [_tagged(), _tagged(value=5), ON, _tagged(value=3.0)])
+    return World(
+        lambda x: x * getattr(x, "k", 2), [_tagged(), _tagged(value=5), ON, _tagged(value=3.0)]
+    )
 
 
 @world(STAND_INS)
@@ -187,7 +200,9 @@ def attribute_of_a_nested_argument() -> World:
 
 @world(STAND_INS)
 def attribute_holds_a_tensor() -> World:
-    return World(lambda x: x * x.k, [Call(lambda k=k: _tagged(value=values(3) * k).make()) for k in (2, 3)])
+    return World(
+        lambda x: x * x.k, [Call(lambda k=k: _tagged(value=values(3) * k).make()) for k in (2, 3)]
+    )
 
 
 @world(STAND_INS)
@@ -197,12 +212,16 @@ def attribute_holds_a_list() -> World:
 
 @world(STAND_INS)
 def attribute_of_other_sizes() -> World:
-    return World(lambda x: x * x.k, [_tagged(n=3), _tagged(n=4), _tagged(n=5), _tagged(value=4, n=5)])
+    return World(
+        lambda x: x * x.k, [_tagged(n=3), _tagged(n=4), _tagged(n=5), _tagged(value=4, n=5)]
+    )
 
 
 @world(STAND_INS)
 def attribute_lost_on_the_way() -> World:
-    return World(lambda x: x * getattr(x + 1, "k", 2) + getattr(x.view(-1), "k", 5), [_tagged(), ON])
+    return World(
+        lambda x: x * getattr(x + 1, "k", 2) + getattr(x.view(-1), "k", 5), [_tagged(), ON]
+    )
 
 
 @world(STAND_INS)
@@ -323,12 +342,17 @@ def argument_returned_in_place() -> World:
 @world(STAND_INS)
 def argument_is_contiguous_itself() -> World:
     turned = Call(lambda: (values(2, 3).t(),))
-    return World(lambda x: x * 2 if x.contiguous() is x else x * 3, [on(3, 2), turned, on(4, 2), on(3, 1)])
+    return World(
+        lambda x: x * 2 if x.contiguous() is x else x * 3, [on(3, 2), turned, on(4, 2), on(3, 1)]
+    )
 
 
 @world(STAND_INS)
 def argument_converted_is_itself() -> World:
-    return World(lambda x: x.double() * 2 if x.float() is x else x.double() * 3, [ON, on(3, dtype=torch.float64), ON])
+    return World(
+        lambda x: x.double() * 2 if x.float() is x else x.double() * 3,
+        [ON, on(3, dtype=torch.float64), ON],
+    )
 
 
 @world(STAND_INS)
@@ -351,7 +375,9 @@ def deep_copy_without_gradients() -> World:
         y.add_(1)
         return x * 2, y
 
-    return World(fn, [ON, on(4), on(0), Call(lambda: (values(2, 3).t(),)), Call(lambda: (values(4)[1:],))])
+    return World(
+        fn, [ON, on(4), on(0), Call(lambda: (values(2, 3).t(),)), Call(lambda: (values(4)[1:],))]
+    )
 
 
 @world(STAND_INS)
@@ -398,7 +424,14 @@ def deep_copy_of_a_shape() -> World:
 def conjugate_of_a_conjugate() -> World:
     def fn(x: Any) -> Any:
         y = x.conj()
-        return y.is_conj(), y.conj().is_conj(), y.t().is_conj(), (y * 2).is_conj(), y.clone().is_conj(), y.conj() * 2
+        return (
+            y.is_conj(),
+            y.conj().is_conj(),
+            y.t().is_conj(),
+            (y * 2).is_conj(),
+            y.clone().is_conj(),
+            y.conj() * 2,
+        )
 
     return World(fn, [_complex(), _complex(conj=True)])
 
@@ -416,12 +449,17 @@ def conjugate_resolved_is_written() -> World:
 
 @world(STAND_INS)
 def parts_of_a_conjugate() -> World:
-    return World(lambda x: (x.conj().real * 2, x.conj().imag * 3), [_complex(), _complex(conj=True)])
+    return World(
+        lambda x: (x.conj().real * 2, x.conj().imag * 3), [_complex(), _complex(conj=True)]
+    )
 
 
 @world(STAND_INS)
 def parts_of_a_complex() -> World:
-    return World(lambda x: (x.real * 2, x.imag * 3, x.imag.is_neg(), x.angle()), [_complex(), _complex(conj=True)])
+    return World(
+        lambda x: (x.real * 2, x.imag * 3, x.imag.is_neg(), x.angle()),
+        [_complex(), _complex(conj=True)],
+    )
 
 
 @world(STAND_INS)
@@ -441,7 +479,10 @@ def conjugate_written_into() -> World:
 
 @world(STAND_INS)
 def physical_conjugate() -> World:
-    return World(lambda x: (torch.conj_physical(x), x.conj().conj_physical()), [_complex(), _complex(conj=True)])
+    return World(
+        lambda x: (torch.conj_physical(x), x.conj().conj_physical()),
+        [_complex(), _complex(conj=True)],
+    )
 
 
 @world(STAND_INS)
@@ -467,7 +508,9 @@ def inference_by_function() -> World:
         with torch.inference_mode():
             return (values(3),)
 
-    return World(lambda x: x * 2 if torch.is_inference(x) else x * 3, [Call(inference), ON, Call(inference)])
+    return World(
+        lambda x: x * 2 if torch.is_inference(x) else x * 3, [Call(inference), ON, Call(inference)]
+    )
 
 
 @world(STAND_INS)
@@ -478,7 +521,9 @@ def inference_of_a_weight() -> World:
 
 @world(STAND_INS)
 def view_asked() -> World:
-    return World(lambda x: x * 2 if x._is_view() else x * 3, [ON, Call(lambda: (values(4)[1:],)), ON])
+    return World(
+        lambda x: x * 2 if x._is_view() else x * 3, [ON, Call(lambda: (values(4)[1:],)), ON]
+    )
 
 
 @world(STAND_INS)
@@ -492,7 +537,15 @@ def version_asked() -> World:
 @world(STAND_INS)
 def kind_of_memory_asked() -> World:
     def fn(x: Any) -> Any:
-        flags = x.is_pinned(), x.is_shared(), x.is_quantized, x.is_sparse, x.is_cuda, x.is_meta, x.is_nested
+        flags = (
+            x.is_pinned(),
+            x.is_shared(),
+            x.is_quantized,
+            x.is_sparse,
+            x.is_cuda,
+            x.is_meta,
+            x.is_nested,
+        )
         return x * (1 + sum(flags))
 
     return World(fn, [ON, Call(lambda: (values(3).share_memory_(),))])
@@ -520,24 +573,32 @@ def bytes_of_its_storage() -> World:
 
 @world(STAND_INS)
 def length_of_a_tensor() -> World:
-    return World(lambda x: x.double() * (len(x) + x.__len__() + len(list(x))), [on(4), on(6), on(1), on(7)])
+    return World(
+        lambda x: x.double() * (len(x) + x.__len__() + len(list(x))), [on(4), on(6), on(1), on(7)]
+    )
 
 
 @world(STAND_INS)
 def names_of_its_class() -> World:
-    return World(lambda x: x * len(x.type()) + len(str(x.dtype)) + len(str(x.device)), [ON, on(3, dtype=torch.float64)])
+    return World(
+        lambda x: x * len(x.type()) + len(str(x.dtype)) + len(str(x.device)),
+        [ON, on(3, dtype=torch.float64)],
+    )
 
 
 @world(STAND_INS)
 def result_same_size() -> World:
     return World(
-        lambda x, y: x * 2 if x.is_same_size(y) else x * 3, [Call(lambda n=n: (values(3), values(n))) for n in (3, 1)]
+        lambda x, y: x * 2 if x.is_same_size(y) else x * 3,
+        [Call(lambda n=n: (values(3), values(n))) for n in (3, 1)],
     )
 
 
 @world(STAND_INS)
 def set_to_another() -> World:
-    return World(lambda x, y: x * 2 if x.is_set_to(y) else x * 3, [Call(lambda: (values(3), values(3)))] * 2)
+    return World(
+        lambda x, y: x * 2 if x.is_set_to(y) else x * 3, [Call(lambda: (values(3), values(3)))] * 2
+    )
 
 
 @world(STAND_INS)
@@ -552,7 +613,14 @@ def shape_of_a_class() -> World:
 @world(STAND_INS)
 def shape_added_and_sliced() -> World:
     return World(
-        lambda x: ((*x.shape, 1), x.shape + x.shape, x.shape[1:], 2 * x.shape, (1, *x.shape), x.size()[::-1]),
+        lambda x: (
+            (*x.shape, 1),
+            x.shape + x.shape,
+            x.shape[1:],
+            2 * x.shape,
+            (1, *x.shape),
+            x.size()[::-1],
+        ),
         [on(4, 2), on(6, 2), on(1, 2)],
     )
 
@@ -560,7 +628,10 @@ def shape_added_and_sliced() -> World:
 @world(STAND_INS)
 def shape_unpacked_into_a_tuple() -> World:
     point = collections.namedtuple("point", "n m")
-    return World(lambda x: x.double() * point(*x.shape).n + sum(tuple(x.shape)), [on(4, 2), on(6, 2), on(1, 2)])
+    return World(
+        lambda x: x.double() * point(*x.shape).n + sum(tuple(x.shape)),
+        [on(4, 2), on(6, 2), on(1, 2)],
+    )
 
 
 # -- numbers
@@ -584,7 +655,16 @@ def rounded_by_a_number() -> World:
 @world(STAND_INS)
 def parts_of_a_number() -> World:
     return _number(
-        lambda k: k.real + k.imag + k.numerator * k.denominator + k.conjugate() + sum(k.as_integer_ratio()), 4, 9, -7
+        lambda k: (
+            k.real
+            + k.imag
+            + k.numerator * k.denominator
+            + k.conjugate()
+            + sum(k.as_integer_ratio())
+        ),
+        4,
+        9,
+        -7,
     )
 
 
@@ -605,7 +685,9 @@ def quotients_compared() -> World:
 
 @world(STAND_INS)
 def floor_of_a_large_quotient() -> World:
-    return _number(lambda k: (math.floor(k / 7) + math.ceil(k / 3)) % 1000, 5, 9, 2**53 + 3, 2**60 + 3)
+    return _number(
+        lambda k: (math.floor(k / 7) + math.ceil(k / 3)) % 1000, 5, 9, 2**53 + 3, 2**60 + 3
+    )
 
 
 @world(STAND_INS)
@@ -678,7 +760,12 @@ def comparison_as_text() -> World:
 @world(STAND_INS)
 def number_formatted_otherwise() -> World:
     return _number(
-        lambda k: len("%d" % k) + len("{:,}".format(k)) + len(string.Template("$k").substitute(k=k)) + len(f"{k!r:>4}"),  # noqa: UP031, UP032
+        lambda k: (
+            len("%d" % k)  # noqa: UP031
+            + len("{:,}".format(k))  # noqa: UP032
+            + len(string.Template("$k").substitute(k=k))
+            + len(f"{k!r:>4}")
+        ),
         4,
         99999,
         1,
@@ -687,7 +774,9 @@ def number_formatted_otherwise() -> World:
 
 @world(STAND_INS)
 def quotient_formatted() -> World:
-    return _number(lambda k: len(f"{k / 3:.3f}") + len(f"{k / 2}") + len("%g" % (k / 7)), 4, 99999, 1)
+    return _number(
+        lambda k: len(f"{k / 3:.3f}") + len(f"{k / 2}") + len("%g" % (k / 7)), 4, 99999, 1
+    )
 
 
 @world(STAND_INS)
@@ -708,7 +797,12 @@ def number_in_statistics() -> World:
 @world(STAND_INS)
 def number_in_itertools() -> World:
     return _number(
-        lambda k: len(list(itertools.islice(itertools.count(), k))) + len(list(itertools.repeat(1, k))), 4, 9, 1
+        lambda k: (
+            len(list(itertools.islice(itertools.count(), k))) + len(list(itertools.repeat(1, k)))
+        ),
+        4,
+        9,
+        1,
     )
 
 
@@ -736,7 +830,9 @@ def number_in_complex_math() -> World:
 
 @world(STAND_INS)
 def number_in_numpy() -> World:
-    return _number(lambda k: float(np.sqrt(k)) + np.arange(k).sum() + np.zeros((k, 2)).size, 4, 9, 1)
+    return _number(
+        lambda k: float(np.sqrt(k)) + np.arange(k).sum() + np.zeros((k, 2)).size, 4, 9, 1
+    )
 
 
 @world(STAND_INS)
@@ -783,13 +879,23 @@ def number_in_place() -> World:
 
 @world(STAND_INS)
 def number_divided_with_remainder() -> World:
-    return _number(lambda k: sum(divmod(k, 3)) + sum(divmod(100, k)) + k % -3 + -k // 2 + k.__divmod__(4)[1], 4, 9, -7)
+    return _number(
+        lambda k: sum(divmod(k, 3)) + sum(divmod(100, k)) + k % -3 + -k // 2 + k.__divmod__(4)[1],
+        4,
+        9,
+        -7,
+    )
 
 
 @world(STAND_INS)
 def number_called_by_name() -> World:
     return _number(
-        lambda k: k.__add__(1) + k.__rsub__(2) + k.__neg__() + k.__abs__() + k.__index__() + k.__pos__(), 4, 9, -7
+        lambda k: (
+            k.__add__(1) + k.__rsub__(2) + k.__neg__() + k.__abs__() + k.__index__() + k.__pos__()
+        ),
+        4,
+        9,
+        -7,
     )
 
 
@@ -797,7 +903,11 @@ def number_called_by_name() -> World:
 def number_by_operators() -> World:
     return _number(
         lambda k: (
-            operator.add(k, 1) + operator.floordiv(k, 2) + operator.pow(k, 2) + operator.truth(k) + operator.neg(k)
+            operator.add(k, 1)
+            + operator.floordiv(k, 2)
+            + operator.pow(k, 2)
+            + operator.truth(k)
+            + operator.neg(k)
         ),
         4,
         9,
@@ -817,12 +927,19 @@ def number_to_a_negative_power() -> World:
 
 @world(STAND_INS)
 def number_or_another() -> World:
-    return _number(lambda k: (k or 5) + (k and 7) + min(k, 3, 8) + max([k, 6]) + sum([k, k], k), 4, 0, 9, -1)
+    return _number(
+        lambda k: (k or 5) + (k and 7) + min(k, 3, 8) + max([k, 6]) + sum([k, k], k), 4, 0, 9, -1
+    )
 
 
 @world(STAND_INS)
 def number_in_a_slice() -> World:
-    return _number(lambda k: sum(list(range(20))[k : k * 2 : 2]) + len("abcdefgh"[:k]) + len("abcdefgh"[-k:]), 4, 2, 1)
+    return _number(
+        lambda k: sum(list(range(20))[k : k * 2 : 2]) + len("abcdefgh"[:k]) + len("abcdefgh"[-k:]),
+        4,
+        2,
+        1,
+    )
 
 
 @world(STAND_INS)
@@ -891,7 +1008,9 @@ def mode_held_outside() -> World:
     class Times(TorchFunctionMode):
         k = 2
 
-        def __torch_function__(self, fn: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, fn: Any, kinds: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             result = fn(*args, **(kwargs or {}))
             return result * self.k if fn is torch.relu else result
 

@@ -125,7 +125,9 @@ def function_in_tuple_in_list() -> World:
 @world(STATE)
 def forward_patched_on_instance() -> World:
     m = _fresh()()
-    return World(m, [ON, lambda: setattr(m, "forward", types.MethodType(lambda self, x: x * 5, m)), ON])
+    return World(
+        m, [ON, lambda: setattr(m, "forward", types.MethodType(lambda self, x: x * 5, m)), ON]
+    )
 
 
 @world(STATE)
@@ -175,7 +177,9 @@ def method_overridden_in_subclass_later() -> World:
         pass
 
     d = Derived()
-    return World(lambda x: d.scale(x), [ON, lambda: setattr(Derived, "scale", lambda self, x: x * 3), ON])
+    return World(
+        lambda x: d.scale(x), [ON, lambda: setattr(Derived, "scale", lambda self, x: x * 3), ON]
+    )
 
 
 @world(STATE)
@@ -193,7 +197,9 @@ def forward_hook_added() -> World:
 @world(STATE)
 def forward_pre_hook_added_to_child() -> World:
     m = nn.Sequential(nn.ReLU(), nn.Tanh())
-    return World(m, [ON, lambda: m[1].register_forward_pre_hook(lambda mod, args: (args[0] + 1,)), ON])
+    return World(
+        m, [ON, lambda: m[1].register_forward_pre_hook(lambda mod, args: (args[0] + 1,)), ON]
+    )
 
 
 @world(STATE)
@@ -430,7 +436,9 @@ def static_method_replaced() -> World:
         def by(x: Any) -> Any:
             return x * 2
 
-    return World(lambda x: C.by(x), [ON, lambda: setattr(C, "by", staticmethod(lambda x: x * 3)), ON])
+    return World(
+        lambda x: C.by(x), [ON, lambda: setattr(C, "by", staticmethod(lambda x: x * 3)), ON]
+    )
 
 
 @world(STATE)
@@ -584,7 +592,9 @@ def gradient_of_a_parameter_read() -> World:
 @world(STATE)
 def requires_grad_of_a_parameter_read() -> World:
     w = nn.Parameter(values(3))
-    return World(lambda x: x * (2 if w.requires_grad else 3), [ON, lambda: w.requires_grad_(False), ON])
+    return World(
+        lambda x: x * (2 if w.requires_grad else 3), [ON, lambda: w.requires_grad_(False), ON]
+    )
 
 
 @world(STATE)
@@ -605,7 +615,11 @@ def torch_backend_flag_read() -> World:
     before = torch.backends.cudnn.benchmark
     return World(
         lambda x: x * (2 if torch.backends.cudnn.benchmark else 3),
-        [ON, lambda: torch._C._set_cudnn_benchmark(not before), ON],  # torch's own test helpers forbid the property
+        [
+            ON,
+            lambda: torch._C._set_cudnn_benchmark(not before),
+            ON,
+        ],  # torch's own test helpers forbid the property
         undo=lambda: torch._C._set_cudnn_benchmark(before),
     )
 
@@ -621,7 +635,9 @@ def anomaly_mode_read() -> World:
 
 @world(STATE)
 def default_dtype_changed() -> World:
-    return World(lambda x: torch.zeros(3) + 1, [ON, lambda: torch.set_default_dtype(torch.float64), ON])
+    return World(
+        lambda x: torch.zeros(3) + 1, [ON, lambda: torch.set_default_dtype(torch.float64), ON]
+    )
 
 
 @world(STATE)

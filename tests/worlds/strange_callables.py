@@ -1,4 +1,6 @@
-"""Functions and modules of unusual kinds: right, or refused with an error of ours (class 9 of issue 8)."""
+"""Functions and modules of unusual kinds: right, or refused with an error of ours (class 9 of issue
+8).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ GRAD = Call(lambda: (values(2, 3).requires_grad_(),))
 
 
 def _by_torch(fn: Any) -> Any:
-    torch._dynamo.reset()  # it knows the code of a world that was lived before, whose names are gone
+    # it knows the code of a world that was lived before, whose names are gone
+    torch._dynamo.reset()
     return torch.compile(fn, backend="eager")
 
 
@@ -167,7 +170,9 @@ def deep_copy_of_a_holder() -> World:
 
 @world(STRANGE)
 def partial_of_a_partial() -> World:
-    return World(functools.partial(functools.partial(torch.add, alpha=2), values(3)), [on(3), on(2, 3)])
+    return World(
+        functools.partial(functools.partial(torch.add, alpha=2), values(3)), [on(3), on(2, 3)]
+    )
 
 
 @world(STRANGE)

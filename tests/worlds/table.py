@@ -1,4 +1,6 @@
-"""The table of what became of the programs, class by class and way by way, made in one process or in several."""
+"""The table of what became of the programs, class by class and way by way, made in one process or
+in several.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def judged(names: Sequence[str], ways: Sequence[str]) -> Iterator[tuple[str, str
 
 
 def write_verdicts(asked: Path, answered: Path) -> None:
-    """The work of one process: judges what stands in a file, and writes each verdict when it is there."""
+    """The work of one process: judges what stands in a file, and writes each verdict when it is
+    there.
+    """
     with answered.open("a") as stream:
         for way, name in json.loads(asked.read_text()):
             stream.write(json.dumps([way, name]) + "\n")
@@ -46,7 +50,9 @@ def write_verdicts(asked: Path, answered: Path) -> None:
 
 
 class _Share:
-    """Programs of one process; one at which the process dies is a crash, and another process does the rest."""
+    """Programs of one process; one at which the process dies is a crash, and another process does
+    the rest.
+    """
 
     def __init__(self, folder: Path, number: int, todo: list[tuple[str, str]]) -> None:
         self.todo, self.found = todo, list[tuple[str, str, Verdict]]()
@@ -70,10 +76,14 @@ class _Share:
         if answered < len(self.todo):
             way, name = self.todo[answered]
             if len(lines) > 2 * answered:
-                self.found.append((way, name, Verdict("crash", f"the process died ({self._process.returncode})")))
+                self.found.append(
+                    (way, name, Verdict("crash", f"the process died ({self._process.returncode})"))
+                )
                 answered += 1
             elif not answered:
-                raise RuntimeError(f"a process ended before its first program: {self._process.returncode}")
+                raise RuntimeError(
+                    f"a process ended before its first program: {self._process.returncode}"
+                )
             self.todo = self.todo[answered:]
             if self.todo:
                 self._process = self._start()
@@ -82,11 +92,15 @@ class _Share:
 
 
 def judged_in_jobs(names: Sequence[str], ways: Sequence[str], jobs: int) -> Found:
-    """As :func:`judged`, in several processes; each does all ways for its programs, one way after the other."""
+    """As :func:`judged`, in several processes; each does all ways for its programs, one way after
+    the other.
+    """
     began = said = monotonic()
     with tempfile.TemporaryDirectory(prefix="worlds-") as folder:
         shares = [
-            _Share(Path(folder), number, [(way, name) for way in ways for name in names[number::jobs]])
+            _Share(
+                Path(folder), number, [(way, name) for way in ways for name in names[number::jobs]]
+            )
             for number in range(min(jobs, len(names)))
         ]
         left = list(shares)
@@ -95,7 +109,11 @@ def judged_in_jobs(names: Sequence[str], ways: Sequence[str], jobs: int) -> Foun
             left = [share for share in left if not share.done()]
             if monotonic() - said > 30:
                 said = monotonic()
-                print(f"  {len(left)} processes at work, {said - began:.0f} s", file=sys.stderr, flush=True)
+                print(
+                    f"  {len(left)} processes at work, {said - began:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
     return collected(ways, (each for share in shares for each in share.found))
 
 
@@ -115,7 +133,9 @@ def table(programs: Sequence[Program], found: Found) -> str:
     lines = ["| class | programs | " + " | ".join(heads) + " |", "|---" * (len(heads) + 2) + "|"]
     for kind in [*sorted({each.kind for each in programs}, key=_number), ""]:
         members = [each for each in programs if kind in ("", each.kind)]
-        counts = [Counter(verdicts[str(each)].outcome for each in members) for verdicts in found.values()]
+        counts = [
+            Counter(verdicts[str(each)].outcome for each in members) for verdicts in found.values()
+        ]
         cells = [str(count[outcome]) for count in counts for outcome in outcomes]
         lines.append(f"| {kind or 'all'} | {len(members)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -1,4 +1,6 @@
-"""What Python's own functions, patterns and descriptors read of a program's objects, past every look-up of its code."""
+"""What Python's own functions, patterns and descriptors read of a program's objects, past every
+look-up of its code.
+"""
 
 from __future__ import annotations
 
@@ -219,14 +221,18 @@ def class_pattern_of_a_module() -> World:
 @world(UNSEEN)
 def weak_set() -> World:
     a, known = _A(), weakref.WeakSet[Any]()
-    return World(lambda x: x * 2 if a in known else x * 3, [ON, ON, lambda: known.add(a), ON, on(4)])
+    return World(
+        lambda x: x * 2 if a in known else x * 3, [ON, ON, lambda: known.add(a), ON, on(4)]
+    )
 
 
 @world(UNSEEN)
 def finaliser() -> World:
     a = _A()
     end = weakref.finalize(a, len, ())
-    return World(lambda x: x * 2 if end.alive else x * 3, [ON, ON, lambda: end() and None, ON, on(4)])
+    return World(
+        lambda x: x * 2 if end.alive else x * 3, [ON, ON, lambda: end() and None, ON, on(4)]
+    )
 
 
 @world(UNSEEN)

@@ -26,7 +26,9 @@ def _dynamo(made: World) -> Callable[..., Any]:
 
 
 def _stale(made: World) -> Callable[..., Any]:
-    """Answers what it answered first for arguments that look the same: what a corpus about state must convict."""
+    """Answers what it answered first for arguments that look the same: what a corpus about state
+    must convict.
+    """
     known: dict[str, Any] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,10 @@
-"""Small programs about state outside the arguments ("worlds"): what one is, and the judge of a way to run it.
+"""Small programs about state outside the arguments ("worlds"): what one is, and the judge of a way
+to run it.
 
-A program is a function decorated ``@world("class")``.  Each time it is called it builds a :class:`World` out of fresh
-objects, so that the same world can be lived through twice: once with the plain function, once the way under test.  The
-judge compares the two after every step, bit by bit.
+A program is a function decorated ``@world("class")``.  Each time it is called it builds a
+:class:`World` out of fresh objects, so that the same world can be lived through twice: once with
+the plain function, once the way under test.  The judge compares the two after every step, bit by
+bit.
 """
 
 from __future__ import annotations
@@ -36,17 +38,20 @@ from tests.symshape.eager import bits, metadata, shares
 OUTCOMES = ("right", "refused", "wrong", "crash", "poisoned", "hang")
 """What can become of a program.
 
-``right``: every step left what eager leaves.  ``refused``: an error of the way's own class at a call that eager does,
-and the world as it was before that call.  ``wrong``: a difference.  ``crash``: another exception.  ``poisoned``: the
-steps were right or refused, but the plain function, called afterwards in the same world, fails or differs.
-``hang``: it took longer than the time limit.
+``right``: every step left what eager leaves.  ``refused``: an error of the way's own class at a
+call that eager does, and the world as it was before that call.  ``wrong``: a difference.
+``crash``: another exception.  ``poisoned``: the steps were right or refused, but the plain
+function, called afterwards in the same world, fails or differs. ``hang``: it took longer than the
+time limit.
 """
 GOOD = ("right", "refused")
 
 
 @attrs.frozen
 class Call:
-    """A step that calls the function; ``make`` answers fresh positional arguments, and perhaps a last ``Named``."""
+    """A step that calls the function; ``make`` answers fresh positional arguments, and perhaps a
+    last ``Named``.
+    """
 
     make: Callable[[], tuple[Any, ...]]
 
@@ -66,7 +71,8 @@ class World:
         fn: what is called, and compiled.
         steps: calls, and changes of the world between them.
         observe: everything else that must be equal after each step.
-        view: where results cannot be compared themselves (the time), what is compared: made from all results so far.
+        view: where results cannot be compared themselves (the time), what is compared: made from
+            all results so far.
         messages: whether the text of an error counts: it must contain what eager says.
         undo: puts back what the world changed in the process and the judge does not know of.
         runner: for ``symshape.compile``.
@@ -83,7 +89,9 @@ class World:
 
 @attrs.frozen
 class Program:
-    """A registered program: its class, its name, what builds its world, and whether it takes long."""
+    """A registered program: its class, its name, what builds its world, and whether it takes
+    long.
+    """
 
     kind: str
     name: str
@@ -120,7 +128,11 @@ def on(*sizes: int, dtype: torch.dtype = torch.float32, grad: bool = False) -> C
 
 def values(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """A fresh tensor of these sizes, of both signs, no two elements alike."""
-    return (torch.arange(torch.Size(sizes).numel(), dtype=torch.float64) - 1.25).reshape(sizes).to(dtype)
+    return (
+        (torch.arange(torch.Size(sizes).numel(), dtype=torch.float64) - 1.25)
+        .reshape(sizes)
+        .to(dtype)
+    )
 
 
 def put(owner: Any, **attributes: Any) -> Callable[[], None]:
@@ -141,7 +153,12 @@ def module(source: str, name: str = "", file: str = "", **names: Any) -> types.M
     number = next(_numbers)
     made = types.ModuleType(name or f"world_{number}")
     made.__file__ = file or f"<world {number}>"
-    linecache.cache[made.__file__] = (len(source), None, source.splitlines(keepends=True), made.__file__)
+    linecache.cache[made.__file__] = (
+        len(source),
+        None,
+        source.splitlines(keepends=True),
+        made.__file__,
+    )
     made.__dict__.update(torch=torch, F=torch.nn.functional, nn=torch.nn, **names)
     exec(compile(source, made.__file__, "exec"), made.__dict__)
     return made
@@ -168,10 +185,13 @@ def look(value: Any, depth: int = 0) -> Any:
     if isinstance(value, torch.Tensor):
         flags = value.is_conj(), value.is_neg(), value.is_inference(), value.is_leaf
         grad = look(value.grad) if value.is_leaf and value.grad is not None else None
-        names = [each for each in value.__dict__ if not each.startswith("_dynamo_")]  # Dynamo's own notes
+        # Dynamo's own notes
+        names = [each for each in value.__dict__ if not each.startswith("_dynamo_")]
         own = {each: look(value.__dict__[each], depth + 1) for each in names} if depth < 4 else None
         return type(value).__name__, metadata(value), flags, bits(value), grad, own
-    if isinstance(value, (bool, int, str, bytes, types.NoneType, torch.dtype, torch.device, PurePath)):
+    if isinstance(
+        value, (bool, int, str, bytes, types.NoneType, torch.dtype, torch.device, PurePath)
+    ):
         return type(value).__name__, str(value)
     if isinstance(value, (float, complex)):
         return type(value).__name__, repr(value)
@@ -189,8 +209,15 @@ def look(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
         return "name", value.__qualname__
     if isinstance(value, torch.nn.Module):
-        return type(value).__qualname__, value.training, look(dict(value.named_parameters()), depth + 1)
-    own = {**getattr(value, "__dict__", {}), **{key: getattr(value, key, None) for key in _slots(value)}}
+        return (
+            type(value).__qualname__,
+            value.training,
+            look(dict(value.named_parameters()), depth + 1),
+        )
+    own = {
+        **getattr(value, "__dict__", {}),
+        **{key: getattr(value, key, None) for key in _slots(value)},
+    }
     return type(value).__qualname__, [(key, look(each, depth + 1)) for key, each in own.items()]
 
 
@@ -199,15 +226,23 @@ def _slots(value: Any) -> list[str]:
     return [each for each in slots if not each.startswith("__")]
 
 
-def _look_call(fn: Callable[..., Any], call: Call, results: list[Any], view: Callable[[list[Any]], Any] | None) -> Any:
-    """Calls, and answers all that the call itself shows: results, aliasing, the arguments afterwards."""
+def _look_call(
+    fn: Callable[..., Any], call: Call, results: list[Any], view: Callable[[list[Any]], Any] | None
+) -> Any:
+    """Calls, and answers all that the call itself shows: results, aliasing, the arguments
+    afterwards.
+    """
     made = call.make()
-    args, kwargs = (made[:-1], dict(made[-1])) if made and isinstance(made[-1], Named) else (made, {})
+    args, kwargs = (
+        (made[:-1], dict(made[-1])) if made and isinstance(made[-1], Named) else (made, {})
+    )
     given = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
     result = fn(*args, **kwargs)
     results.append(result)
     leaves = [each for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
-    memory = [[i for i, other in enumerate([*given, *leaves]) if shares(leaf, other)] for leaf in leaves]
+    memory = [
+        [i for i, other in enumerate([*given, *leaves]) if shares(leaf, other)] for leaf in leaves
+    ]
     same = [[i for i, other in enumerate(given) if other is leaf] for leaf in leaves]
     whole = [i for i, arg in enumerate(args) if arg is result]
     afterwards = look(args), look(kwargs), look(given)
@@ -219,11 +254,23 @@ def _surroundings(world: World) -> dict[str, Any]:
     numpy_state = np.random.get_state()
     return {
         "observed": look(world.observe()) if world.observe else None,
-        "random": (bytes(torch.get_rng_state().tolist()), random.getstate(), numpy_state[1].tobytes(), numpy_state[2]),
+        "random": (
+            bytes(torch.get_rng_state().tolist()),
+            random.getstate(),
+            numpy_state[1].tobytes(),
+            numpy_state[2],
+        ),
         "modes": (
-            *(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()),
+            *(
+                torch.is_grad_enabled(),
+                torch.is_inference_mode_enabled(),
+                torch.get_default_dtype(),
+            ),
             *(torch.is_autocast_enabled("cpu"), torch.are_deterministic_algorithms_enabled()),
-            *(torch._C._len_torch_function_stack(), len(torch.overrides._get_current_function_mode_stack())),
+            *(
+                torch._C._len_torch_function_stack(),
+                len(torch.overrides._get_current_function_mode_stack()),
+            ),
             *(torch.is_anomaly_enabled(), torch.get_num_threads()),
         ),
     }
@@ -257,8 +304,15 @@ def _perform(fn: Callable[..., Any], step: Step, world: World, results: list[Any
 def _difference(expected: Seen, got: Seen, messages: bool) -> str:
     """The first difference, in words; nothing if there is none."""
     if expected.error is not None or got.error is not None:
-        if expected.error is None or got.error is None or not _is_a(got.error, type(expected.error)):
-            return f"expected {_short(expected.error or 'a result')}, got {_short(got.error or 'a result')}"
+        if (
+            expected.error is None
+            or got.error is None
+            or not _is_a(got.error, type(expected.error))
+        ):
+            return (
+                f"expected {_short(expected.error or 'a result')}, got "
+                f"{_short(got.error or 'a result')}"
+            )
         if messages and str(expected.error) not in str(got.error):
             return f"expected the message {str(expected.error)!r}, got {str(got.error)!r}"
         return ""
@@ -302,7 +356,8 @@ class TooLong(BaseException):
     """The time limit of a program is over (no ``Exception``, so that nobody handles it)."""
 
 
-_WAITING = 12.0  # times as long on the clock: of a busy machine a program gets a part, and one that waits gets none
+# times as long on the clock: of a busy machine a program gets a part, and one that waits gets none
+_WAITING = 12.0
 _cpu, _clock = time.process_time, time.monotonic  # programs put others in their places
 
 
@@ -310,7 +365,8 @@ _cpu, _clock = time.process_time, time.monotonic  # programs put others in their
 def _time_limit(seconds: float) -> Iterator[None]:
     """Seconds of the processor.
 
-    The alarm is the clock's: while a timer of the processor runs, programs that ask for its time get coarser answers.
+    The alarm is the clock's: while a timer of the processor runs, programs that ask for its time
+    get coarser answers.
     """
     cpu, clock = _cpu(), _clock()
 
@@ -329,16 +385,29 @@ def _time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-_GLOBAL_HOOKS = tuple(each for each in vars(nn_module) if each.startswith("_global_") and each.endswith("_hooks"))
+_GLOBAL_HOOKS = tuple(
+    each for each in vars(nn_module) if each.startswith("_global_") and each.endswith("_hooks")
+)
 
 
 @contextlib.contextmanager
 def _restored() -> Iterator[None]:
-    """Inside, all random generators start from the same seeds; afterwards the process is as it was before."""
+    """Inside, all random generators start from the same seeds; afterwards the process is as it was
+    before.
+    """
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()
     added = {name: set(vars(each)) for name, each in _own_modules()}
-    names, environ, recursion, here = set(sys.modules), dict(os.environ), sys.getrecursionlimit(), os.getcwd()
-    grad, dtype, threads = torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_num_threads()
+    names, environ, recursion, here = (
+        set(sys.modules),
+        dict(os.environ),
+        sys.getrecursionlimit(),
+        os.getcwd(),
+    )
+    grad, dtype, threads = (
+        torch.is_grad_enabled(),
+        torch.get_default_dtype(),
+        torch.get_num_threads(),
+    )
     with warnings.catch_warnings(), decimal.localcontext():
         warnings.simplefilter("ignore")
         torch.manual_seed(7)
@@ -353,7 +422,10 @@ def _restored() -> Iterator[None]:
             for name in sorted(set(sys.modules) - names):
                 if getattr(sys.modules[name], "__file__", None) and _of_a_world(sys.modules[name]):
                     del sys.modules[name]
-            for name, each in _own_modules():  # Dynamo puts what it made into the globals of what it compiled
+            for (
+                name,
+                each,
+            ) in _own_modules():  # Dynamo puts what it made into the globals of what it compiled
                 for key in set(vars(each)) - added.get(name, set(vars(each))):
                     if key.startswith("__import_"):
                         delattr(each, key)
@@ -368,7 +440,9 @@ def _restored() -> Iterator[None]:
             torch.use_deterministic_algorithms(False)
             for each in _GLOBAL_HOOKS:
                 getattr(nn_module, each).clear()
-            for file in [each for each in linecache.cache if each.startswith(("<world ", "/nowhere/"))]:
+            for file in [
+                each for each in linecache.cache if each.startswith(("<world ", "/nowhere/"))
+            ]:
                 del linecache.cache[file]
 
 
@@ -385,7 +459,9 @@ def _of_a_world(each: types.ModuleType) -> bool:
 
 @attrs.frozen
 class Way:
-    """A way to run a function: its name, what compiles, which errors are refusals, and seconds for a program."""
+    """A way to run a function: its name, what compiles, which errors are refusals, and seconds for
+    a program.
+    """
 
     name: str
     compile: Callable[[World], Callable[..., Any]]
@@ -457,8 +533,12 @@ def _judge(made: World, way: Way, expected: Sequence[Seen]) -> Verdict:
             got = _perform(made.fn, step, made, results)
             found = _difference(expected[i], got, made.messages)
         if found:
-            outcome = "poisoned" if plain else "crash" if got.error and not expected[i].error else "wrong"
-            return Verdict(outcome, f"step {i + 1}: {found}" + (f" (after: {refusal})" if refusal else ""))
+            outcome = (
+                "poisoned" if plain else "crash" if got.error and not expected[i].error else "wrong"
+            )
+            return Verdict(
+                outcome, f"step {i + 1}: {found}" + (f" (after: {refusal})" if refusal else "")
+            )
         try:
             found = _around(expected[i], _surroundings(made))
         except Exception as error:  # what leaked cannot even be looked at

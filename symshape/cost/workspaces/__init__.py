@@ -1,1 +1,3 @@
-"""The memory that kernels allocate for themselves, measured by running each op once on the device."""
+"""The memory that kernels allocate for themselves, measured by running each op once on the
+device.
+"""

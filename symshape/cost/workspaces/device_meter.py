@@ -26,7 +26,11 @@ def device_meter(device: torch.device) -> DeviceMeter | None:
     """
     if device.type != "cuda" or not torch.cuda.is_available() or torch.version.hip is not None:
         return None
-    if torch.cuda.get_allocator_backend() != "native" or cuda.records_history() or cuda.is_capturing():
+    if (
+        torch.cuda.get_allocator_backend() != "native"
+        or cuda.records_history()
+        or cuda.is_capturing()
+    ):
         return None
     if cuda.record_history is None or cuda.allocator_snapshot is None:
         return None
@@ -40,7 +44,8 @@ def _meter(index: int) -> DeviceMeter:
 
 
 class DeviceMeter:
-    """Runs calls as a run before a capture does: on that stream, without gradients, in memory that is given back.
+    """Runs calls as a run before a capture does: on that stream, without gradients, in memory that
+    is given back.
 
     Args:
         device: a CUDA device.
@@ -50,9 +55,12 @@ class DeviceMeter:
         self._device = device
 
     def __call__(
-        self, prepare: Callable[[], Callable[[], Any]], read: Callable[[Any, Sequence[tuple[int, int]]], T]
+        self,
+        prepare: Callable[[], Callable[[], Any]],
+        read: Callable[[Any, Sequence[tuple[int, int]]], T],
     ) -> T:
-        """Return ``read`` of the result of a call's second run and the requests that the run made, in order.
+        """Return ``read`` of the result of a call's second run and the requests that the run made,
+        in order.
 
         The first run initialises libraries and has cuDNN choose its algorithm.
 
@@ -63,7 +71,11 @@ class DeviceMeter:
         with between_captures(), torch.cuda.device(device):
             pool = torch.cuda.MemPool()
             stream.wait_stream(torch.cuda.current_stream(device))
-            with torch.no_grad(), torch.autocast("cuda", enabled=False), _aside(pool, stream, device):
+            with (
+                torch.no_grad(),
+                torch.autocast("cuda", enabled=False),
+                _aside(pool, stream, device),
+            ):
                 call = prepare()
                 call()
                 with _history():
@@ -75,18 +87,23 @@ class DeviceMeter:
             return found
 
     def _events(self, stream: torch.cuda.Stream) -> list[tuple[int, int]]:
-        """Return the address and the bytes of each request on a stream so far; 0 bytes where one is freed."""
+        """Return the address and the bytes of each request on a stream so far; 0 bytes where one is
+        freed.
+        """
         assert cuda.allocator_snapshot is not None
         history = cuda.allocator_snapshot()["device_traces"][self._device.index]
         return [
             (int(each["addr"]), int(each["size"]) if each["action"] == "alloc" else 0)
             for each in history
-            if each["stream"] == stream.cuda_stream and each["action"] in ("alloc", "free_completed")
+            if each["stream"] == stream.cuda_stream
+            and each["action"] in ("alloc", "free_completed")
         ]
 
 
 @contextmanager
-def _aside(pool: torch.cuda.MemPool, stream: torch.cuda.Stream, device: torch.device) -> Iterator[None]:
+def _aside(
+    pool: torch.cuda.MemPool, stream: torch.cuda.Stream, device: torch.device
+) -> Iterator[None]:
     """Run the context's kernels on a stream, in memory of a pool."""
     with torch.cuda.stream(stream), torch.cuda.use_mem_pool(pool, device):
         yield

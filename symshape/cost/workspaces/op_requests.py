@@ -1,8 +1,9 @@
-"""The requests that one op makes of the allocator, measured by running the op alone, once for each of its sizes.
+"""The requests that one op makes of the allocator, measured by running the op alone, once for each
+of its sizes.
 
-cuDNN chooses the algorithm of a convolution or a recurrent layer, and with it a workspace, by sizes, dtypes, layouts
-and the device. No formula is known. So the op runs on scratch tensors of the same layout, and the allocator's history
-says what it asked for.
+cuDNN chooses the algorithm of a convolution or a recurrent layer, and with it a workspace, by
+sizes, dtypes, layouts and the device. No formula is known. So the op runs on scratch tensors of the
+same layout, and the allocator's history says what it asked for.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ Event = tuple[int, int]
 """The address of a block, and its bytes; 0 bytes where it is freed."""
 
 _OWN_MEMORY = re.compile("conv(?!ert)|cudnn|rnn|lstm|gru|recurrent")
-"""Parts of the names of ops whose kernels allocate much for themselves, by algorithms that cuDNN chooses."""
+"""Parts of the names of ops whose kernels allocate much for themselves, by algorithms that cuDNN
+chooses.
+"""
 _MOST_KNOWN = 4096  # measured calls that are remembered; each has a few dozen numbers
 
 
 class Meter(Protocol):
     """Runs a call on a device and reads what it asks of the allocator."""
 
-    def __call__(self, prepare: Callable[[], Callable[[], Any]], read: Callable[[Any, Sequence[Event]], T]) -> T:
+    def __call__(
+        self, prepare: Callable[[], Callable[[], Any]], read: Callable[[Any, Sequence[Event]], T]
+    ) -> T:
         """Return ``read`` of the result of a call and the requests that the call made, in order.
 
         Args:
@@ -65,8 +70,11 @@ class OpRequests:
     changes: tuple[tuple[int, int], ...]
     kept: tuple[int, ...]
 
-    def holding(self, results: Sequence[T], fresh: Callable[[], T]) -> tuple[tuple[T, int], ...] | None:
-        """Return the changes with keys instead of numbers; None unless each result has a request of its own.
+    def holding(
+        self, results: Sequence[T], fresh: Callable[[], T]
+    ) -> tuple[tuple[T, int], ...] | None:
+        """Return the changes with keys instead of numbers; None unless each result has a request of
+        its own.
 
         Args:
             results: the keys of the results that need memory, in order.
@@ -82,7 +90,8 @@ class OpRequests:
 
 
 class Workspaces:
-    """The requests of ops whose kernels allocate for themselves, each op measured once for its sizes.
+    """The requests of ops whose kernels allocate for themselves, each op measured once for its
+    sizes.
 
     Args:
         meter_on: returns what measures on a device; None where nothing does.
@@ -107,14 +116,17 @@ class Workspaces:
     def measured(
         self, node: Node, values: Mapping[str, int], lifted: Mapping[Value, torch.Tensor]
     ) -> OpRequests | None:
-        """Return the requests of a node at these values of symbols; None if they cannot be measured here.
+        """Return the requests of a node at these values of symbols; None if they cannot be measured
+        here.
 
         Args:
             node: the call of an op.
             values: the values of symbols.
             lifted: the graph's parameters, which serve as arguments where the op writes nothing.
         """
-        device = next((each.spec.device for each in node.outputs if each is not None), torch.device("cpu"))
+        device = next(
+            (each.spec.device for each in node.outputs if each is not None), torch.device("cpu")
+        )
         meter = self._meter_on(device)
         call = _Call.of(node, values, lifted) if meter is not None or self._known else None
         if call is None:
@@ -140,7 +152,9 @@ def has_own_memory(node: Node) -> bool:
 
 @attrs.frozen
 class _Tensor:
-    """A tensor argument of a measured call: its layout, and the parameter itself where it is one."""
+    """A tensor argument of a measured call: its layout, and the parameter itself where it is
+    one.
+    """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -152,7 +166,9 @@ class _Tensor:
         """Return the parameter, or a new tensor of this layout, whose elements are arbitrary."""
         if self.real is not None:
             return self.real
-        last = sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
+        last = sum(
+            (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)
+        )
         extent = 0 if 0 in self.sizes else last + 1
         memory = torch.empty(self.offset + extent, dtype=self.spec.dtype, device=self.spec.device)
         return memory.as_strided(self.sizes, self.strides, self.offset)
@@ -168,8 +184,11 @@ class _Call:
     tensors: Mapping[Value, _Tensor]
 
     @classmethod
-    def of(cls, node: Node, values: Mapping[str, int], lifted: Mapping[Value, torch.Tensor]) -> _Call | None:
-        """Return the call of a node; None if made-up elements of its arguments would change what it does.
+    def of(
+        cls, node: Node, values: Mapping[str, int], lifted: Mapping[Value, torch.Tensor]
+    ) -> _Call | None:
+        """Return the call of a node; None if made-up elements of its arguments would change what it
+        does.
 
         Random states, sizes without a value and ops that are not torch's own are refused, too.
         """
@@ -185,7 +204,9 @@ class _Call:
             parts = (spec.sizes, spec.strides, (spec.storage_offset,))
             if not all(_known(each, values) for part in parts for each in part):
                 return None
-            sizes, strides, (offset,) = (tuple([integer_at(each, values) for each in part]) for part in parts)
+            sizes, strides, (offset,) = (
+                tuple([integer_at(each, values) for each in part]) for part in parts
+            )
             numbers = spec.dtype.is_floating_point or spec.dtype.is_complex
             if real is None and not numbers and 0 not in sizes:
                 return None  # its elements say what is computed
@@ -197,7 +218,12 @@ class _Call:
         if any(not isinstance(each, Term) or not _known(each, values) for each in node.numbers):
             return None
         args = tuple([map_argument(arg, number) for arg in node.args])
-        return cls(node, args, {name: map_argument(arg, number) for name, arg in node.kwargs.items()}, tensors)
+        return cls(
+            node,
+            args,
+            {name: map_argument(arg, number) for name, arg in node.kwargs.items()},
+            tensors,
+        )
 
     @property
     def key(self) -> str:
@@ -210,7 +236,9 @@ class _Call:
             if each.real is not None:
                 pointer = each.real.untyped_storage().data_ptr()
                 shared = storages.setdefault(pointer, len(storages)), each.real.storage_offset()
-            layouts.append((each.sizes, each.strides, each.offset, each.spec.dtype, each.spec.device, shared))
+            layouts.append(
+                (each.sizes, each.strides, each.offset, each.spec.dtype, each.spec.device, shared)
+            )
 
         def word(leaf: Any) -> Any:
             return places.get(leaf, leaf) if isinstance(leaf, Value) else leaf
@@ -241,8 +269,14 @@ class _Call:
             elif address in live:
                 changes.append((live.pop(address), 0))
         kept: list[int] = []
-        for value, each in zip(self.node.outputs, (result,) if self.node.single else result, strict=True):
-            if value is None or not isinstance(each, torch.Tensor) or not each.untyped_storage().nbytes():
+        for value, each in zip(
+            self.node.outputs, (result,) if self.node.single else result, strict=True
+        ):
+            if (
+                value is None
+                or not isinstance(each, torch.Tensor)
+                or not each.untyped_storage().nbytes()
+            ):
                 continue
             number = live.get(each.untyped_storage().data_ptr())
             if number is None:

@@ -1,4 +1,6 @@
-"""The command line: ``symshape prove``, ``trace``, ``explain``, ``report``, ``cost``, ``plan``, ``cache`` and more."""
+"""The command line: ``symshape prove``, ``trace``, ``explain``, ``report``, ``cost``, ``plan``,
+``cache`` and more.
+"""
 
 from __future__ import annotations
 

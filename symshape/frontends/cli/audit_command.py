@@ -21,8 +21,13 @@ from symshape.errors import InputError, SymShapeError
 from symshape.frontends.cli.example_programs import example_program
 from symshape.frontends.cli.sizes import read_dynamic
 
-_PROGRAM = "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, kwargs])."
-_VALID = "The mask or the lengths among the arguments; ~NAME is true at padding; SIZE=NAME for one of several sizes."
+_PROGRAM = (
+    "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, kwargs])."
+)
+_VALID = (
+    "The mask or the lengths among the arguments; ~NAME is true at padding; SIZE=NAME for "
+    "one of several sizes."
+)
 
 
 class Exit(IntEnum):
@@ -38,20 +43,30 @@ def audit(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
     padded: Annotated[
         list[str],
-        typer.Option("--padded", "-p", metavar="ARG.DIM=NAME", help="A padded dimension and its size's name."),
+        typer.Option(
+            "--padded", "-p", metavar="ARG.DIM=NAME", help="A padded dimension and its size's name."
+        ),
     ],
     valid: Annotated[list[str], typer.Option("--valid", "-v", metavar="[SIZE=]ARG", help=_VALID)],
     fixed: Annotated[
-        list[str] | None, typer.Option("--fixed", metavar="ARG=NUMBER", help="What an argument holds at padding.")
+        list[str] | None,
+        typer.Option("--fixed", metavar="ARG=NUMBER", help="What an argument holds at padding."),
     ] = None,
     side: Annotated[str, typer.Option(help="right, left or any. Default: as in the example.")] = "",
-    anything: Annotated[bool, typer.Option("--anything", help="Padding may hold infinities and NaN.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as a page here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")] = False,
+    anything: Annotated[
+        bool, typer.Option("--anything", help="Padding may hold infinities and NaN.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as a page here.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of sentences.")
+    ] = False,
 ) -> None:
     """Say whether padding changes the outputs of a program, and where.
 
-    Exit code: 0 where every output is proven unaffected, 1 where padding leaks, 3 where an output is unknown.
+    Exit code: 0 where every output is proven unaffected, 1 where padding leaks, 3 where an output
+    is unknown.
 
     Example: symshape audit my_model:example --padded ids.1=length --valid mask
     """
@@ -59,7 +74,10 @@ def audit(
     try:
         fn, args, kwargs, _ = example_program(program)
         example = _by_name(fn, args, kwargs)
-        wanted = {name: {dim: _name(each) for dim, each in dims.items()} for name, dims in _padded(padded).items()}
+        wanted = {
+            name: {dim: _name(each) for dim, each in dims.items()}
+            for name, dims in _padded(padded).items()
+        }
         numbers = {name: float(value) for name, value in map(_pair, fixed or [])}
         with console.status("auditing", spinner="dots"):
             found = audit_padding(
@@ -72,7 +90,9 @@ def audit(
                 side=side or None,
             )
         if html is not None:
-            html.write_text(f"<!doctype html><meta charset='utf-8'>{found._repr_html_()}", encoding="utf-8")
+            html.write_text(
+                f"<!doctype html><meta charset='utf-8'>{found._repr_html_()}", encoding="utf-8"
+            )
     except (SymShapeError, ValueError, OSError) as error:
         typer.echo(f"symshape audit: {error}", err=True)
         raise typer.Exit(Exit.USAGE) from None
@@ -125,7 +145,10 @@ def _show(console: Console, found: PaddingAudit) -> None:
         console.print(Text(first, colours[each.verdict]))
         if rest:
             console.print(Text(rest))
-    for text in (*(f"assumed: {each}" for each in found.assumes), *(f"note: {each}" for each in found.notes)):
+    for text in (
+        *(f"assumed: {each}" for each in found.assumes),
+        *(f"note: {each}" for each in found.notes),
+    ):
         console.print(Text(text, "dim"))
 
 

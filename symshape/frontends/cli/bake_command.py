@@ -18,29 +18,41 @@ from symshape.frontends.cli.sizes import read_dynamic
 from symshape.frontends.cli.traffic import read_traffic
 from symshape.store.disk import default_path
 
-_PROGRAM = "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, kwargs[, dynamic]])."
+_PROGRAM = (
+    "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, "
+    "kwargs[, dynamic]])."
+)
 _USAGE = 2
 _Column = Annotated[
     list[str] | None,
-    typer.Option("--column", "-c", metavar="NAME=COLUMN", help="Which column of the file holds which size."),
+    typer.Option(
+        "--column", "-c", metavar="NAME=COLUMN", help="Which column of the file holds which size."
+    ),
 ]
 _Fixed = Annotated[
-    list[str] | None, typer.Option("--fixed", metavar="NAME=SIZE", help="A size that is always the same.")
+    list[str] | None,
+    typer.Option("--fixed", metavar="NAME=SIZE", help="A size that is always the same."),
 ]
 _Dynamic = Annotated[
     list[str] | None,
     typer.Option(
-        "--dynamic", "-d", metavar="ARG.DIM=NAME[:LOW:HIGH]", help="A size that varies. Default: the factory's."
+        "--dynamic",
+        "-d",
+        metavar="ARG.DIM=NAME[:LOW:HIGH]",
+        help="A size that varies. Default: the factory's.",
     ),
 ]
 _Mode = Annotated[
-    list[str] | None, typer.Option(help=f"How calls will be made: {', '.join(MODES)}; may be given more than once.")
+    list[str] | None,
+    typer.Option(help=f"How calls will be made: {', '.join(MODES)}; may be given more than once."),
 ]
 
 
 def bake_command(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
-    traffic: Annotated[Path | None, typer.Option(help="CSV with a header, or JSONL. Default: the example.")] = None,
+    traffic: Annotated[
+        Path | None, typer.Option(help="CSV with a header, or JSONL. Default: the example.")
+    ] = None,
     column: _Column = None,
     fixed: _Fixed = None,
     dynamic: _Dynamic = None,
@@ -49,15 +61,21 @@ def bake_command(
     ] = None,
     mode: _Mode = None,
     certify: Annotated[
-        bool, typer.Option("--certify", help="Also trace what is declared and not served, until a proof says all is.")
+        bool,
+        typer.Option(
+            "--certify",
+            help="Also trace what is declared and not served, until a proof says all is.",
+        ),
     ] = False,
     most: Annotated[int, typer.Option(min=1, help="Programs that may be traced.")] = 64,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of a table.")
+    ] = False,
 ) -> None:
     """Trace and store what recorded traffic needs, before it comes.
 
-    Exit code: 1 if a call would still be a miss; with --certify also if it is not proven that no call of the declared
-    sizes can miss.
+    Exit code: 1 if a call would still be a miss; with --certify also if it is not proven that no
+    call of the declared sizes can miss.
 
     Example: symshape bake my_model:example --traffic trace.csv -c length=tokens
     """
@@ -81,7 +99,12 @@ def bake_command(
         typer.echo(f"symshape bake: {error}", err=True)
         raise typer.Exit(_USAGE) from None
     if as_json:
-        typer.echo(json.dumps({**attrs.asdict(found), "complete": found.complete, "closed": found.closed}, indent=1))
+        typer.echo(
+            json.dumps(
+                {**attrs.asdict(found), "complete": found.complete, "closed": found.closed},
+                indent=1,
+            )
+        )
     else:
         Console().print(terminal_table(found.table()))
     raise typer.Exit(0 if found.complete and (found.closed or not certify) else 1)

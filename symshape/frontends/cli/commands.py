@@ -34,7 +34,9 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},  # commands and groups below inherit it
+    context_settings={
+        "help_option_names": ["-h", "--help"]
+    },  # commands and groups below inherit it
 )
 
 
@@ -69,23 +71,39 @@ def _version(asked: bool) -> None:
 @app.callback()
 def symshape(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and stop."
+        ),
     ] = False,
 ) -> None:
-    """Symbolic shapes for PyTorch: shapes as formulas, guards with their reasons, calls sent to the right graph."""
+    """Symbolic shapes for PyTorch: shapes as formulas, guards with their reasons, calls sent to the
+    right graph.
+    """
 
 
 @app.command()
 def prove(
-    query: Annotated[str, typer.Argument(help="A condition in Python's syntax, such as '(s0 + 7) // 8 * 8 >= s0'.")],
+    query: Annotated[
+        str,
+        typer.Argument(help="A condition in Python's syntax, such as '(s0 + 7) // 8 * 8 >= s0'."),
+    ],
     ranges: Annotated[
         list[str] | None,
-        typer.Option("--range", "-r", metavar="NAME=LOW:HIGH", help="Bounds of a symbol. Default: a size, 0 or more."),
+        typer.Option(
+            "--range",
+            "-r",
+            metavar="NAME=LOW:HIGH",
+            help="Bounds of a symbol. Default: a size, 0 or more.",
+        ),
     ] = None,
     assume: Annotated[
-        list[str] | None, typer.Option("--assume", "-a", metavar="CONDITION", help="What is known to hold.")
+        list[str] | None,
+        typer.Option("--assume", "-a", metavar="CONDITION", help="What is known to hold."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of sentences.")
+    ] = False,
 ) -> None:
     """Say whether a condition holds for all sizes, for none, or depends.
 
@@ -114,7 +132,11 @@ def prove(
     console.print(Text(verdict.reason, "yellow"))
     for words, values in (("holds at", verdict.holds), ("fails at", verdict.fails)):
         if values is not None:
-            console.print(Text(f"  {words} {', '.join(f'{name} = {value}' for name, value in values.items())}"))
+            console.print(
+                Text(
+                    f"  {words} {', '.join(f'{name} = {value}' for name, value in values.items())}"
+                )
+            )
     raise typer.Exit(code)
 
 
@@ -156,10 +178,18 @@ def doctor() -> None:
 
 @app.command()
 def demo(
-    model: Annotated[list[str] | None, typer.Option(help="gpt2 or llama; may be given twice. Default: both.")] = None,
-    requests: Annotated[int, typer.Option(min=2, max=2000, help="Requests of the bundled trace.")] = 300,
-    window: Annotated[float, typer.Option(help="Requests that arrive within so many ms form a batch.")] = 250.0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: CUDA if there is a device.")] = "auto",
+    model: Annotated[
+        list[str] | None, typer.Option(help="gpt2 or llama; may be given twice. Default: both.")
+    ] = None,
+    requests: Annotated[
+        int, typer.Option(min=2, max=2000, help="Requests of the bundled trace.")
+    ] = 300,
+    window: Annotated[
+        float, typer.Option(help="Requests that arrive within so many ms form a batch.")
+    ] = 250.0,
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, or auto: CUDA if there is a device.")
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="Of the random weights and tokens.")] = 0,
 ) -> None:
     """Trace two models and send real traffic through them.
@@ -173,7 +203,9 @@ def demo(
     try:
         chosen = _device(device)
         settings = Settings(requests=requests, window_s=window / 1e3, device=chosen, seed=seed)
-        mismatches = run_demo(Console(), attrs.evolve(settings, models=tuple(model)) if model else settings)
+        mismatches = run_demo(
+            Console(), attrs.evolve(settings, models=tuple(model)) if model else settings
+        )
     except SymShapeError as error:
         typer.echo(f"symshape demo: {error}", err=True)
         raise typer.Exit(Exit.USAGE) from None
@@ -192,5 +224,7 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
-        raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
+        raise InputError(
+            f"device {name!r} cannot be used here: {str(error).splitlines()[0]}"
+        ) from None
     return device

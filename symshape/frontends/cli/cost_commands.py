@@ -1,4 +1,6 @@
-"""``symshape cost`` and ``symshape plan``: arguments, options and exit codes; the library does the work."""
+"""``symshape cost`` and ``symshape plan``: arguments, options and exit codes; the library does the
+work.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ from symshape.frontends.cli.ranges import read_ranges
 from symshape.frontends.cli.traffic import bundled_traffic, read_traffic
 from symshape.planning.planner import plan as make_plan
 
-_PROGRAM = "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, kwargs[, dynamic]])."
+_PROGRAM = (
+    "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, "
+    "kwargs[, dynamic]])."
+)
 _USAGE = 2
 
 
@@ -31,18 +36,34 @@ def cost(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
     dim: Annotated[
         list[str] | None,
-        typer.Option("--dim", "-d", metavar="NAME=LOW:HIGH", help="Sizes to show values at. Default: the example's."),
+        typer.Option(
+            "--dim",
+            "-d",
+            metavar="NAME=LOW:HIGH",
+            help="Sizes to show values at. Default: the example's.",
+        ),
     ] = None,
     by: Annotated[str, typer.Option(help=f"Split by {', '.join(GROUPS)}.")] = "op",
     limit: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 12,
-    largest: Annotated[str, typer.Option(metavar="NAME", help="Solve for the largest such size.")] = "",
-    memory: Annotated[str, typer.Option(help="Budget for the peak memory, such as '80 GB'; with --largest.")] = "",
-    flops: Annotated[str, typer.Option(help="Budget for the operations, such as '2 T'; with --largest.")] = "",
-    schedule: Annotated[
-        str, typer.Option(help="Who holds tensors: graph or eager. Default: graph; eager with --train.")
+    largest: Annotated[
+        str, typer.Option(metavar="NAME", help="Solve for the largest such size.")
     ] = "",
-    train: Annotated[str, typer.Option(metavar="OPTIMIZER", help=f"A step of training: {', '.join(OPTIMIZERS)}.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    memory: Annotated[
+        str, typer.Option(help="Budget for the peak memory, such as '80 GB'; with --largest.")
+    ] = "",
+    flops: Annotated[
+        str, typer.Option(help="Budget for the operations, such as '2 T'; with --largest.")
+    ] = "",
+    schedule: Annotated[
+        str,
+        typer.Option(help="Who holds tensors: graph or eager. Default: graph; eager with --train."),
+    ] = "",
+    train: Annotated[
+        str, typer.Option(metavar="OPTIMIZER", help=f"A step of training: {', '.join(OPTIMIZERS)}.")
+    ] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of tables.")
+    ] = False,
 ) -> None:
     """Show operations, bytes and peak memory of a program as formulas.
 
@@ -54,10 +75,15 @@ def cost(
     try:
         ranges = read_ranges(dim or [])
         if bool(largest) != bool(memory or flops):
-            raise InputError("--largest NAME needs a budget, --memory or --flops, and the other way round")
+            raise InputError(
+                "--largest NAME needs a budget, --memory or --flops, and the other way round"
+            )
         with console.status("tracing", spinner="dots"):
             traced = traced_program(program, train=train)
-            found, peak = traced.cost(), traced.peak_memory(schedule=schedule or ("eager" if train else "graph"))
+            found, peak = (
+                traced.cost(),
+                traced.peak_memory(schedule=schedule or ("eager" if train else "graph")),
+            )
         report = _Report(found, peak, ranges)
         answer = report.solve(largest, memory, flops) if largest else None
         if as_json:
@@ -72,9 +98,13 @@ def cost(
 
 
 class _Report:
-    """The formulas of a program, and the points at which they are shown: the ends of the given ranges."""
+    """The formulas of a program, and the points at which they are shown: the ends of the given
+    ranges.
+    """
 
-    def __init__(self, cost: Cost, peak: PeakMemory, ranges: dict[str, tuple[int | None, int | None]]) -> None:
+    def __init__(
+        self, cost: Cost, peak: PeakMemory, ranges: dict[str, tuple[int | None, int | None]]
+    ) -> None:
         self.cost = cost
         self.peak = peak
         for name, (low, high) in ranges.items():
@@ -82,7 +112,11 @@ class _Report:
             if low is None or high is None:
                 raise InputError(f"--dim {name}=… needs both bounds, or one value")
         known = {name: (hint, hint) for name, hint in cost.hints.items()}
-        known |= {name: (low, high) for name, (low, high) in ranges.items() if low is not None and high is not None}
+        known |= {
+            name: (low, high)
+            for name, (low, high) in ranges.items()
+            if low is not None and high is not None
+        }
         missing = [name for name in cost.domain.symbols if name not in known]
         if missing:
             raise InputError(f"a value for {missing[0]} is needed: --dim {missing[0]}=VALUE")
@@ -91,7 +125,9 @@ class _Report:
         self.points = ends if ends[0] != ends[1] else ends[:1]
 
     def solve(self, name: str, memory: str, flops: str) -> int:
-        """Return the largest size within both budgets, with the other sizes at the upper ends of their ranges."""
+        """Return the largest size within both budgets, with the other sizes at the upper ends of
+        their ranges.
+        """
         others = {other: value for other, value in self.points[-1].items() if other != name}
         found = []
         if memory:
@@ -107,11 +143,22 @@ class _Report:
         for point in self.points:
             at, memory = self.cost.at(**point), self.peak.at(**point)
             sizes = ", ".join(f"{name}={value}" for name, value in point.items()) or "always"
-            amounts = shown(at.flops), shown(at.bytes, "B"), f"{at.intensity:.3g}", shown(memory.total, "B")
+            amounts = (
+                shown(at.flops),
+                shown(at.bytes, "B"),
+                f"{at.intensity:.3g}",
+                shown(memory.total, "B"),
+            )
             rows.append((sizes, *amounts, memory.place))
         columns = ("at", "FLOP", "moved", "FLOP a byte", "peak memory", "peak while this runs")
-        console.print(terminal_table(Table("in all", columns, tuple(rows), numbers=frozenset(columns[1:5]))))
-        for name, formula in (("FLOPs", self.cost.flops), ("bytes", self.cost.bytes), ("peak", self.peak.total)):
+        console.print(
+            terminal_table(Table("in all", columns, tuple(rows), numbers=frozenset(columns[1:5])))
+        )
+        for name, formula in (
+            ("FLOPs", self.cost.flops),
+            ("bytes", self.cost.bytes),
+            ("peak", self.peak.total),
+        ):
             console.print(Text(f"{name}: {formula}"))
         for note in self.cost.notes():
             console.print(Text(note, "dim"))
@@ -121,8 +168,15 @@ class _Report:
         points = []
         for point in self.points:
             at, memory = self.cost.at(**point), self.peak.at(**point)
-            values = {"flops": at.flops, "read": at.read, "written": at.written, "kernels": at.kernels}
-            points.append({"sizes": point, **values, "peak_memory": memory.total, "peak_at": memory.place})
+            values = {
+                "flops": at.flops,
+                "read": at.read,
+                "written": at.written,
+                "kernels": at.kernels,
+            }
+            points.append(
+                {"sizes": point, **values, "peak_memory": memory.total, "peak_at": memory.place}
+            )
         found: dict[str, Any] = {
             "program": self.cost.domain.name,
             "formulas": {
@@ -140,20 +194,34 @@ class _Report:
 
 def plan(
     traffic: Annotated[
-        Path | None, typer.Option(help="CSV with a header, or JSONL. Default: the bundled sample of Azure's trace.")
+        Path | None,
+        typer.Option(
+            help="CSV with a header, or JSONL. Default: the bundled sample of Azure's trace."
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option("--column", "-c", metavar="NAME=COLUMN", help="Which column of the file holds which size."),
+        typer.Option(
+            "--column",
+            "-c",
+            metavar="NAME=COLUMN",
+            help="Which column of the file holds which size.",
+        ),
     ] = None,
     fixed: Annotated[
-        list[str] | None, typer.Option("--fixed", metavar="NAME=SIZE", help="A size that is always the same.")
+        list[str] | None,
+        typer.Option("--fixed", metavar="NAME=SIZE", help="A size that is always the same."),
     ] = None,
-    program: Annotated[str, typer.Option(metavar="PROGRAM", help=f"Whose formulas price a call: {_PROGRAM}")] = "",
+    program: Annotated[
+        str, typer.Option(metavar="PROGRAM", help=f"Whose formulas price a call: {_PROGRAM}")
+    ] = "",
     max_graphs: Annotated[int | None, typer.Option(help="At most so many graphs.")] = None,
-    memory: Annotated[str | None, typer.Option(help="No graph above this peak memory, such as '80 GB'.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="No graph above this peak memory, such as '80 GB'.")
+    ] = None,
     graph_memory: Annotated[
-        str | None, typer.Option(help="No more graphs than fit into this memory together, such as '2 GB'.")
+        str | None,
+        typer.Option(help="No more graphs than fit into this memory together, such as '2 GB'."),
     ] = None,
     capture_seconds: Annotated[
         float | None, typer.Option(help="No more graphs than are captured in this time.")
@@ -161,7 +229,9 @@ def plan(
     objective: Annotated[str, typer.Option(help="cost or latency_p99.")] = "cost",
     price: Annotated[str, typer.Option(help="flops or bytes of the program.")] = "flops",
     output: Annotated[Path | None, typer.Option(help="Write the plan here, as JSON.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON instead of a table.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the plan as JSON instead of a table.")
+    ] = False,
 ) -> None:
     """Choose the sizes to compile and capture for recorded traffic.
 
@@ -192,6 +262,8 @@ def plan(
         return
     console.print(terminal_table(found.table()))
     caps = tuple(tuple(map(str, cap)) for cap in found.caps)
-    console.print(terminal_table(Table("caps", found.symbols, caps, numbers=frozenset(found.symbols))))
+    console.print(
+        terminal_table(Table("caps", found.symbols, caps, numbers=frozenset(found.symbols)))
+    )
     if traffic is None:
         console.print(Text(f"traffic: {ATTRIBUTION}", "dim"))

@@ -1,4 +1,6 @@
-"""The demo: two models are traced and shown, then serve recorded traffic by symshape.compile and torch.compile."""
+"""The demo: two models are traced and shown, then serve recorded traffic by symshape.compile and
+torch.compile.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from symshape.exploring.metering import Arguments, Lane, Summary, closing, run_stream
-from symshape.exploring.tables import Table, inputs_table, outputs_table, short_guards_table, symbols_table
+from symshape.exploring.tables import (
+    Table,
+    inputs_table,
+    outputs_table,
+    short_guards_table,
+    symbols_table,
+)
 from symshape.exploring.terminal import terminal_table
 from symshape.exploring.traffic import ATTRIBUTION, batches, bundled_requests
 from symshape.frontends.cli.environment import versions_table
@@ -68,13 +76,21 @@ def _run(console: Console, settings: Settings, titles: Mapping[str, str]) -> int
         with closing(lanes), _progress(console, shown, 2 * len(calls)) as progress, _quiet_dynamo():
             run_stream(model, lanes, calls, tick=partial(progress.advance, progress.task_ids[0]))
         summaries = [Summary.of(lane, len(calls)) for lane in lanes]
-        console.print(terminal_table(comparison(f"{shown} model: {len(calls)} calls, twice", summaries)))
+        console.print(
+            terminal_table(comparison(f"{shown} model: {len(calls)} calls, twice", summaries))
+        )
         _show_notes(console, lanes)
-        ours = [each for lane, each in zip(lanes, summaries, strict=True) if isinstance(lane, SymShapeLane)]
+        ours = [
+            each
+            for lane, each in zip(lanes, summaries, strict=True)
+            if isinstance(lane, SymShapeLane)
+        ]
         mismatches += sum(each.mismatches for each in ours)
     colour = "red" if mismatches else "green"
     verdict = (
-        "every result of symshape equals eager's" if not mismatches else f"{mismatches} results differ from eager's"
+        "every result of symshape equals eager's"
+        if not mismatches
+        else f"{mismatches} results differ from eager's"
     )
     console.print(Text(f"{verdict} ({time.perf_counter() - start:.0f} s in all)", f"bold {colour}"))
     return mismatches
@@ -83,14 +99,19 @@ def _run(console: Console, settings: Settings, titles: Mapping[str, str]) -> int
 def _stream(settings: Settings) -> tuple[list[Arguments], str]:
     """Return the calls, and a description of them."""
     requests = bundled_requests(settings.requests)
-    found = batches(requests, window_s=settings.window_s, max_batch=settings.max_batch, longest=POSITIONS)
+    found = batches(
+        requests, window_s=settings.window_s, max_batch=settings.max_batch, longest=POSITIONS
+    )
     generator = torch.Generator().manual_seed(settings.seed)
-    calls: list[Arguments] = [make_inputs(batch, generator, settings.device).arguments for batch in found]
+    calls: list[Arguments] = [
+        make_inputs(batch, generator, settings.device).arguments for batch in found
+    ]
     sizes = {(batch.size, batch.longest) for batch in found}
     minutes = requests[-1].arrival_s / 60
     words = (
         f"{len(requests)} requests in {minutes:.1f} min of the {ATTRIBUTION}; "
-        f"within {settings.window_s * 1e3:.0f} ms = one batch, lengths scaled to {POSITIONS} tokens: "
+        f"within {settings.window_s * 1e3:.0f} ms = one batch, lengths scaled to {POSITIONS} "
+        "tokens: "
         f"{len(calls)} calls of {len(sizes)} different sizes"
     )
     return calls, words
@@ -105,11 +126,17 @@ def _show_trace(console: Console, model: torch.nn.Module, calls: Sequence[Argume
     program = traced.program
     sizes = " x ".join(map(str, example["input_ids"].shape))
     words = (
-        f"One call of {sizes} tokens, traced in {program.milliseconds:.0f} ms with batch and length "
+        f"One call of {sizes} tokens, traced in {program.milliseconds:.0f} ms with batch and "
+        "length "
         f"as symbols: {len(traced.graph.nodes)} ops, {len(traced.guards)} guards."
     )
     console.print(Text(words))
-    for table in (symbols_table(program), inputs_table(program), short_guards_table(program), outputs_table(program)):
+    for table in (
+        symbols_table(program),
+        inputs_table(program),
+        short_guards_table(program),
+        outputs_table(program),
+    ):
         console.print(terminal_table(table, limit=12))
 
 
@@ -139,9 +166,12 @@ def comparison(title: str, summaries: Sequence[Summary]) -> Table:
 
 
 NOTES = (
-    "Dispatch is the host's time of a call outside the compiled graph, measured alike for all: the median over the "
-    'stream, calls that compiled left out. Both run their graph op by op (backend="eager", runner="eager"); Dynamo\'s '
-    "is one of torch functions, symshape's one of ATen ops. A fallback is a call that no compiled graph served."
+    "Dispatch is the host's time of a call outside the compiled graph, measured alike for all: the "
+    "median over the "
+    'stream, calls that compiled left out. Both run their graph op by op (backend="eager", '
+    'runner="eager"); Dynamo\'s '
+    "is one of torch functions, symshape's one of ATen ops. A fallback is a call that no compiled "
+    "graph served."
 )
 
 
@@ -165,7 +195,12 @@ def _show_notes(console: Console, lanes: Sequence[Lane]) -> None:
 
 def _progress(console: Console, name: str, total: int) -> Progress:
     progress = Progress(
-        TextColumn("streaming"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console, transient=True
+        TextColumn("streaming"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
     )
     progress.add_task(name, total=total)
     return progress
@@ -173,7 +208,9 @@ def _progress(console: Console, name: str, total: int) -> Progress:
 
 @contextmanager
 def _one_thread(device: torch.device) -> Iterator[None]:
-    """Run with one CPU thread: on a busy machine, small models would mostly measure threads that wait."""
+    """Run with one CPU thread: on a busy machine, small models would mostly measure threads that
+    wait.
+    """
     before = torch.get_num_threads()
     if device.type == "cpu":
         torch.set_num_threads(1)
@@ -185,7 +222,9 @@ def _one_thread(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _quiet_dynamo() -> Iterator[None]:
-    """Silence Dynamo's warnings (the recompile limit), which would break the progress bar; the table counts these."""
+    """Silence Dynamo's warnings (the recompile limit), which would break the progress bar; the
+    table counts these.
+    """
     logger = logging.getLogger("torch._dynamo")
     before = logger.level
     logger.setLevel(logging.ERROR)

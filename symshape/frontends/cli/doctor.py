@@ -42,14 +42,22 @@ def findings() -> list[Finding]:
 
 def findings_table(shown: list[Finding]) -> Table:
     """Return the findings as a table; *fine* where nothing is to be done."""
-    return Table("doctor", ("part", "state", "what to do"), tuple((f.part, f.state, f.advice or "fine") for f in shown))
+    return Table(
+        "doctor",
+        ("part", "state", "what to do"),
+        tuple((f.part, f.state, f.advice or "fine") for f in shown),
+    )
 
 
 def _torch() -> Finding:
     version = str(torch.__version__)
     refused = refusal()
     if refused is not None:
-        return Finding("torch", f"{version}: {refused}", "install another torch; until then functions run eagerly")
+        return Finding(
+            "torch",
+            f"{version}: {refused}",
+            "install another torch; until then functions run eagerly",
+        )
     said: list[str] = []
     warn_of_version(version, lambda message, *_, **__: said.append(str(message)))
     advice = f"install torch {OLDEST} to {NEWEST} if a feature is missing" if said else ""
@@ -59,14 +67,25 @@ def _torch() -> Finding:
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     slow = sys.version_info[:2] == (3, 13)
-    return Finding("Python", version, "use 3.11 or 3.12 if the look-up of large modules is too slow" if slow else "")
+    return Finding(
+        "Python",
+        version,
+        "use 3.11 or 3.12 if the look-up of large modules is too slow" if slow else "",
+    )
 
 
 def _guards() -> Finding:
     file = sys.modules[Term.__module__].__file__
     if file is None or file.endswith(".py"):
-        advice = "install a C compiler and install symshape again: compiled, guards is about three times as fast"
-        return Finding("guards", "interpreted", "unset SYMSHAPE_INTERPRETED" if _asked_to_interpret() else advice)
+        advice = (
+            "install a C compiler and install symshape again: compiled, guards is about "
+            "three times as fast"
+        )
+        return Finding(
+            "guards",
+            "interpreted",
+            "unset SYMSHAPE_INTERPRETED" if _asked_to_interpret() else advice,
+        )
     return Finding("guards", "compiled by mypyc")
 
 
@@ -84,14 +103,18 @@ def _native() -> Iterator[Finding]:
         yield Finding("C++", state, why_missing())
     for reason in dict.fromkeys(each.why for each in without if not each.missing):
         yield Finding(
-            "C++", f"{state}: {reason}", "remove the cause; Python serves until then, which makes calls slower"
+            "C++",
+            f"{state}: {reason}",
+            "remove the cause; Python serves until then, which makes calls slower",
         )
 
 
 def _native_cache() -> Finding:
     path = cache.root()
     if not _writable(path):
-        return Finding("C++ cache", f"{path} cannot be written", f"name a folder of yours in {cache.VARIABLE}")
+        return Finding(
+            "C++ cache", f"{path} cannot be written", f"name a folder of yours in {cache.VARIABLE}"
+        )
     count = sum(1 for _ in path.glob(f"*/{cache.REPORT}"))
     return Finding("C++ cache", f"{path}: {count} builds")
 
@@ -107,12 +130,18 @@ def _cuda() -> Finding:
         return Finding("CUDA", f"{torch.cuda.device_count()} devices: {', '.join(sorted(names))}")
     if torch.version.cuda is None:
         return Finding("CUDA", "torch is built for the CPU alone")
-    return Finding("CUDA", f"torch is built for CUDA {torch.version.cuda}, but no device is seen", "check nvidia-smi")
+    return Finding(
+        "CUDA",
+        f"torch is built for CUDA {torch.version.cuda}, but no device is seen",
+        "check nvidia-smi",
+    )
 
 
 def _store() -> Finding:
     path = Path(default_path())
     if not _writable(path):
-        return Finding("store", f"{path} cannot be written", "name a folder of yours in SYMSHAPE_STORE")
+        return Finding(
+            "store", f"{path} cannot be written", "name a folder of yours in SYMSHAPE_STORE"
+        )
     count = sum(1 for _ in path.rglob("*.entry")) if path.exists() else 0
     return Finding("store", f"{path}: {count} entries")

@@ -20,7 +20,8 @@ _PACKAGES = ("symshape", "torch", "attrs", "sympy", "z3-solver", "transformers",
 
 
 def versions_table(device: torch.device | None = None) -> Table:
-    """Return the versions of Python and of the packages, the devices, and ``device`` as the one in use.
+    """Return the versions of Python and of the packages, the devices, and ``device`` as the one in
+    use.
 
     Without ``device``, also the reasons why Python code serves in place of C++.
     """
@@ -35,7 +36,10 @@ def _rows(device: torch.device | None) -> Iterator[tuple[str, str]]:
         except importlib.metadata.PackageNotFoundError:
             yield package, "not installed"
     compiled = sys.modules[Term.__module__].__file__
-    yield "guards", "interpreted" if compiled is None or compiled.endswith(".py") else "compiled by mypyc"
+    yield (
+        "guards",
+        "interpreted" if compiled is None or compiled.endswith(".py") else "compiled by mypyc",
+    )
     yield from _native_rows(explained=device is None)
     yield "CPU threads", str(torch.get_num_threads())
     for index in range(torch.cuda.device_count()):
@@ -47,14 +51,22 @@ def _rows(device: torch.device | None) -> Iterator[tuple[str, str]]:
 
 
 def _native_rows(*, explained: bool) -> Iterator[tuple[str, str]]:
-    """Yield how many extensions in C++ serve; if ``explained``, also why Python serves for the others."""
+    """Yield how many extensions in C++ serve; if ``explained``, also why Python serves for the
+    others.
+    """
     every = [found(each.name) for each in EXTENSIONS]
     serving = [each for each in every if each.module is not None]
     cached = sum(cache.is_cached(each.place) for each in serving)
-    yield "C++", f"{len(serving)} of {len(every)} extensions serve" + (f", {cached} from the cache" if cached else "")
+    yield (
+        "C++",
+        f"{len(serving)} of {len(every)} extensions serve"
+        + (f", {cached} from the cache" if cached else ""),
+    )
     if not explained:
         return
-    reasons = dict.fromkeys(why_missing() if each.missing else each.why for each in every if each.module is None)
+    reasons = dict.fromkeys(
+        why_missing() if each.missing else each.why for each in every if each.module is None
+    )
     for reason in reasons:
         yield "Python serves", reason
     if cached or reasons:

@@ -1,4 +1,6 @@
-"""The programs that the command line traces: a model of the demo's, or the result of the user's factory."""
+"""The programs that the command line traces: a model of the demo's, or the result of the user's
+factory.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,21 @@ from symshape.frontends.training import trace_training
 
 
 def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced:
-    """Return the trace of a model of the demo, of a factory's function, or of a step that trains it.
+    """Return the trace of a model of the demo, of a factory's function, or of a step that trains
+    it.
 
     Args:
-        name: ``gpt2``, ``llama``, or ``module:factory``. The factory takes no arguments and returns ``(fn, args)``,
-            ``(fn, args, kwargs)`` or ``(fn, args, kwargs, dynamic)``: an example call, and which sizes vary.
+        name: ``gpt2``, ``llama``, or ``module:factory``. The factory takes no arguments and returns
+            ``(fn, args)``, ``(fn, args, kwargs)`` or ``(fn, args, kwargs, dynamic)``: an example
+            call, and which sizes vary.
         wanted: the sizes that vary, in place of the model's or the factory's.
-        train: one of ``OPTIMIZERS``; empty for none. The loss of the demo's models is the cross entropy of their
-            logits; the result of a factory's module is the loss, or has it as ``.loss``.
+        train: one of ``OPTIMIZERS``; empty for none. The loss of the demo's models is the cross
+            entropy of their logits; the result of a factory's module is the loss, or has it as
+            ``.loss``.
 
     Raises:
-        InputError: there is no such model, factory or optimizer, or the factory returns something else.
+        InputError: there is no such model, factory or optimizer, or the factory returns something
+            else.
     """
     if train and train not in OPTIMIZERS:
         raise InputError(f"there is no optimizer {train!r}; choose from {', '.join(OPTIMIZERS)}")
@@ -42,7 +48,9 @@ def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced
             return trace(fn, *args, dynamic=dynamic, **kwargs)
     parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else None
     optimizer = OPTIMIZERS[train]
-    return trace_training(fn, *args, optimizer=optimizer, parameters=parameters, dynamic=dynamic, **kwargs)
+    return trace_training(
+        fn, *args, optimizer=optimizer, parameters=parameters, dynamic=dynamic, **kwargs
+    )
 
 
 def example_program(name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any], Any]:
@@ -72,7 +80,9 @@ def _loss_of(model: torch.nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
 def _example(name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any], Any]:
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
-        raise InputError(f"{name!r} is no program: write one of {', '.join(MODELS)}, or MODULE:FACTORY")
+        raise InputError(
+            f"{name!r} is no program: write one of {', '.join(MODELS)}, or MODULE:FACTORY"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # as python -m does
@@ -83,9 +93,15 @@ def _example(name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any], Any]:
     except AttributeError:
         raise InputError(f"{module} has no {attribute!r}") from None
     if not callable(factory):
-        raise InputError(f"{name} is no function that answers (fn, args), but {factory!r}; a function is needed")
+        raise InputError(
+            f"{name} is no function that answers (fn, args), but {factory!r}; a function is needed"
+        )
     made = factory()
-    if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[1], (tuple, list)):
+    if (
+        not isinstance(made, tuple)
+        or not 2 <= len(made) <= 4
+        or not isinstance(made[1], (tuple, list))
+    ):
         wanted = "(fn, args), (fn, args, kwargs) or (fn, args, kwargs, dynamic)"
         raise InputError(f"{name} must answer {wanted}, not {type(made).__name__}")
     return made[0], made[1], made[2] if len(made) > 2 else {}, made[3] if len(made) > 3 else None

@@ -18,7 +18,10 @@ from symshape.frontends.cli.example_programs import traced_program
 from symshape.frontends.cli.ranges import read_ranges
 from symshape.frontends.cli.sizes import read_dynamic
 
-_PROGRAM = "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, kwargs[, dynamic]])."
+_PROGRAM = (
+    "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, "
+    "kwargs[, dynamic]])."
+)
 
 
 class Exit(IntEnum):
@@ -32,19 +35,35 @@ class Exit(IntEnum):
 def fits_command(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
     memory: Annotated[
-        str, typer.Option("--memory", "-m", help="The budget, such as 80GB. Default: the current CUDA device's.")
+        str,
+        typer.Option(
+            "--memory", "-m", help="The budget, such as 80GB. Default: the current CUDA device's."
+        ),
     ] = "",
-    train: Annotated[str, typer.Option(metavar="OPTIMIZER", help=f"A step of training: {', '.join(OPTIMIZERS)}.")] = "",
+    train: Annotated[
+        str, typer.Option(metavar="OPTIMIZER", help=f"A step of training: {', '.join(OPTIMIZERS)}.")
+    ] = "",
     dynamic: Annotated[
         list[str] | None,
-        typer.Option("--dynamic", "-d", metavar="ARG.DIM=NAME", help="A size that varies. Default: the program's."),
+        typer.Option(
+            "--dynamic",
+            "-d",
+            metavar="ARG.DIM=NAME",
+            help="A size that varies. Default: the program's.",
+        ),
     ] = None,
     at: Annotated[
         list[str] | None,
-        typer.Option("--at", metavar="NAME=SIZE", help="A size at which the others are solved for."),
+        typer.Option(
+            "--at", metavar="NAME=SIZE", help="A size at which the others are solved for."
+        ),
     ] = None,
-    table: Annotated[bool, typer.Option("--table", help="Print pairs of sizes that fit, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a sentence.")] = False,
+    table: Annotated[
+        bool, typer.Option("--table", help="Print pairs of sizes that fit, too.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of a sentence.")
+    ] = False,
 ) -> None:
     """Say which sizes of a program fit into the memory of a device.
 

@@ -16,12 +16,16 @@ from symshape.runtime.runners.choice import RunnerName
 
 
 class DynamoLane(Lane):
-    """The lane of ``torch.compile``, with a backend that runs Dynamo's graph directly, like ``eager``, but metered."""
+    """The lane of ``torch.compile``, with a backend that runs Dynamo's graph directly, like
+    ``eager``, but metered.
+    """
 
     def __init__(self, model: torch.nn.Module) -> None:
         meter = Meter()
 
-        def eager_metered(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        def eager_metered(
+            gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
+        ) -> Callable[..., Any]:
             meter.compiles += 1
             return meter.metered(gm.forward)
 
@@ -36,10 +40,14 @@ class DynamoLane(Lane):
 class SymShapeLane(Lane):
     """The lane of ``symshape.compile``."""
 
-    def __init__(self, model: torch.nn.Module, runner: RunnerName, max_cuda_graphs: int = 1024) -> None:
+    def __init__(
+        self, model: torch.nn.Module, runner: RunnerName, max_cuda_graphs: int = 1024
+    ) -> None:
         options = Options(max_cuda_graphs=max_cuda_graphs)
         compiled: frontend.Compiled = frontend.compile(model, runner=runner, options=options)
-        super().__init__("symshape" if runner == "eager" else f"symshape, {runner}", compiled, Meter())
+        super().__init__(
+            "symshape" if runner == "eager" else f"symshape, {runner}", compiled, Meter()
+        )
         self.compiled = compiled
         self._metered: set[int] = set()
         self._fallbacks: list[events.RunnerFallback] = []
@@ -59,7 +67,9 @@ class SymShapeLane(Lane):
             self._calling = False
 
     def settle(self) -> None:
-        """Meter the runners of new entries (the call that made an entry is not a hit, so its run is not missed)."""
+        """Meter the runners of new entries (the call that made an entry is not a hit, so its run is
+        not missed).
+        """
         for entry in self.compiled.entries:
             if entry.number not in self._metered:
                 self._metered.add(entry.number)

@@ -18,7 +18,9 @@ POSITIONS = 256
 
 @attrs.frozen
 class Inputs:
-    """One call of a language model: token ids and the attention mask, both ``(batch, sequence)``."""
+    """One call of a language model: token ids and the attention mask, both
+    ``(batch, sequence)``.
+    """
 
     input_ids: torch.Tensor
     attention_mask: torch.Tensor
@@ -33,7 +35,14 @@ def _gpt2() -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     return GPT2LMHeadModel(
-        GPT2Config(vocab_size=VOCABULARY, n_positions=POSITIONS, n_embd=64, n_layer=4, n_head=4, use_cache=False)
+        GPT2Config(
+            vocab_size=VOCABULARY,
+            n_positions=POSITIONS,
+            n_embd=64,
+            n_layer=4,
+            n_head=4,
+            use_cache=False,
+        )
     )
 
 
@@ -82,7 +91,9 @@ def make_model(name: str, device: torch.device, seed: int = 0) -> torch.nn.Modul
     try:
         import transformers
     except ModuleNotFoundError:
-        raise InputError("the demo's models come from transformers: pip install 'symshape[models]'") from None
+        raise InputError(
+            "the demo's models come from transformers: pip install 'symshape[models]'"
+        ) from None
     transformers.logging.set_verbosity_error()
     torch.manual_seed(seed)
     model: torch.nn.Module = maker()
@@ -90,7 +101,9 @@ def make_model(name: str, device: torch.device, seed: int = 0) -> torch.nn.Modul
 
 
 def make_inputs(batch: Batch, generator: torch.Generator, device: torch.device) -> Inputs:
-    """Return random tokens for a batch, padded on the right to its longest request, with the attention mask."""
+    """Return random tokens for a batch, padded on the right to its longest request, with the
+    attention mask.
+    """
     ids = torch.randint(0, VOCABULARY, (batch.size, batch.longest), generator=generator)
     lengths = torch.tensor(batch.lengths).unsqueeze(1)
     mask = (torch.arange(batch.longest).unsqueeze(0) < lengths).long()

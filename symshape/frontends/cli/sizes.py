@@ -11,12 +11,15 @@ from symshape.errors import InputError
 
 _ARGUMENT = r"(?P<argument>[^\W\d][^=]*?)"
 _PLACE = r"(?:\.(?P<dim>\d+)|\.size\((?P<size>\d+)\)|\.shape\[(?P<shape>\d+)\])"
-_DYNAMIC = re.compile(rf"\s*{_ARGUMENT}{_PLACE}\s*=\s*(?P<name>[^\W\d]\w*)(?::(?P<low>\d*):(?P<high>\d*))?\s*")
+_DYNAMIC = re.compile(
+    rf"\s*{_ARGUMENT}{_PLACE}\s*=\s*(?P<name>[^\W\d]\w*)(?::(?P<low>\d*):(?P<high>\d*))?\s*"
+)
 _SIZES = re.compile(r"\s*(?P<argument>[^\W\d][^=]*?)\s*=\s*(?P<sizes>[-\d\s,?]+?)\s*")
 
 
 def read_dynamic(texts: Sequence[str]) -> dict[str, dict[int, Any]] | None:
-    """Return ``ids.0=batch`` and ``ids.size(1)=length:8:512`` as ``dynamic`` of ``symshape.trace``; None for no texts.
+    """Return ``ids.0=batch`` and ``ids.size(1)=length:8:512`` as ``dynamic`` of ``symshape.trace``;
+    None for no texts.
 
     Raises:
         InputError: a text has another form, or one size is named twice.
@@ -29,7 +32,8 @@ def read_dynamic(texts: Sequence[str]) -> dict[str, dict[int, Any]] | None:
         match = _DYNAMIC.fullmatch(text)
         if match is None:
             raise InputError(
-                f"--dynamic {text!r} should be ARG.DIM=NAME or ARG.DIM=NAME:LOW:HIGH, such as ids.1=length:8:512"
+                f"--dynamic {text!r} should be ARG.DIM=NAME or ARG.DIM=NAME:LOW:HIGH, such as "
+                "ids.1=length:8:512"
             )
         dim = int(next(each for each in match.group("dim", "size", "shape") if each is not None))
         words = (("min", "low"), ("max", "high"))
@@ -42,7 +46,8 @@ def read_dynamic(texts: Sequence[str]) -> dict[str, dict[int, Any]] | None:
 
 
 def read_sizes(texts: Sequence[str]) -> dict[str, int | tuple[int | None, ...]]:
-    """Return ``ids=4,128`` (``?``: any size; ``x=5,``: one dimension) as a tensor's sizes, ``k=3`` as an integer.
+    """Return ``ids=4,128`` (``?``: any size; ``x=5,``: one dimension) as a tensor's sizes, ``k=3``
+    as an integer.
 
     Raises:
         InputError: a text has another form, or one argument is named twice.
@@ -55,7 +60,8 @@ def read_sizes(texts: Sequence[str]) -> dict[str, int | tuple[int | None, ...]]:
         match = _SIZES.fullmatch(text)
         if match is None:
             raise InputError(
-                f"--size {text!r} should be ARG=SIZES, such as ids=4,128 (one dimension: x=5,; an integer: k=3)"
+                f"--size {text!r} should be ARG=SIZES, such as ids=4,128 (one dimension: x=5,; an "
+                "integer: k=3)"
             )
         if match["argument"] in found:
             raise InputError(f"--size names {match['argument']} twice")
@@ -65,7 +71,9 @@ def read_sizes(texts: Sequence[str]) -> dict[str, int | tuple[int | None, ...]]:
             parts.pop()
         try:
             if several:
-                found[match["argument"]] = tuple(None if part == "?" else int(part) for part in parts)
+                found[match["argument"]] = tuple(
+                    None if part == "?" else int(part) for part in parts
+                )
             else:
                 found[match["argument"]] = int(parts[0])
         except ValueError:

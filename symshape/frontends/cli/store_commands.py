@@ -1,4 +1,6 @@
-"""``symshape cache`` and ``symshape show``, which show and change stores: arguments, options and exit codes."""
+"""``symshape cache`` and ``symshape show``, which show and change stores: arguments, options and
+exit codes.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,13 @@ from symshape.store.store_errors import EntryError
 
 _USAGE = 2
 _Where = Annotated[
-    Path | None, typer.Option("--store", help="The folder. Default: that of symshape.compile(store=True).")
+    Path | None,
+    typer.Option("--store", help="The folder. Default: that of symshape.compile(store=True)."),
 ]
 
-cache = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Programs that are kept between processes.")
+cache = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Programs that are kept between processes."
+)
 
 
 def show(file: Annotated[Path, typer.Argument(help="A file of a store (….entry).")]) -> None:
@@ -51,17 +56,27 @@ def list_entries(store: _Where = None) -> None:
     """
     here = _store(store)
     found = sorted(here.all(), key=lambda each: -each.used)
-    rows = tuple((each.digest[:12], *_described(here, each), shown(each.bytes, "B"), _age(each)) for each in found)
+    rows = tuple(
+        (each.digest[:12], *_described(here, each), shown(each.bytes, "B"), _age(each))
+        for each in found
+    )
     numbers = frozenset({"size"})
     Console().print(
         terminal_table(
-            Table(printable(str(here.path)), ("entry", "function", "sizes", "size", "used"), rows, numbers=numbers)
+            Table(
+                printable(str(here.path)),
+                ("entry", "function", "sizes", "size", "used"),
+                rows,
+                numbers=numbers,
+            )
         )
     )
 
 
 @cache.command("show")
-def show_one(entry: Annotated[str, typer.Argument(help="How its name begins.")], store: _Where = None) -> None:
+def show_one(
+    entry: Annotated[str, typer.Argument(help="How its name begins.")], store: _Where = None
+) -> None:
     """Print one entry: its calls, guards and operators.
 
     Example: symshape cache show 5f0e
@@ -70,7 +85,10 @@ def show_one(entry: Annotated[str, typer.Argument(help="How its name begins.")],
     found = [each for each in here.all() if each.digest.startswith(entry)]
     if len(found) != 1:
         typer.echo(
-            printable(f"symshape cache show: {len(found)} entries begin with {entry!r} in {here.path}"), err=True
+            printable(
+                f"symshape cache show: {len(found)} entries begin with {entry!r} in {here.path}"
+            ),
+            err=True,
         )
         raise typer.Exit(_USAGE)
     show(here.path / found[0].address / f"{found[0].digest}.entry")
@@ -110,7 +128,12 @@ def _verify_certificates(here: DiskStore, remove: bool) -> int:
         if not isinstance(record, EntryError):
             proof = prove_again(here, record)
             if proof:
-                typer.echo(printable(f"{record.function} is closed for {record.text()}: proven in {proof.parts} parts"))
+                typer.echo(
+                    printable(
+                        f"{record.function} is closed for {record.text()}: proven in {proof.parts} "
+                        "parts"
+                    )
+                )
                 continue
             why = f"{record.function}: {why_not(here, record, proof)}"
         broken += 1
@@ -141,7 +164,9 @@ def prune(
 
 
 @cache.command("export")
-def export_entries(file: Annotated[Path, typer.Argument(help="Is written.")], store: _Where = None) -> None:
+def export_entries(
+    file: Annotated[Path, typer.Argument(help="Is written.")], store: _Where = None
+) -> None:
     """Write all entries to one file, for another machine.
 
     Example: symshape cache export programs.store
@@ -150,7 +175,9 @@ def export_entries(file: Annotated[Path, typer.Argument(help="Is written.")], st
 
 
 @cache.command("import")
-def import_entries(file: Annotated[Path, typer.Argument(help="What export wrote.")], store: _Where = None) -> None:
+def import_entries(
+    file: Annotated[Path, typer.Argument(help="What export wrote.")], store: _Where = None
+) -> None:
     """Import the entries of a file.
 
     Entries decide what programs compute: import only files that you trust.

@@ -1,4 +1,6 @@
-"""``symshape trace``, ``symshape explain`` and ``symshape report``: arguments, options and exit codes."""
+"""``symshape trace``, ``symshape explain`` and ``symshape report``: arguments, options and exit
+codes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from rich.text import Text
 import guards
 from guards.errors import GuardsError
 from symshape.errors import InputError, SymShapeError
-from symshape.exploring.tables import Table, guards_table, inputs_table, outputs_table, symbols_table
+from symshape.exploring.tables import (
+    Table,
+    guards_table,
+    inputs_table,
+    outputs_table,
+    symbols_table,
+)
 from symshape.exploring.terminal import terminal_table
 from symshape.frontends.cli.example_programs import traced_program
 from symshape.frontends.cli.sizes import read_dynamic, read_sizes
@@ -22,8 +30,14 @@ from symshape.frontends.exploration.explore import explore
 from symshape.frontends.trace import Traced
 from symshape.planning.bucket_plan import BucketPlan
 
-_PROGRAM = "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, kwargs[, dynamic]])."
-_DYNAMIC = "A size that varies, such as ids.0=batch, or ids.1=length:8:512 with bounds. Default: what the factory says."
+_PROGRAM = (
+    "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, "
+    "kwargs[, dynamic]])."
+)
+_DYNAMIC = (
+    "A size that varies, such as ids.0=batch, or ids.1=length:8:512 with bounds. Default: "
+    "what the factory says."
+)
 _USAGE = 2
 FORMAT, VERSION = "symshape trace", 1
 
@@ -31,13 +45,18 @@ FORMAT, VERSION = "symshape trace", 1
 def trace(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
     dynamic: Annotated[
-        list[str] | None, typer.Option("--dynamic", "-d", metavar="ARG.DIM=NAME[:LOW:HIGH]", help=_DYNAMIC)
+        list[str] | None,
+        typer.Option("--dynamic", "-d", metavar="ARG.DIM=NAME[:LOW:HIGH]", help=_DYNAMIC),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page to look at in a browser here.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of tables; `symshape report` shows it again.")
+        bool,
+        typer.Option(
+            "--json",
+            help="Print one JSON object instead of tables; `symshape report` shows it again.",
+        ),
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 40,
 ) -> None:
@@ -68,12 +87,20 @@ def explain(
     program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
     size: Annotated[
         list[str],
-        typer.Option("--size", "-s", metavar="ARG=SIZES", help="Sizes of the call: ids=4,128 or k=3, or a symbol's."),
+        typer.Option(
+            "--size",
+            "-s",
+            metavar="ARG=SIZES",
+            help="Sizes of the call: ids=4,128 or k=3, or a symbol's.",
+        ),
     ],
     dynamic: Annotated[
-        list[str] | None, typer.Option("--dynamic", "-d", metavar="ARG.DIM=NAME[:LOW:HIGH]", help=_DYNAMIC)
+        list[str] | None,
+        typer.Option("--dynamic", "-d", metavar="ARG.DIM=NAME[:LOW:HIGH]", help=_DYNAMIC),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of sentences.")
+    ] = False,
 ) -> None:
     """Say whether a call of these sizes may run the program, or why not.
 
@@ -100,7 +127,10 @@ def explain(
 
 
 def report(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What trace --json, plan --output or to_json wrote.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="What trace --json, plan --output or to_json wrote."),
+    ],
     limit: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 40,
 ) -> None:
     """Show a stored trace, plan of buckets, or guard set.
@@ -122,14 +152,17 @@ def report(
         elif isinstance(data, dict) and "caps" in data:
             console.print(terminal_table(BucketPlan.from_json(text).table(), limit=limit))
         else:
-            raise InputError(f"{file} holds none of what symshape writes: a trace, a plan or a guard set")
+            raise InputError(
+                f"{file} holds none of what symshape writes: a trace, a plan or a guard set"
+            )
     except (SymShapeError, GuardsError, OSError, UnicodeDecodeError) as error:
         typer.echo(f"symshape report: {error}", err=True)
         raise typer.Exit(_USAGE) from None
 
 
 def _writer(path: Path) -> Callable[[Traced], Path]:
-    """Return the function that writes the page of a trace; the folder is checked before anything is traced.
+    """Return the function that writes the page of a trace; the folder is checked before anything is
+    traced.
 
     Raises:
         InputError: there is no such folder.
@@ -153,11 +186,21 @@ def document_of(traced: Traced) -> dict[str, Any]:
         for symbol in program.symbols.values()
     ]
     found["guards"] = [
-        {"condition": guard.text(), "needed_by": str(guard.origin) if guard.origin else ""} for guard in program.guards
+        {"condition": guard.text(), "needed_by": str(guard.origin) if guard.origin else ""}
+        for guard in program.guards
     ]
-    tables = (symbols_table(program), inputs_table(program), guards_table(program), outputs_table(program))
+    tables = (
+        symbols_table(program),
+        inputs_table(program),
+        guards_table(program),
+        outputs_table(program),
+    )
     found["tables"] = [
-        {"title": each.title, "columns": list(each.columns), "rows": [list(row) for row in each.rows]}
+        {
+            "title": each.title,
+            "columns": list(each.columns),
+            "rows": [list(row) for row in each.rows],
+        }
         for each in tables
     ]
     return found
@@ -170,13 +213,20 @@ def checked(data: dict[str, Any]) -> dict[str, Any]:
         InputError: a part is missing or has another type, or the version is not supported.
     """
     if data.get("version") != VERSION:
-        raise InputError(f"a trace of version {data.get('version')!r}; this reads version {VERSION}: write it again")
+        raise InputError(
+            f"a trace of version {data.get('version')!r}; this reads version {VERSION}: write it "
+            "again"
+        )
     if not isinstance(data.get("program"), str) or not isinstance(data.get("tables"), list):
         raise InputError("a stored trace needs the name of its program and its tables")
     for table in data["tables"]:
         rows = table.get("rows") if isinstance(table, dict) else None
         columns = table.get("columns") if isinstance(table, dict) else None
-        if not isinstance(columns, list) or not isinstance(rows, list) or not isinstance(table.get("title"), str):
+        if (
+            not isinstance(columns, list)
+            or not isinstance(rows, list)
+            or not isinstance(table.get("title"), str)
+        ):
             raise InputError("a table of a stored trace needs a title, columns and rows")
         if any(not isinstance(row, list) or len(row) != len(columns) for row in rows):
             raise InputError(f"a row of the table {table['title']!r} has not {len(columns)} cells")
@@ -187,4 +237,8 @@ def _show(console: Console, data: dict[str, Any], limit: int) -> None:
     console.print(Text(f"{data['program']}: {data.get('ops', '?')} ops", "bold"))
     for each in data["tables"]:
         rows = tuple(tuple(map(str, row)) for row in each["rows"])
-        console.print(terminal_table(Table(each["title"], tuple(map(str, each["columns"])), rows), limit=limit))
+        console.print(
+            terminal_table(
+                Table(each["title"], tuple(map(str, each["columns"])), rows), limit=limit
+            )
+        )

@@ -1,4 +1,6 @@
-"""Recorded traffic in command-line options: a file, its columns, and sizes that are always the same."""
+"""Recorded traffic in command-line options: a file, its columns, and sizes that are always the
+same.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from symshape.planning.traffic import Traffic
 
 
 def read_traffic(path: Path | None, columns: Sequence[str], fixed: Sequence[str]) -> Traffic | None:
-    """Return the traffic of ``--traffic FILE --column length=ContextTokens --fixed batch=1``; None without a file.
+    """Return the traffic of ``--traffic FILE --column length=ContextTokens --fixed batch=1``; None
+    without a file.
 
     Raises:
         InputError: a column is missing, or no column is named for the sizes.

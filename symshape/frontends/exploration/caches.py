@@ -1,4 +1,6 @@
-"""A compiled function as a report: a space for each structure of arguments that it was called with."""
+"""A compiled function as a report: a space for each structure of arguments that it was called
+with.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ _MOST_STEPS = 6000  # ops of all programs together that are shown
 
 
 def cache_report(cache: EntryCache, stats: Stats, name: str, *, short: bool = False) -> Report:
-    """Return the report of a compiled function; a ``short`` one leaves out parts that tables do not show."""
+    """Return the report of a compiled function; a ``short`` one leaves out parts that tables do not
+    show.
+    """
     origins = Origins()
     reader = _CacheReader(cache, origins, not short)
     reader.read()
@@ -58,7 +62,9 @@ def cache_report(cache: EntryCache, stats: Stats, name: str, *, short: bool = Fa
 
 
 def _moments(cache: EntryCache) -> list[MomentRecord]:
-    """Return the history, with the sizes in the caller's words; a moment of new sizes names the runner, too."""
+    """Return the history, with the sizes in the caller's words; a moment of new sizes names the
+    runner, too.
+    """
     noted = cache.history.moments()
     start = noted[0].at if noted else 0.0
     found = sorted(noted, key=lambda each: (each.call, _RANKS.get(each.kind, 4)))
@@ -79,8 +85,17 @@ def _moments(cache: EntryCache) -> list[MomentRecord]:
     ]
 
 
-_RANKS = {"trace": 0, "new sizes": 1, "evicted": 2, "dropped": 2, "bucket made": 2, "bucket chosen": 3}
-"""The order of the moments in one call: moments that are recorded late, while a device works, are shown in place."""
+_RANKS = {
+    "trace": 0,
+    "new sizes": 1,
+    "evicted": 2,
+    "dropped": 2,
+    "bucket made": 2,
+    "bucket chosen": 3,
+}
+"""The order of the moments in one call: moments that are recorded late, while a device works, are
+shown in place.
+"""
 
 
 def _event(moment: Moment) -> tuple[int, int | None, tuple[int, ...]]:
@@ -88,9 +103,13 @@ def _event(moment: Moment) -> tuple[int, int | None, tuple[int, ...]]:
 
 
 def _sizes(moment: Moment) -> str:
-    """Return the sizes of the call in the user's names, or those that a moment without a call is about."""
+    """Return the sizes of the call in the user's names, or those that a moment without a call is
+    about.
+    """
     pairs = zip(moment.slots, moment.values, strict=False)
-    named = dict.fromkeys(f"{given_name(slot.term) or slot.source.text()}={value}" for slot, value in pairs)
+    named = dict.fromkeys(
+        f"{given_name(slot.term) or slot.source.text()}={value}" for slot, value in pairs
+    )
     return ", ".join(named or map(str, moment.values)) or moment.sizes
 
 
@@ -113,14 +132,22 @@ class _CacheReader:
 
     def read(self) -> None:
         """Fill ``spaces`` and ``programs``, the structure with most calls first."""
-        places = [(branch, family) for branch in self._cache.branches for family in branch.families.values()]
+        places = [
+            (branch, family)
+            for branch in self._cache.branches
+            for family in branch.families.values()
+        ]
         described = [_structure(family.entries[0].program) for _, family in places]
         branches = list(self._cache.branches)
         for (branch, family), structure in zip(places, described, strict=True):
-            different = [line for line in structure if any(line not in other for other in described)]
+            different = [
+                line for line in structure if any(line not in other for other in described)
+            ]
             if len(branches) > 1:
                 different.append(_state(branches, branch))
-            self.spaces.append(self._space(family, structure, ", ".join(different) if len(places) > 1 else ""))
+            self.spaces.append(
+                self._space(family, structure, ", ".join(different) if len(places) > 1 else "")
+            )
         self.spaces.sort(key=lambda space: -sum(entry.calls for entry in space.entries))
 
     def _space(self, family: Family[Entry], structure: list[str], label: str) -> Space:
@@ -135,7 +162,15 @@ class _CacheReader:
         links = linked([guard.term for guard in general.guards], names)
         drawn = branch_record(outline(family.tree, words), entries, points)
         return Space(
-            label, structure, slots, links, maker.record(), records, points, drawn, self._comparisons(entries, words)
+            label,
+            structure,
+            slots,
+            links,
+            maker.record(),
+            records,
+            points,
+            drawn,
+            self._comparisons(entries, words),
         )
 
     def _entry(self, entry: Entry, maker: SpaceMaker, words: dict[str, str]) -> EntryRecord:
@@ -146,7 +181,9 @@ class _CacheReader:
         self._steps_left -= number if whole else 0
         after = of_entry(entry) if whole else None
         self._steps_left -= 0 if after is None else len(after.steps)
-        self.programs.append(program_record(program, self._origins, program.positions, after, whole=whole))
+        self.programs.append(
+            program_record(program, self._origins, program.positions, after, whole=whole)
+        )
         return EntryRecord(
             label=f"entry {entry.number}",
             guards=maker.guards(entry.guards, words, words),  # each entry names its symbols anew
@@ -156,7 +193,9 @@ class _CacheReader:
             serving=serving_of(entry),
         )
 
-    def _comparisons(self, entries: Sequence[Entry], words: dict[str, str]) -> list[tuple[int, int, str]]:
+    def _comparisons(
+        self, entries: Sequence[Entry], words: dict[str, str]
+    ) -> list[tuple[int, int, str]]:
         found: list[tuple[int, int, str]] = []
         for second in range(len(entries) - 1, 0, -1):
             for first in range(second - 1, -1, -1):
@@ -167,13 +206,17 @@ class _CacheReader:
         return found
 
 
-def _slot(index: int, entries: Sequence[Entry], general: Entry, maker: SpaceMaker, seen: list[set[int]]) -> SlotRecord:
+def _slot(
+    index: int, entries: Sequence[Entry], general: Entry, maker: SpaceMaker, seen: list[set[int]]
+) -> SlotRecord:
     terms = [entry.program.slots[index].term for entry in entries]
     slot = general.program.slots[index]
     low, high = limits_of(slot.source)
     fixed = slot.term.op is Op.CONST and all(term is slot.term for term in terms)
     derived = None
-    first = {symbol(name): symbol(f"v{position}") for name, position in general.program.positions.items()}
+    first = {
+        symbol(name): symbol(f"v{position}") for name, position in general.program.positions.items()
+    }
     free = slot.term.op is Op.CONST or first.get(slot.term) is symbol(f"v{index}")
     if not free and all(part in first for part in slot.term.symbols):
         derived = maker.tape.add(fold.substitute(slot.term, first))
@@ -184,9 +227,11 @@ def _slot(index: int, entries: Sequence[Entry], general: Entry, maker: SpaceMake
 
 
 def spelled_slots(program: Program) -> dict[str, str]:
-    """Return how people read each slot: the user's name for a size where it is first read, and the source elsewhere.
+    """Return how people read each slot: the user's name for a size where it is first read, and the
+    source elsewhere.
 
-    A second place of one name stays a source, so that ``batch == mask.size(0)`` says which sizes must agree.
+    A second place of one name stays a source, so that ``batch == mask.size(0)`` says which sizes
+    must agree.
     """
     first = {position: given_name(symbol(name)) for name, position in program.positions.items()}
     texts = [first.get(at) or slot.source.text() for at, slot in enumerate(program.slots)]
@@ -201,14 +246,24 @@ def _example(program: Program, index: int) -> int:
 
 
 def _points(entries: Sequence[Entry]) -> tuple[list[PointRecord], list[set[int]]]:
-    """Return how often each tuple of integers came, the most frequent first; and for each slot the values that came."""
-    rows = [(v, s.calls, at) for at, entry in enumerate(entries) for v, s in list(entry.seen.items()) if s.calls]
+    """Return how often each tuple of integers came, the most frequent first; and for each slot the
+    values that came.
+    """
+    rows = [
+        (v, s.calls, at)
+        for at, entry in enumerate(entries)
+        for v, s in list(entry.seen.items())
+        if s.calls
+    ]
     rows.sort(key=lambda row: -row[1])
     seen: list[set[int]] = [set() for _ in entries[0].program.slots]
     for values, _, _ in rows:
         for found, value in zip(seen, values, strict=True):
             found.add(value)
-    return [PointRecord([number(value) for value in v], calls, at) for v, calls, at in rows[:_MOST_POINTS]], seen
+    return [
+        PointRecord([number(value) for value in v], calls, at)
+        for v, calls, at in rows[:_MOST_POINTS]
+    ], seen
 
 
 def _structure(program: Program) -> list[str]:

@@ -15,14 +15,20 @@ from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
 
 _NOTE = (
-    "These are the guards of Dynamo's own cache, read from their text. Those that are not about sizes, or were not "
+    "These are the guards of Dynamo's own cache, read from their text. Those that are not about "
+    "sizes, or were not "
     "understood, are listed as they stand and are taken to hold here."
 )
-_OTHERS = "Programs of the same code that are for other objects, or for this one as it was before, are left out: {}."
+_OTHERS = (
+    "Programs of the same code that are for other objects, or for this one as it was "
+    "before, are left out: {}."
+)
 
 
 def dynamo_report(target: Target) -> Report:
-    """Return a report of Dynamo's cache for a function or a module: conditions on integers, and the rest as text."""
+    """Return a report of Dynamo's cache for a function or a module: conditions on integers, and the
+    rest as text.
+    """
     cache = read_dynamo(target)
     origins = Origins()
     facts = [("entries", str(len(cache.entries)))]
@@ -30,22 +36,49 @@ def dynamo_report(target: Target) -> Report:
     unread = sorted({text for entry in cache.entries for text in entry.texts})
     structure = [text if len(text) < 200 else f"{text[:200]}…" for text in unread]
     space = attrs.evolve(_space(cache, origins), structure=structure)
-    return Report(f"Dynamo's programs of {target.name}", "dynamo", facts, origins.records, [space], [], [], notes)
+    return Report(
+        f"Dynamo's programs of {target.name}",
+        "dynamo",
+        facts,
+        origins.records,
+        [space],
+        [],
+        [],
+        notes,
+    )
 
 
 def _space(cache: DynamoCache, origins: Origins) -> Space:
     names = tuple(cache.sources)
     maker = SpaceMaker(names, origins)
-    ranges = {name: (0, None) if "(" in text else (None, None) for name, text in cache.sources.items()}
+    ranges = {
+        name: (0, None) if "(" in text else (None, None) for name, text in cache.sources.items()
+    }
     entries = []
     for each in cache.entries:
-        own = {name: limits for name, limits in ranges.items() if any(name in _symbols(g) for g in each.guards)}
+        own = {
+            name: limits
+            for name, limits in ranges.items()
+            if any(name in _symbols(g) for g in each.guards)
+        }
         guard_set = GuardSet(each.guards, own)  # the other symbols are unbounded
-        entries.append(EntryRecord(f"entry {each.name}", maker.guards(guard_set, cache.sources, cache.sources)))
-    general = min(cache.entries, key=lambda each: sum(_value(guard) is not None for guard in each.guards))
+        entries.append(
+            EntryRecord(f"entry {each.name}", maker.guards(guard_set, cache.sources, cache.sources))
+        )
+    general = min(
+        cache.entries, key=lambda each: sum(_value(guard) is not None for guard in each.guards)
+    )
     start = _start(cache, general)
     slots = [
-        SlotRecord(name, text, ranges[name][0], None, start[name], top_of(start[name], None), _is_fixed(cache, name))
+        SlotRecord(
+            name,
+            text,
+            ranges[name][0],
+            None,
+            start[name],
+            top_of(start[name], None),
+            _is_fixed(cache, name),
+        )
         for name, text in cache.sources.items()
     ]
     links = linked([guard.term for guard in general.guards], names)
@@ -77,7 +110,9 @@ def _is_fixed(cache: DynamoCache, name: str) -> bool:
 
 
 def _start(cache: DynamoCache, general: DynamoEntry) -> dict[str, int]:
-    """Return initial values: from the most general entry, where it fixes any, else values that it accepts."""
+    """Return initial values: from the most general entry, where it fixes any, else values that it
+    accepts.
+    """
     found = GuardSet(general.guards, {}).sample(1)
     inside = found[0] if found else {}
     return {name: inside.get(name, 2) for name in cache.sources}

@@ -1,7 +1,9 @@
-"""Guards of Dynamo's own cache entries, for functions that ``torch.compile`` compiled with any backend.
+"""Guards of Dynamo's own cache entries, for functions that ``torch.compile`` compiled with any
+backend.
 
-No other module reads them. Torch has no public interface: this module reads the guards' text as ``TORCH_LOGS=guards``
-prints it. A line that cannot be parsed is shown unchanged, and never interpreted. Written for torch 2.11 to 2.13.
+No other module reads them. Torch has no public interface: this module reads the guards' text as
+``TORCH_LOGS=guards`` prints it. A line that cannot be parsed is shown unchanged, and never
+interpreted. Written for torch 2.11 to 2.13.
 """
 
 from __future__ import annotations
@@ -25,9 +27,13 @@ from symshape.frontends.exploration.dynamo_targets import Owned, Target
 _CHECKED = ((2, 11), (2, 13))
 _LINE = re.compile(r"^[|\s+-]*(?P<kind>[A-Z][A-Z0-9_]+): (?P<rest>.*)$")
 _TENSOR = re.compile(
-    r"^check_tensor\((?P<source>.+?), \w+, .*size=\[(?P<size>[^\]]*)\], stride=\[(?P<stride>[^\]]*)\]\)$"
+    r"^check_tensor\((?P<source>.+?), \w+, .*size=\[(?P<size>[^\]]*)\], "
+    r"stride=\[(?P<stride>[^\]]*)\]\)$"
 )
-_SIZE = re.compile(r"(?P<source>[LG]\['(?:[^'\\]|\\.)+'\](?:[.\w\[\]']*?))\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]")
+_SIZE = re.compile(
+    r"(?P<source>[LG]\['(?:[^'\\]|\\.)+'\](?:[.\w\[\]']*?))\.(?P<what>size|stride)\(\)\[(?P<dim>"
+    r"\d+)\]"
+)
 _OFFSET = re.compile(r"(?P<source>[LG]\['(?:[^'\\]|\\.)+'\](?:[.\w\[\]']*?))\.storage_offset\(\)")
 _PLACE = re.compile(r"  # (?P<text>.*?)  # (?P<file>\S.*?):(?P<line>\d+) in (?P<function>\S+)")
 _INTEGER = re.compile(r"^(?P<source>[LG]\['[^']+'\]) == (?P<value>-?\d+)$")
@@ -54,7 +60,8 @@ class DynamoCache:
 
     Attributes:
         entries: in the order in which they are tried.
-        sources: where the value of each symbol is read, in the caller's words, by the symbol's name.
+        sources: where the value of each symbol is read, in the caller's words, by the symbol's
+            name.
         others: how many programs of the same code are for other objects.
     """
 
@@ -73,18 +80,25 @@ def read_dynamo(target: Target) -> DynamoCache:
     try:
         from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
-        texts = [(str(each.compile_id), str(each.guard_manager)) for each in _debug_get_cache_entry_list(target.code)]
+        texts = [
+            (str(each.compile_id), str(each.guard_manager))
+            for each in _debug_get_cache_entry_list(target.code)
+        ]
     except (ImportError, AttributeError, TypeError) as error:
         low, high = (".".join(map(str, version)) for version in _CHECKED)
         raise UnsupportedError(
-            f"the guards of Dynamo cannot be read in torch {torch.__version__}: {error} (checked for {low} to {high})",
+            f"the guards of Dynamo cannot be read in torch {torch.__version__}: {error} (checked "
+            f"for {low} to {high})",
             reason=Reason.INSTALLATION,
         ) from error
     reader = _Reader(target)
-    entries = tuple(entry for name, text in texts if (entry := reader.entry(name, text)) is not None)
+    entries = tuple(
+        entry for name, text in texts if (entry := reader.entry(name, text)) is not None
+    )
     if not entries:
         raise InputError(
-            f"Dynamo keeps no program for {target.name}: call it once, or see TORCH_LOGS=graph_breaks (of a module of "
+            f"Dynamo keeps no program for {target.name}: call it once, or see "
+            "TORCH_LOGS=graph_breaks (of a module of "
             "torch.nn Dynamo compiles torch.compile(module), and nothing after module.compile())"
         )
     return DynamoCache(entries, reader.sources, len(texts) - len(entries))
@@ -105,7 +119,10 @@ class _Reader:
             if match is not None and match["kind"] != "TREE_GUARD_MANAGER":
                 condition, _, comment = match["rest"].partition("  # ")
                 lines.append((match["kind"], condition.strip(), comment))
-        if any(self._owned.denies(condition) or self._another_tensor(condition) for _, condition, _ in lines):
+        if any(
+            self._owned.denies(condition) or self._another_tensor(condition)
+            for _, condition, _ in lines
+        ):
             return None
         guards: dict[Guard, None] = {}
         left: list[str] = []
@@ -117,7 +134,9 @@ class _Reader:
         return DynamoEntry(name, tuple(guards), tuple(left))
 
     def _tensor(self, condition: str) -> torch.Tensor | None:
-        """Return the tensor of the object itself that a condition tests: no guard is needed for it."""
+        """Return the tensor of the object itself that a condition tests: no guard is needed for
+        it.
+        """
         match = _TENSOR.match(condition)
         return None if match is None else self._owned.tensor(match["source"])
 
@@ -127,11 +146,16 @@ class _Reader:
         if match is None or tensor is None:
             return False
         sizes = _items(match["size"])
-        wrong = (text not in ("None", str(size)) for text, size in zip(sizes, tensor.size(), strict=False))
+        wrong = (
+            text not in ("None", str(size))
+            for text, size in zip(sizes, tensor.size(), strict=False)
+        )
         return len(sizes) != tensor.dim() or any(wrong)
 
     def _guards(self, kind: str, condition: str, origin: Origin) -> Iterator[Guard]:
-        """Yield the guards of a line on integers; none for a line that is not on integers or not understood."""
+        """Yield the guards of a line on integers; none for a line that is not on integers or not
+        understood.
+        """
         tensor = _TENSOR.match(condition)
         if tensor is not None:
             if self._owned.tensor(tensor["source"]) is not None:
@@ -141,21 +165,32 @@ class _Reader:
                     name = self._symbol(f"{self._plain(tensor['source'])}.{what}({dim})")
                     if text != "None":
                         rule = "static" if what == "size" else "layout"
-                        yield Guard(boolean.eq(symbol(name), int(text)), attrs.evolve(origin, rule=rule))
+                        yield Guard(
+                            boolean.eq(symbol(name), int(text)), attrs.evolve(origin, rule=rule)
+                        )
             return
         integer = _INTEGER.match(condition)
         if integer is not None:
             name = self._symbol(self._plain(integer["source"]))
-            yield Guard(boolean.eq(symbol(name), int(integer["value"])), attrs.evolve(origin, rule="static"))
+            yield Guard(
+                boolean.eq(symbol(name), int(integer["value"])), attrs.evolve(origin, rule="static")
+            )
         elif kind in ("LAMBDA_GUARD", "SYMBOLIC_SHAPE_GUARD", "SHAPE_ENV"):
             yield from self._relation(condition, origin)
 
     def _relation(self, condition: str, origin: Origin) -> Iterator[Guard]:
-        text = _SIZE.sub(lambda m: self._symbol(f"{self._plain(m['source'])}.{m['what']}({m['dim']})"), condition)
-        text = _OFFSET.sub(lambda m: self._symbol(f"{self._plain(m['source'])}.storage_offset()"), text)
+        text = _SIZE.sub(
+            lambda m: self._symbol(f"{self._plain(m['source'])}.{m['what']}({m['dim']})"), condition
+        )
+        text = _OFFSET.sub(
+            lambda m: self._symbol(f"{self._plain(m['source'])}.storage_offset()"), text
+        )
         text = re.sub(r"L\['(\w+)'\](?![.\[])", lambda m: self._symbol(m[1]), text)
         names = {node.id for node in ast.walk(_tree(text)) if isinstance(node, ast.Name)}
-        if not names or not names - {"min", "max", "Mod", "FloorDiv", "Min", "Max"} <= self.sources.keys():
+        if (
+            not names
+            or not names - {"min", "max", "Mod", "FloorDiv", "Min", "Max"} <= self.sources.keys()
+        ):
             return
         try:
             yield Guard(parse(text), origin)
@@ -191,4 +226,10 @@ def _origin(comment: str, kind: str) -> Origin:
     match = _PLACE.search(comment)
     if match is None:
         return Origin("", 0, text=comment.removeprefix("  # ")[:200], rule=kind.lower())
-    return Origin(match["file"], int(match["line"]), match["function"], match["text"].strip(), rule=kind.lower())
+    return Origin(
+        match["file"],
+        int(match["line"]),
+        match["function"],
+        match["text"].strip(),
+        rule=kind.lower(),
+    )

@@ -1,8 +1,8 @@
 """The target of a report on Dynamo: the code, the object and the arguments of a compiled function.
 
-Dynamo stores programs by code, and code is shared: by the instances of a class, and by all modules of ``torch.nn`` and
-functions of torch, which run inside one frame that Dynamo lends them. The guards of a program tell which object it is
-for. Written for torch 2.11 to 2.13.
+Dynamo stores programs by code, and code is shared: by the instances of a class, and by all modules
+of ``torch.nn`` and functions of torch, which run inside one frame that Dynamo lends them. The
+guards of a program tell which object it is for. Written for torch 2.11 to 2.13.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import attrs
 import torch
 
 _UNKNOWN = object()
-_LENT = "wrap_inline.<locals>.inner"  # the frame around objects that have none: see torch._dynamo.external_utils
+# the frame around objects that have none: see torch._dynamo.external_utils
+_LENT = "wrap_inline.<locals>.inner"
 
 
 @attrs.frozen
@@ -40,7 +41,8 @@ class Target:
 
 
 def target_of(fn: object) -> Target | None:
-    """Return the target for a result of ``torch.compile`` or a module on which ``module.compile()`` was called.
+    """Return the target for a result of ``torch.compile`` or a module on which ``module.compile()``
+    was called.
 
     None for anything else.
     """
@@ -76,14 +78,18 @@ def _name(fn: object) -> str:
 
 
 def _arguments(fn: object) -> dict[str, str]:
-    """Return the inner function's names for the arguments of a frame that takes ``*args, **kwargs``."""
+    """Return the inner function's names for the arguments of a frame that takes
+    ``*args, **kwargs``.
+    """
     try:
         parameters = inspect.signature(fn).parameters.values() if callable(fn) else ()
     except (TypeError, ValueError):
         return {}
     found = {f"kwargs['{each.name}']": each.name for each in parameters}
     named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    found.update({f"args[{place}]": each.name for place, each in enumerate(parameters) if each.kind in named})
+    found.update(
+        {f"args[{place}]": each.name for place, each in enumerate(parameters) if each.kind in named}
+    )
     return found
 
 
@@ -100,17 +106,23 @@ class Owned:
             "___check_obj_id": id,
         }
         try:
-            tree = ast.parse(condition.partition("), type=")[0].removesuffix(")") + ")", mode="eval").body
+            tree = ast.parse(
+                condition.partition("), type=")[0].removesuffix(")") + ")", mode="eval"
+            ).body
         except SyntaxError:
             return False
         match tree:
-            case ast.Call(func=ast.Name(id=name), args=[source, ast.Constant(value=int(wanted))]) if name in checks:
+            case ast.Call(
+                func=ast.Name(id=name), args=[source, ast.Constant(value=int(wanted))]
+            ) if name in checks:
                 found = self._at(source)
                 return found is not _UNKNOWN and checks[name](found) != wanted
         return False
 
     def tensor(self, source: str) -> torch.Tensor | None:
-        """Return the tensor that the object has at a source (``L['self'].weight``), if it has one there."""
+        """Return the tensor that the object has at a source (``L['self'].weight``), if it has one
+        there.
+        """
         try:
             found = self._at(ast.parse(source, mode="eval").body)
         except SyntaxError:

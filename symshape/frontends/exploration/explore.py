@@ -1,4 +1,6 @@
-"""``symshape.explore``: an interactive view of a guard set, a tree, a trace, a compiled function or Dynamo's cache."""
+"""``symshape.explore``: an interactive view of a guard set, a tree, a trace, a compiled function or
+Dynamo's cache.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,20 @@ from symshape.user_code import name_of
 
 __all__ = ["explore"]
 
-_MOST_PADDED = 1000  # ops of a trace that is also shown padded: about a quarter of a millisecond each
+# ops of a trace that is also shown padded: about a quarter of a millisecond each
+_MOST_PADDED = 1000
 
 
 def explore(x: Traced | Compiled | GuardSet | Tree[Any] | Callable[..., Any]) -> Exploration:
-    """Return a view of a trace, a compiled function, a guard set, or a function of ``torch.compile``.
+    """Return a view of a trace, a compiled function, a guard set, or a function of
+    ``torch.compile``.
 
-    In a notebook the view shows itself, interactively if anywidget is installed (the extra ``notebook``); elsewhere
-    ``.save("report.html")`` writes one self-contained file.
+    In a notebook the view shows itself, interactively if anywidget is installed (the extra
+    ``notebook``); elsewhere ``.save("report.html")`` writes one self-contained file.
 
     Args:
-        x: a :class:`symshape.Traced`, a result of :func:`symshape.compile` or ``torch.compile``, or a
-            :class:`guards.GuardSet` or :class:`guards.Tree`.
+        x: a :class:`symshape.Traced`, a result of :func:`symshape.compile` or ``torch.compile``, or
+            a :class:`guards.GuardSet` or :class:`guards.Tree`.
 
     Raises:
         InputError: it is something else, or Dynamo has no entries for it.
@@ -64,7 +68,8 @@ def explore(x: Traced | Compiled | GuardSet | Tree[Any] | Callable[..., Any]) ->
     if target is not None:
         return Exploration(dynamo_report(target))
     raise InputError(
-        "symshape.explore takes a symshape.Traced, a function that symshape.compile or torch.compile returned, a "
+        "symshape.explore takes a symshape.Traced, a function that symshape.compile or "
+        "torch.compile returned, a "
         f"guards.GuardSet or a guards.Tree, not a {type(x).__name__}"
     )
 
@@ -89,18 +94,24 @@ def _of_tree(tree: Tree[Any]) -> Report:
     origins = Origins()
     space = space_of_tree(tree, origins)
     facts = [("entries", str(len(tree))), ("symbols", ", ".join(tree.slots) or "none")]
-    return Report("A dispatch tree", "tree", facts, origins.records, [space] if len(tree) else [], [])
+    return Report(
+        "A dispatch tree", "tree", facts, origins.records, [space] if len(tree) else [], []
+    )
 
 
 def _of_trace(traced: Traced) -> Report:
     program, origins = traced.program, Origins()
     space = space_of_program(program, origins, 0)
     after = of_program(program) if len(program.graph.nodes) <= _MOST_PADDED else None
-    record = program_record(program, origins, {slot.name: at for at, slot in enumerate(space.slots)}, after)
+    record = program_record(
+        program, origins, {slot.name: at for at, slot in enumerate(space.slots)}, after
+    )
     facts = [
         ("ops", str(len(program.graph.nodes))),
         ("guards", str(len(program.guards))),
         ("symbols", ", ".join(program.symbols) or "none"),
         ("traced in", f"{program.milliseconds:.0f} ms"),
     ]
-    return Report(f"The trace of {program.name}", "trace", facts, origins.records, [space], [record])
+    return Report(
+        f"The trace of {program.name}", "trace", facts, origins.records, [space], [record]
+    )

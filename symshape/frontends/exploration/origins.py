@@ -44,5 +44,7 @@ def _excerpt(origin: Origin) -> list[tuple[int, str]]:
         return []
     first = max(1, origin.line - _AROUND)
     numbers = range(first, origin.line + _AROUND + 1)
-    lines = [(number, linecache.getline(origin.file, number).rstrip()[:_LONGEST]) for number in numbers]
+    lines = [
+        (number, linecache.getline(origin.file, number).rstrip()[:_LONGEST]) for number in numbers
+    ]
     return lines if any(text for _, text in lines) else []

@@ -44,7 +44,8 @@ def program_record(
     *,
     whole: bool = True,
 ) -> ProgramRecord:
-    """Return the record of a program; ``slots`` maps each symbol to the slot of its space that holds it.
+    """Return the record of a program; ``slots`` maps each symbol to the slot of its space that
+    holds it.
 
     ``after`` is the program as it runs. If not ``whole``, the record has neither ops nor costs.
     """
@@ -52,7 +53,11 @@ def program_record(
     inputs = [formulas.tensor(each.value, each.path) for each in program.graph.inputs]
     outputs = list(_outputs(program, formulas))
     steps = [_step(step, formulas, origins) for step in program.graph.steps] if whole else []
-    costs, notes = _costs(program, formulas) if whole else ({}, ["its ops and costs are left out of this report"])
+    costs, notes = (
+        _costs(program, formulas)
+        if whole
+        else ({}, ["its ops and costs are left out of this report"])
+    )
     return ProgramRecord(
         name=program.name,
         symbols=[
@@ -103,7 +108,9 @@ class _Formulas:
             best = term if plain else self.domain.simplified(term)
             found = self._known.get(best)
             if found is None:
-                names = [name for name in self.domain.symbols if arithmetic.symbol(name) in best.symbols]
+                names = [
+                    name for name in self.domain.symbols if arithmetic.symbol(name) in best.symbols
+                ]
                 found = len(self.records)
                 self.records.append(FormulaRecord(str(best), self.tape.add(best), names))
             self._known[term] = self._known[best] = found
@@ -133,31 +140,52 @@ def _outputs(program: Program, formulas: _Formulas) -> Iterator[TensorRecord]:
 
 def _step(step: Node | Assertion, formulas: _Formulas, origins: Origins) -> StepRecord:
     if isinstance(step, Assertion):
-        return StepRecord("assert", str(step.guard.term), [], origins.add(step.guard.origin, excerpt=False), "assert")
+        return StepRecord(
+            "assert",
+            str(step.guard.term),
+            [],
+            origins.add(step.guard.origin, excerpt=False),
+            "assert",
+        )
     args = [shown_argument(arg) for arg in step.args]
     args += [f"{name}={shown_argument(arg)}" for name, arg in step.kwargs.items()]
     outputs = [formulas.tensor(value) for value in step.outputs if value is not None]
     text = ", ".join(args)
     bound = "".join(f" -> {binding.symbol}" for binding in step.bindings)
-    origin = origins.add(origin_of(step.location), excerpt=False) if step.location is not None else None
-    return StepRecord(str(step.op), (text if len(text) <= _LONGEST else text[:_LONGEST] + "…") + bound, outputs, origin)
+    origin = (
+        origins.add(origin_of(step.location), excerpt=False) if step.location is not None else None
+    )
+    return StepRecord(
+        str(step.op),
+        (text if len(text) <= _LONGEST else text[:_LONGEST] + "…") + bound,
+        outputs,
+        origin,
+    )
 
 
 def _costs(program: Program, formulas: _Formulas) -> tuple[dict[str, int], list[str]]:
     try:
         cost = Cost.of(program)
-        found = {"flops": cost.flops.written, "read": cost.read.written, "written": cost.written.written}
+        found = {
+            "flops": cost.flops.written,
+            "read": cost.read.written,
+            "written": cost.written.written,
+        }
     except SymShapeError as error:
         return {}, [f"no costs: {error}"]
     notes = []
     if cost.unpriced:
-        notes.append(f"left out of the costs, because no rule knows them: {', '.join(cost.unpriced)}")
+        notes.append(
+            f"left out of the costs, because no rule knows them: {', '.join(cost.unpriced)}"
+        )
     try:
         memory = PeakMemory.of(program).total.written
         if tree_sizes(memory, {}) <= _LARGEST_MEMORY:
             found["memory"] = memory
         else:
-            notes.append("peak memory: its formula is too large to be shown here; see peak_memory()")
+            notes.append(
+                "peak memory: its formula is too large to be shown here; see peak_memory()"
+            )
     except SymShapeError as error:
         notes.append(f"no peak memory: {error}")
     return {name: formulas.add(term) for name, term in found.items()}, notes

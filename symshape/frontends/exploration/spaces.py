@@ -1,4 +1,6 @@
-"""Guard sets and families of entries as spaces: the integers that a reader may change, and the guards on them."""
+"""Guard sets and families of entries as spaces: the integers that a reader may change, and the
+guards on them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from guards.terms import arithmetic
 from guards.terms.arithmetic import symbol
 from guards.terms.tape import EXACT, Tape
 from guards.terms.term import Op, Term
-from symshape.exploring.report_records import EntryRecord, GuardRecord, SlotRecord, Space, TapeRecord
+from symshape.exploring.report_records import (
+    EntryRecord,
+    GuardRecord,
+    SlotRecord,
+    Space,
+    TapeRecord,
+)
 from symshape.frontends.exploration.origins import Origins
 from symshape.graph.program import Program, given_name
 
@@ -35,20 +43,34 @@ class SpaceMaker:
         self.tape = Tape(self.names)
         self._origins = origins
 
-    def guards(self, guard_set: GuardSet, words: Mapping[str, str], shown: Mapping[str, str]) -> list[GuardRecord]:
-        """Return the conditions of a set; ``words`` and ``shown`` spell its symbols in full and in short."""
+    def guards(
+        self, guard_set: GuardSet, words: Mapping[str, str], shown: Mapping[str, str]
+    ) -> list[GuardRecord]:
+        """Return the conditions of a set; ``words`` and ``shown`` spell its symbols in full and in
+        short.
+        """
         return [self._guard(guard, words, shown) for guard in guard_set.conditions]
 
-    def _guard(self, guard: Guard, words: Mapping[str, str], shown: Mapping[str, str]) -> GuardRecord:
+    def _guard(
+        self, guard: Guard, words: Mapping[str, str], shown: Mapping[str, str]
+    ) -> GuardRecord:
         origin = guard.origin
-        kind = "range" if origin == DECLARED else _KINDS.get(origin.rule, "guard") if origin else "guard"
+        kind = (
+            "range"
+            if origin == DECLARED
+            else _KINDS.get(origin.rule, "guard")
+            if origin
+            else "guard"
+        )
         return GuardRecord(
             text=guard.text(shown),
             words=guard.text(words),
             register=self.tape.add(guard.term),
             kind=kind,
             origin=None if kind == "range" else self._origins.add(origin),
-            slots=[index for index, name in enumerate(self.names) if symbol(name) in guard.term.symbols],
+            slots=[
+                index for index, name in enumerate(self.names) if symbol(name) in guard.term.symbols
+            ],
         )
 
     def record(self) -> TapeRecord:
@@ -83,7 +105,10 @@ def linked(guards: Iterable[Term], names: Sequence[str]) -> list[list[int]]:
             both = group[positions[pair[0]]] | group[positions[pair[1]]]
             for index in both:
                 group[index] = both
-    return [list(found) for found in sorted({tuple(sorted(each)) for each in group.values() if len(each) > 1})]
+    return [
+        list(found)
+        for found in sorted({tuple(sorted(each)) for each in group.values() if len(each) > 1})
+    ]
 
 
 def _equal_symbols(term: Term) -> tuple[Term, Term] | None:
@@ -96,11 +121,15 @@ def _equal_symbols(term: Term) -> tuple[Term, Term] | None:
     return (first, second) if first.op is second.op is Op.SYMBOL else None
 
 
-# -- a guard set alone ------------------------------------------------------------------------------------------------
+# -- a guard set alone -----------------------------------------------------------------------------
 
 
-def space_of_guards(guard_set: GuardSet, sources: Mapping[str, Source | str], origins: Origins) -> Space:
-    """Return the space of a guard set: its symbols, guards implied by others, and whether any sizes satisfy it."""
+def space_of_guards(
+    guard_set: GuardSet, sources: Mapping[str, Source | str], origins: Origins
+) -> Space:
+    """Return the space of a guard set: its symbols, guards implied by others, and whether any sizes
+    satisfy it.
+    """
     maker = SpaceMaker(guard_set.symbols, origins)
     words = spelled(sources)
     start = _example(guard_set)
@@ -111,7 +140,16 @@ def space_of_guards(guard_set: GuardSet, sources: Mapping[str, Source | str], or
     records, verdict = _studied(guard_set, maker.guards(guard_set, words, {}))
     entry = EntryRecord("the guards", records)
     return Space(
-        "", [], slots, linked([g.term for g in guard_set], maker.names), maker.record(), [entry], [], None, [], verdict
+        "",
+        [],
+        slots,
+        linked([g.term for g in guard_set], maker.names),
+        maker.record(),
+        [entry],
+        [],
+        None,
+        [],
+        verdict,
     )
 
 
@@ -130,11 +168,21 @@ def _inside(guard_set: GuardSet, name: str) -> Pair:
 def _slot(name: str, source: str, limits: Pair, start: int, inside: Pair) -> SlotRecord:
     low, high = limits
     top = top_of(start, inside[1] if high is None else high)
-    return SlotRecord(name, source, low, high, start, top, given=given_name(symbol(name)) if source != name else "")
+    return SlotRecord(
+        name,
+        source,
+        low,
+        high,
+        start,
+        top,
+        given=given_name(symbol(name)) if source != name else "",
+    )
 
 
 def _studied(guard_set: GuardSet, records: list[GuardRecord]) -> tuple[list[GuardRecord], str]:
-    """Return the records with what can be proven of the guards: which others imply a guard, and a contradiction."""
+    """Return the records with what can be proven of the guards: which others imply a guard, and a
+    contradiction.
+    """
     conflict = guard_set.core()
     if conflict is not None:
         contradicting = {guard.term for guard in conflict.conditions}
@@ -143,7 +191,13 @@ def _studied(guard_set: GuardSet, records: list[GuardRecord]) -> tuple[list[Guar
             attrs.evolve(record, note=note) if guard.term in contradicting else record
             for record, guard in zip(records, guard_set.conditions, strict=True)
         ]
-        return marked, f"no sizes satisfy all of these guards: {' and '.join(g.text() for g in conflict.conditions)}"
+        return (
+            marked,
+            (
+                "no sizes satisfy all of these guards: "
+                f"{' and '.join(g.text() for g in conflict.conditions)}"
+            ),
+        )
     terms = [guard.term for guard in guard_set]
     if not 1 < len(terms) <= _EXPLAINED:
         return records, ""
@@ -160,8 +214,12 @@ def _studied(guard_set: GuardSet, records: list[GuardRecord]) -> tuple[list[Guar
     return found, ""
 
 
-def _reasons(index: int, kept: list[int], terms: Sequence[Term], ranges: Mapping[str, Pair]) -> list[int]:
-    """Return few of the kept guards that imply the one at ``index``: guards that are not needed are left out."""
+def _reasons(
+    index: int, kept: list[int], terms: Sequence[Term], ranges: Mapping[str, Pair]
+) -> list[int]:
+    """Return few of the kept guards that imply the one at ``index``: guards that are not needed are
+    left out.
+    """
     left = list(kept)
     for each in kept:
         fewer = [other for other in left if other != each]
@@ -170,7 +228,7 @@ def _reasons(index: int, kept: list[int], terms: Sequence[Term], ranges: Mapping
     return left
 
 
-# -- a trace ----------------------------------------------------------------------------------------------------------
+# -- a trace ---------------------------------------------------------------------------------------
 
 
 def space_of_program(program: Program, origins: Origins, number: int) -> Space:
@@ -179,7 +237,9 @@ def space_of_program(program: Program, origins: Origins, number: int) -> Space:
     sources = {each.name: " = ".join(source.text() for source in each.sources) for each in backed}
     words = {each.name: given_name(each.term) or each.sources[0].text() for each in backed}
     maker = SpaceMaker([each.name for each in backed], origins)
-    guards = GuardSet(program.guards.guards, {n: r for n, r in program.guards.ranges.items() if n in maker.names})
+    guards = GuardSet(
+        program.guards.guards, {n: r for n, r in program.guards.ranges.items() if n in maker.names}
+    )
     slots = [
         _slot(
             each.name,
@@ -192,5 +252,7 @@ def space_of_program(program: Program, origins: Origins, number: int) -> Space:
     ]
     entry = EntryRecord(program.name, maker.guards(guards, words, {}), number)
     links = linked([guard.term for guard in guards], maker.names)
-    fixed = [f"{slot.source.text()} = {slot.term}" for slot in program.slots if slot.term.op is Op.CONST]
+    fixed = [
+        f"{slot.source.text()} = {slot.term}" for slot in program.slots if slot.term.op is Op.CONST
+    ]
     return Space("", fixed, slots, links, maker.record(), [entry], [])

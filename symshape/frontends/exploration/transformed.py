@@ -27,32 +27,46 @@ _LONGEST = 200  # characters of an op's arguments
 
 
 def of_entry(entry: Entry) -> TransformedRecord | None:
-    """Return the program that an entry runs: the bucket with most repairs; None if it is the traced program.
+    """Return the program that an entry runs: the bucket with most repairs; None if it is the traced
+    program.
 
-    For an entry that runs in pieces it is a bucket of one piece. For a device, merged kernels are shown merged.
+    For an entry that runs in pieces it is a bucket of one piece. For a device, merged kernels are
+    shown merged.
     """
     whole = entry.program
     parts = list(padded_parts(entry.runner, whole))
     if not parts:
         return merged(whole) if isinstance(entry.runner, CudaGraphRunner) else None
     made = [(program, bucket.made) for program, runner in parts for bucket in runner.buckets]
-    most = max(made, key=lambda each: len(each[1].padded.repairs if each[1].padded else ()), default=None)
+    most = max(
+        made, key=lambda each: len(each[1].padded.repairs if each[1].padded else ()), default=None
+    )
     on_cuda = any(each.value.spec.device.type == "cuda" for each in whole.graph.inputs)
     return None if most is None else padded(*most, fused=on_cuda, whole=whole)
 
 
 def of_program(program: Program) -> TransformedRecord | None:
-    """Return the padded program at the capacities around the example call; None where nothing can be padded."""
+    """Return the padded program at the capacities around the example call; None where nothing can
+    be padded.
+    """
     if not candidates(program):
         return None
-    hints = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
+    hints = {
+        name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None
+    }
     return padded(program, plan(program, hints, any_randomness=draws_any(program, Options())))
 
 
-def padded(program: Program, made: Plan, *, fused: bool = False, whole: Program | None = None) -> TransformedRecord:
-    """Return the record of a padded program, or piece of the ``whole``; if nothing was padded, only the refusals."""
+def padded(
+    program: Program, made: Plan, *, fused: bool = False, whole: Program | None = None
+) -> TransformedRecord:
+    """Return the record of a padded program, or piece of the ``whole``; if nothing was padded, only
+    the refusals.
+    """
     words = spelled(program.sources)
-    refused = [f"{words[name]} keeps its value: {refusal}" for name, refusal in made.refusals.items()]
+    refused = [
+        f"{words[name]} keeps its value: {refusal}" for name, refusal in made.refusals.items()
+    ]
     if made.padded is None:
         return TransformedRecord("padded", "", [], [], refused)
     graph = fuse_padded(made.padded) if fused else made.padded.graph
@@ -66,18 +80,25 @@ def padded(program: Program, made: Plan, *, fused: bool = False, whole: Program 
         for each, at in zip(program.graph.inputs, graph.inputs, strict=False)
     ]
     true = graph.inputs[len(program.graph.inputs) :]
-    reads += [f"p{at.value.index}: the true {size}" for at, size in zip(true, made.padded.sizes, strict=True)]
+    reads += [
+        f"p{at.value.index}: the true {size}"
+        for at, size in zip(true, made.padded.sizes, strict=True)
+    ]
     places = {id(step): number for number, step in enumerate((whole or program).graph.steps)}
     steps = list(_steps(graph, made.padded.sources, places, repairs))
     return TransformedRecord("padded", ", ".join(sizes), reads, steps, refused)
 
 
 def merged(program: Program) -> TransformedRecord | None:
-    """Return the program with kernels merged, as a CUDA graph captures it; None where nothing is merged."""
+    """Return the program with kernels merged, as a CUDA graph captures it; None where nothing is
+    merged.
+    """
     graph = fuse(program.graph)
     if graph is program.graph:
         return None
-    sources = {value: node for node in program.graph.nodes for value in node.outputs if value is not None}
+    sources = {
+        value: node for node in program.graph.nodes for value in node.outputs if value is not None
+    }
     places = {id(step): number for number, step in enumerate(program.graph.steps)}
     return TransformedRecord("fused", "", [], list(_steps(graph, sources, places, {})), [])
 
@@ -97,7 +118,9 @@ def _steps(
         yield TransformedStepRecord(
             op=name,
             args="" if isinstance(step, Assertion) else _arguments(step),
-            outputs=[] if isinstance(step, Assertion) else [_shown(each) for each in step.outputs if each is not None],
+            outputs=[]
+            if isinstance(step, Assertion)
+            else [_shown(each) for each in step.outputs if each is not None],
             source=places.get(id(step)) if source is None else places.get(id(source)),
             inserted=bool(told) and not kept,
             why="" if kept else ", ".join(dict.fromkeys(told)),
@@ -107,12 +130,18 @@ def _steps(
 def _source(step: Step, sources: Mapping[Value, Node]) -> Node | None:
     if isinstance(step, Assertion):
         return None
-    return next((sources[each] for each in step.outputs if each is not None and each in sources), None)
+    return next(
+        (sources[each] for each in step.outputs if each is not None and each in sources), None
+    )
 
 
 def _same(source: Node, step: Step) -> bool:
-    """Return whether a step is the traced one at other sizes: the same op, whether or not it writes in place."""
-    return isinstance(step, Node) and step.op._schema.name.rstrip("_") == source.op._schema.name.rstrip("_")
+    """Return whether a step is the traced one at other sizes: the same op, whether or not it writes
+    in place.
+    """
+    return isinstance(step, Node) and step.op._schema.name.rstrip(
+        "_"
+    ) == source.op._schema.name.rstrip("_")
 
 
 @attrs.frozen(repr=False)
@@ -127,7 +156,9 @@ class _Named:
 
 def _arguments(node: Node) -> str:
     args: list[Any] = [shown_argument(map_argument(arg, _Named)) for arg in node.args]
-    args += [f"{name}={shown_argument(map_argument(arg, _Named))}" for name, arg in node.kwargs.items()]
+    args += [
+        f"{name}={shown_argument(map_argument(arg, _Named))}" for name, arg in node.kwargs.items()
+    ]
     text = ", ".join(args)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 

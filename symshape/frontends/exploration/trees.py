@@ -11,7 +11,13 @@ from guards.facts.facts import Facts
 from guards.sets.guard_set import GuardSet
 from guards.terms.arithmetic import symbol
 from guards.terms.tape import EXACT
-from symshape.exploring.report_records import BranchRecord, EntryRecord, PointRecord, SlotRecord, Space
+from symshape.exploring.report_records import (
+    BranchRecord,
+    EntryRecord,
+    PointRecord,
+    SlotRecord,
+    Space,
+)
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
 
@@ -29,7 +35,8 @@ def branch_record(
             if chosen is not None:
                 passing[chosen].append(point)
     below = [
-        branch_record(child, entries, part, text) for (text, child), part in zip(node.branches, passing, strict=True)
+        branch_record(child, entries, part, text)
+        for (text, child), part in zip(node.branches, passing, strict=True)
     ]
     return BranchRecord(label, node.asks, here, sum(point.calls for point in points), below)
 
@@ -41,7 +48,11 @@ def space_of_tree(tree: Tree[Any], origins: Origins) -> Space:
     pairs = list(tree)
     found = [EntryRecord(str(entry), maker.guards(guard_set, {}, {})) for guard_set, entry in pairs]
     slots = [_slot(name, [guard_set for guard_set, _ in pairs]) for name in names]
-    common = set.intersection(*({guard.term for guard in guard_set} for guard_set, _ in pairs)) if pairs else set()
+    common = (
+        set.intersection(*({guard.term for guard in guard_set} for guard_set, _ in pairs))
+        if pairs
+        else set()
+    )
     drawn = branch_record(outline(tree), [entry for _, entry in pairs], [])
     return Space("", [], slots, linked(common, names), maker.record(), found, [], drawn)
 
@@ -50,7 +61,9 @@ def _slot(name: str, guard_sets: Sequence[GuardSet]) -> SlotRecord:
     """Return a slot whose slider reaches every number that the guard sets compare it with."""
     ranges = [guard_set.ranges[name] for guard_set in guard_sets if name in guard_set.symbols]
     signed = any(low is None or low < 0 for low, _ in ranges)
-    return SlotRecord(name, name, None if signed else 0, None, 1, top_of(1, None, _bounds(name, guard_sets)))
+    return SlotRecord(
+        name, name, None if signed else 0, None, 1, top_of(1, None, _bounds(name, guard_sets))
+    )
 
 
 def _bounds(name: str, guard_sets: Sequence[GuardSet]) -> Iterator[int]:
@@ -58,5 +71,9 @@ def _bounds(name: str, guard_sets: Sequence[GuardSet]) -> Iterator[int]:
     for guard_set in guard_sets:
         if name in guard_set.symbols:
             alone = [guard.term for guard in guard_set if guard.term.symbols == {symbol(name)}]
-            interval = Facts.make({symbol(name): guard_set.ranges[name]}, alone).interval(symbol(name))
-            yield from (end for end in (interval.lo, interval.hi) if end is not None and 0 <= end < EXACT)
+            interval = Facts.make({symbol(name): guard_set.ranges[name]}, alone).interval(
+                symbol(name)
+            )
+            yield from (
+                end for end in (interval.lo, interval.hi) if end is not None and 0 <= end < EXACT
+            )

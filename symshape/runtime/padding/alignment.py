@@ -1,8 +1,10 @@
-"""Products with weights of sizes that are slow on tensor cores, computed at the next multiple and cut.
+"""Products with weights of sizes that are slow on tensor cores, computed at the next multiple and
+cut.
 
-On CUDA, half-precision matrix products have only slow kernels if a row is not a whole number of 16 bytes: a vocabulary
-of 50,257 words, a hidden size of 1,365.  In a padded program such weights and their factors are extended with zeros to
-the next multiple.  That is done at each replay, so that weights may change, and pays if there are enough rows.
+On CUDA, half-precision matrix products have only slow kernels if a row is not a whole number of 16
+bytes: a vocabulary of 50,257 words, a hidden size of 1,365.  In a padded program such weights and
+their factors are extended with zeros to the next multiple.  That is done at each replay, so that
+weights may change, and pays if there are enough rows.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _aten = torch.ops.aten
 _DEVICES = frozenset({"cuda"})
 _MULTIPLES = {torch.float16: 8, torch.bfloat16: 8}
 """The number of elements, by dtype, of which a row must be a multiple: 16 bytes."""
-_ROWS = 256  # with fewer rows a product is bound by reading its weights: a copy of them takes as long
+# with fewer rows a product is bound by reading its weights: a copy of them takes as long
+_ROWS = 256
 _LEAST = 128  # elements of a dimension: products with smaller weights take little time anyway
 
 
@@ -73,18 +76,24 @@ def align(padded: PaddedGraph, chosen: Collection[int]) -> PaddedGraph:
     graph = padded.graph
     made = [output.index for node in graph.nodes for output in node.outputs if output is not None]
     numbers = _Numbers(max((*made, *(each.index for each in padded.roots))) + 1)
-    products = {id(each.node): each for number, each in enumerate(_products(padded)) if number in chosen}
+    products = {
+        id(each.node): each for number, each in enumerate(_products(padded)) if number in chosen
+    }
     weights: dict[tuple[Value, tuple[int, ...]], Value] = {}
     steps: list[Step] = []
     for step in graph.steps:
         product = products.get(id(step))
         steps += [step] if product is None else _at_multiples(product, numbers, weights)
     head = attrs.evolve(graph, steps=tuple(steps))
-    return attrs.evolve(padded, head=head, made_for=padded.sources, run=None, formulas=None, late=None)
+    return attrs.evolve(
+        padded, head=head, made_for=padded.sources, run=None, formulas=None, late=None
+    )
 
 
 def _products(padded: PaddedGraph) -> list[_Product]:
-    """Return the half-precision products of rows and weights whose sizes are not aligned, in order."""
+    """Return the half-precision products of rows and weights whose sizes are not aligned, in
+    order.
+    """
     fixed = {each.value for each in padded.graph.lifted}
     fixed |= {
         each.value
@@ -134,7 +143,9 @@ class _Numbers:
     def __init__(self, first: int) -> None:
         self._next = first
 
-    def like(self, value: Value, sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Value:
+    def like(
+        self, value: Value, sizes: tuple[int, ...], strides: tuple[int, ...] | None = None
+    ) -> Value:
         """Return a new tensor of these sizes with the dtype and device of ``value``."""
         strides = contiguous_strides(sizes) if strides is None else strides
         spec = TensorSpec(sizes, strides, 0, value.spec.dtype, value.spec.device)
@@ -145,7 +156,9 @@ class _Numbers:
 def _at_multiples(
     product: _Product, numbers: _Numbers, weights: dict[tuple[Value, tuple[int, ...]], Value]
 ) -> list[Step]:
-    """Return the steps of a product with zeros added; a weight that several products read is extended once."""
+    """Return the steps of a product with zeros added; a weight that several products read is
+    extended once.
+    """
     steps: list[Step] = []
 
     def call(op: OpOverload, made: Value, *args: Any, **kwargs: Any) -> Value:

@@ -1,8 +1,8 @@
 """A padded program that is derived once, and its instances at the capacities of each bucket.
 
-The padding rules walk over a traced graph once, with capacities as formulas (``capacities.py``).  Their questions
-about the capacities and the region are recorded with the answers.  A region with the same answers gets the same
-program with the formulas evaluated, and no rule runs again.
+The padding rules walk over a traced graph once, with capacities as formulas (``capacities.py``).
+Their questions about the capacities and the region are recorded with the answers.  A region with
+the same answers gets the same program with the formulas evaluated, and no rule runs again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from symshape.runtime.padding.rewrites import Answered, Rewrite
 __all__ = ["MOST", "Blueprint", "Blueprints"]
 
 MOST = 8
-"""The most blueprints of one program, each for other answers; also the most failed derivations with formulas."""
+"""The most blueprints of one program, each for other answers; also the most failed derivations with
+formulas.
+"""
 
 Derive = Callable[[Region], PaddedGraph]
 """Derives the padded program of a region; raises ``Refusal`` if an op refuses."""
@@ -80,7 +82,9 @@ class Blueprint:
         self._run = compile_graph(self._formulas, places) if compiled else None
 
     def serves(self, region: Region) -> bool:
-        """Return whether the rules would make this program for a region, with the region's capacities."""
+        """Return whether the rules would make this program for a region, with the region's
+        capacities.
+        """
         own = self._made.region
         alike = region.exact == own.exact and region.caps.keys() == own.caps.keys()
         return alike and self._capacities.agree(region.caps) and region.answers_alike(own)
@@ -97,7 +101,9 @@ class Blueprint:
             return one
 
         def late() -> tuple[tuple[Step, ...], Mapping[Value, Node]]:
-            return self._late(found, tensors), {own(value): node for value, node in made.made_for.items()}
+            return self._late(found, tensors), {
+                own(value): node for value, node in made.made_for.items()
+            }
 
         def at_numbers(fill: Fill) -> Fill:
             return Fill(fill.kind, _filled(self._holes(fill.value), found, {}))
@@ -105,7 +111,11 @@ class Blueprint:
         outputs = {
             value: (
                 place,
-                Padded(own(each.tensor), _at(each.axes, region), *map(at_numbers, (each.fill, each.valid))),
+                Padded(
+                    own(each.tensor),
+                    _at(each.axes, region),
+                    *map(at_numbers, (each.fill, each.valid)),
+                ),
             )
             for value, (place, each) in made.outputs.items()
         }
@@ -145,7 +155,9 @@ class Blueprint:
         self._tensors.append((value, place))
 
     def _step(self, node: Node) -> tuple[Node, Any]:
-        """Return a node, with its arguments, results and reads with holes; None for those if all buckets share it."""
+        """Return a node, with its arguments, results and reads with holes; None for those if all
+        buckets share it.
+        """
         for value in node.outputs:
             if value is not None:
                 self._note(value)
@@ -154,7 +166,9 @@ class Blueprint:
         return node, None if all(a is b for a, b in zip(parts, holes, strict=True)) else holes
 
     def _holes(self, arg: Any) -> Any:
-        """Return an argument with holes for parts that differ by bucket; the argument itself if none does."""
+        """Return an argument with holes for parts that differ by bucket; the argument itself if
+        none does.
+        """
         kind = type(arg)
         if kind is Value:
             return self._places.get(arg, arg)
@@ -176,7 +190,9 @@ class Blueprint:
                 steps.append(node)
                 continue
             args, kwargs, outputs, reads = holes
-            made = node.again(_filled(args, numbers, tensors), _filled(reads, numbers, tensors), node.location)
+            made = node.again(
+                _filled(args, numbers, tensors), _filled(reads, numbers, tensors), node.location
+            )
             made.kwargs = _filled(kwargs, numbers, tensors)
             made.outputs = _filled(outputs, numbers, tensors)
             steps.append(made)
@@ -187,7 +203,9 @@ class Blueprint:
         graph, places = self._made.head, self._places
         inputs = tuple(
             [
-                each if (place := places.get(each.value)) is None else attrs.evolve(each, value=tensors[place.place])
+                each
+                if (place := places.get(each.value)) is None
+                else attrs.evolve(each, value=tensors[place.place])
                 for each in graph.inputs
             ]
         )
@@ -197,13 +215,16 @@ class Blueprint:
     def _with_terms(self) -> Iterator[Node]:
         """Yield the nodes with terms for capacities among their arguments.
 
-        Whatever converts a capacity to an integer makes the program depend on it; a term can only be evaluated.
+        Whatever converts a capacity to an integer makes the program depend on it; a term can only
+        be evaluated.
         """
         for node, holes in self._steps:
             if holes is None:
                 yield node
             else:
-                yield attrs.evolve(node, args=_formulas(node.args), kwargs=_formulas(dict(node.kwargs)))
+                yield attrs.evolve(
+                    node, args=_formulas(node.args), kwargs=_formulas(dict(node.kwargs))
+                )
 
 
 class _Tensors(dict[int, Value]):
@@ -215,7 +236,12 @@ class _Tensors(dict[int, Value]):
         numbers: the integers of the instance.
     """
 
-    def __init__(self, values: Sequence[tuple[Value, int]], specs: Sequence[_Metadata], numbers: Sequence[int]) -> None:
+    def __init__(
+        self,
+        values: Sequence[tuple[Value, int]],
+        specs: Sequence[_Metadata],
+        numbers: Sequence[int],
+    ) -> None:
         super().__init__()
         self._values = values
         self._specs = specs
@@ -228,7 +254,9 @@ class _Tensors(dict[int, Value]):
         if spec is None:
             *parts, like = self._specs[metadata]
             sizes, strides, offset = [_filled(each, self._numbers, {}) for each in parts]
-            spec = self._made[metadata] = TensorSpec(sizes, strides, offset, like.dtype, like.device, like.layout)
+            spec = self._made[metadata] = TensorSpec(
+                sizes, strides, offset, like.dtype, like.device, like.layout
+            )
         found = self[place] = Value(value.index, spec, object())
         return found
 
@@ -259,7 +287,9 @@ class Blueprints:
         Raises:
             Refusal: an op refuses.
         """
-        found = next((each for each in self._known if each.serves(region)), None) or self._new(region)
+        found = next((each for each in self._known if each.serves(region)), None) or self._new(
+            region
+        )
         if found is None:
             self.derived += 1
             return self._derive(region)
@@ -267,14 +297,18 @@ class Blueprints:
         return found.at(region)
 
     def _new(self, region: Region) -> Blueprint | None:
-        """Return a blueprint for a region and others with the same answers; None if none can be derived."""
+        """Return a blueprint for a region and others with the same answers; None if none can be
+        derived.
+        """
         if self._failed >= self._most:
             return None
         self.derived += 1
         capacities = Capacities(region.caps)
         try:
             made = self._derive(Region(region.given, region.exact, region.caps, capacities))
-        except Refusal:  # a rule refused the region, or the formulas: a run on plain integers decides which
+        except (
+            Refusal
+        ):  # a rule refused the region, or the formulas: a run on plain integers decides which
             self._failed += 1
             return None
         return Blueprint(made, capacities, compiled=self._compiled)
@@ -306,7 +340,9 @@ def _formulas(arg: Any) -> Any:
 
 def _at(axes: Any, region: Region) -> Any:
     """Return axes, of one tensor or of several, with the sizes of a region."""
-    return tuple([_at(each, region) if type(each) is tuple else region.at_capacities(each) for each in axes])
+    return tuple(
+        [_at(each, region) if type(each) is tuple else region.at_capacities(each) for each in axes]
+    )
 
 
 def _rewrite(rewrite: Rewrite, region: Region) -> Rewrite:

@@ -1,7 +1,7 @@
 """The choice of a bucket's capacities: geometric steps, as far as the guards of the entry allow.
 
-A bucket's guards are the entry's and ``s <= capacity`` for each padded symbol, so that each call in a bucket satisfies
-the entry's guards by construction.
+A bucket's guards are the entry's and ``s <= capacity`` for each padded symbol, so that each call in
+a bucket satisfies the entry's guards by construction.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ def capacities(
     padded: Iterable[str],
     step: Callable[[int], int] = step_up,
 ) -> dict[str, int]:
-    """Return capacities of the padded symbols that hold ``values`` and satisfy the conditions, up to a step larger.
+    """Return capacities of the padded symbols that hold ``values`` and satisfy the conditions, up
+    to a step larger.
 
-    Where steps contradict a condition, one of them gives way: a mask that is one longer than the cache before it has a
-    capacity that is one larger, whatever its step would be.  If that does not help, a symbol gets its exact value.
+    Where steps contradict a condition, one of them gives way: a mask that is one longer than the
+    cache before it has a capacity that is one larger, whatever its step would be.  If that does not
+    help, a symbol gets its exact value.
 
     >>> from guards import parse
     >>> capacities([parse("s0 % 8 == 0"), parse("s1 <= 100")], {"s0": 40, "s1": 99}, ["s0", "s1"])
@@ -50,23 +52,34 @@ class _Fitting:
         caps: the present capacities.
     """
 
-    def __init__(self, conditions: Iterable[Term], values: Mapping[str, int], caps: dict[str, int]) -> None:
+    def __init__(
+        self, conditions: Iterable[Term], values: Mapping[str, int], caps: dict[str, int]
+    ) -> None:
         self.caps, self._values = caps, values
-        self._conditions = [(term, [each.name for each in term.symbols if each.name in caps]) for term in conditions]
+        self._conditions = [
+            (term, [each.name for each in term.symbols if each.name in caps]) for term in conditions
+        ]
         self._about: dict[str, list[Term]] = {name: [] for name in caps}
         for term, names in self._conditions:
             for name in names:
                 self._about[name].append(term)
         self._places = {name: place for place, name in enumerate(caps)}
         self._given_way: set[str] = set()
-        alone = [(name, term) for term, names in self._conditions for name in names if len(term.symbols) == 1]
+        alone = [
+            (name, term)
+            for term, names in self._conditions
+            for name in names
+            if len(term.symbols) == 1
+        ]
         own: dict[str, list[Term]] = {}
         for name, term in alone:
             own.setdefault(name, []).append(term)
         for name, terms in own.items():
             cap, value = caps[name], values[name]
             tries = (*range(cap, cap + _SEARCHED), *range(cap - 1, value, -1))
-            caps[name] = next((each for each in tries if all(_holds(t, {name: each}) for t in terms)), value)
+            caps[name] = next(
+                (each for each in tries if all(_holds(t, {name: each}) for t in terms)), value
+            )
         self._known = {**values, **caps}
 
     def fits(self) -> bool:
@@ -85,11 +98,15 @@ class _Fitting:
         return not changed
 
     def _in_turn(self, names: Iterable[str]) -> list[str]:
-        """Return the symbols in the order in which they give way: in the fewest conditions first, of these the last."""
+        """Return the symbols in the order in which they give way: in the fewest conditions first,
+        of these the last.
+        """
         return sorted(names, key=lambda name: (len(self._about[name]), -self._places[name]))
 
     def _gives_way(self, name: str) -> bool:
-        """Set a symbol, once, to the nearest capacity that satisfies its conditions; return whether there is one."""
+        """Set a symbol, once, to the nearest capacity that satisfies its conditions; return whether
+        there is one.
+        """
         if name in self._given_way:
             return False
         cap, value, about = self.caps[name], self._values[name], self._about[name]
@@ -121,7 +138,12 @@ def _holds(term: Term, values: Mapping[str, int]) -> bool:
 
 
 def bucket_guards(guards: GuardSet, exact: Mapping[str, int], caps: Mapping[str, int]) -> GuardSet:
-    """Return the guards of a bucket: those of the entry, exact symbols' values, and padded symbols' capacities."""
+    """Return the guards of a bucket: those of the entry, exact symbols' values, and padded symbols'
+    capacities.
+    """
     own = [boolean.eq(arithmetic.symbol(name), value) for name, value in exact.items()]
     own += [boolean.le(arithmetic.symbol(name), cap) for name, cap in caps.items()]
-    return GuardSet((*guards.guards, *(Guard(term) for term in own if term is not boolean.TRUE)), ranges=guards.ranges)
+    return GuardSet(
+        (*guards.guards, *(Guard(term) for term in own if term is not boolean.TRUE)),
+        ranges=guards.ranges,
+    )

@@ -1,10 +1,11 @@
-"""Capacities as formulas: the integers of a padded program that is made once and serves many buckets.
+"""Capacities as formulas: the integers of a padded program that is made once and serves many
+buckets.
 
-A padding rule computes with capacities and compares them, and the program that it makes depends on the answers.  A
-:class:`Capacity` is an integer with its formula; arithmetic on it gives formulas.  A comparison gives a
-:class:`Comparison`, which answers like the integers and records the question, unless the answer holds for any
-capacities.  If all recorded questions have the same answers at other capacities, the rules make the same program
-there, with the formulas evaluated.
+A padding rule computes with capacities and compares them, and the program that it makes depends on
+the answers.  A :class:`Capacity` is an integer with its formula; arithmetic on it gives formulas.
+A comparison gives a :class:`Comparison`, which answers like the integers and records the question,
+unless the answer holds for any capacities.  If all recorded questions have the same answers at
+other capacities, the rules make the same program there, with the formulas evaluated.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ __all__ = ["Capacities", "Capacity", "Comparison", "Operators", "text_of"]
 class Capacities:
     """The capacities of one bucket, for a program that is to serve other buckets too.
 
-    An integer that is 0 or 1 in the bucket becomes that constant, since the layout of a tensor differs at these sizes.
-    The comparison with 0 and 1 is recorded for every integer.
+    An integer that is 0 or 1 in the bucket becomes that constant, since the layout of a tensor
+    differs at these sizes. The comparison with 0 and 1 is recorded for every integer.
 
     Args:
         caps: the capacity of each padded symbol in the bucket; formulas name it like the symbol.
@@ -37,12 +38,18 @@ class Capacities:
     def __init__(self, caps: Mapping[str, int]) -> None:
         self._caps = dict(caps)
         self._known: dict[Term, Any] = {}
-        self._small = {arithmetic.symbol(name): arithmetic.const(cap) for name, cap in caps.items() if cap < 2}
-        self._facts = Facts.make({arithmetic.symbol(name): (2, None) for name, cap in caps.items() if cap >= 2}, ())
+        self._small = {
+            arithmetic.symbol(name): arithmetic.const(cap) for name, cap in caps.items() if cap < 2
+        }
+        self._facts = Facts.make(
+            {arithmetic.symbol(name): (2, None) for name, cap in caps.items() if cap >= 2}, ()
+        )
         self.decided: dict[Term, bool] = {}
 
     def of(self, term: Term) -> Any:
-        """Return a formula as a capacity, the same object for the same formula; an int if it is constant."""
+        """Return a formula as a capacity, the same object for the same formula; an int if it is
+        constant.
+        """
         found = self._known.get(term)
         if found is None:
             found = self._known[term] = self._of(fold.substitute(term, self._small))
@@ -51,7 +58,11 @@ class Capacities:
     @property
     def terms(self) -> list[Term]:
         """The formulas of all capacities that are not constant."""
-        return [term for term, each in self._known.items() if type(each) is Capacity and each.term is term]
+        return [
+            term
+            for term, each in self._known.items()
+            if type(each) is Capacity and each.term is term
+        ]
 
     def _of(self, term: Term) -> Any:
         if term.op is Op.CONST:
@@ -62,11 +73,15 @@ class Capacities:
         return self._known[term] if constant is None else constant
 
     def known(self, condition: Term) -> bool | None:
-        """Return whether a comparison holds for any capacities, or for none; None if it depends on them."""
+        """Return whether a comparison holds for any capacities, or for none; None if it depends on
+        them.
+        """
         return ask(self._facts, condition, effort=Effort.CHEAP)
 
     def decide(self, condition: Term) -> bool:
-        """Return whether a comparison holds in the bucket, and record it if it depends on the capacities."""
+        """Return whether a comparison holds in the bucket, and record it if it depends on the
+        capacities.
+        """
         if condition is boolean.TRUE or condition is boolean.FALSE:
             return condition is boolean.TRUE
         found = self.decided.get(condition)
@@ -82,13 +97,17 @@ class Capacities:
         if small != {symbol.name: cap.value for symbol, cap in self._small.items()}:
             return False
         try:
-            return all(bool(fold.evaluate(each, caps)) is answer for each, answer in self.decided.items())
+            return all(
+                bool(fold.evaluate(each, caps)) is answer for each, answer in self.decided.items()
+            )
         except ZeroDivisionError:
             return False
 
 
 class Operators:
-    """The operators of an integer that is a formula; subclasses define the results of arithmetic and of comparisons."""
+    """The operators of an integer that is a formula; subclasses define the results of arithmetic
+    and of comparisons.
+    """
 
     __slots__ = ()
 
@@ -133,9 +152,11 @@ class Operators:
 
 
 class Capacity(Operators):
-    """An integer that depends on the capacities: its formula, and its value in the bucket that a program is made for.
+    """An integer that depends on the capacities: its formula, and its value in the bucket that a
+    program is made for.
 
-    Code that needs the bare integer, to count to it or to look it up, makes the program depend on that value.
+    Code that needs the bare integer, to count to it or to look it up, makes the program depend on
+    that value.
     """
 
     __slots__ = ("_all", "term", "value")
@@ -154,7 +175,11 @@ class Capacity(Operators):
         if term is None:
             return NotImplemented
         made = function(self.term, term)
-        return made is boolean.TRUE if made is boolean.TRUE or made is boolean.FALSE else Comparison(made, self._all)
+        return (
+            made is boolean.TRUE
+            if made is boolean.TRUE or made is boolean.FALSE
+            else Comparison(made, self._all)
+        )
 
     def _divided(self, function: Callable[..., Term], left: Any, right: Any) -> Any:
         if right == 0:

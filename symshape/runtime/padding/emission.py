@@ -1,4 +1,6 @@
-"""The collection of a padded program: ops on tensors at their capacities, equal ops once, true sizes as inputs."""
+"""The collection of a padded program: ops on tensors at their capacities, equal ops once, true
+sizes as inputs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _aten = torch.ops.aten
 
 @attrs.frozen
 class Repair:
-    """A repair that was inserted: its text, the symbols, the op that it precedes, and the user's line."""
+    """A repair that was inserted: its text, the symbols, the op that it precedes, and the user's
+    line.
+    """
 
     what: str
     symbols: frozenset[str]
@@ -41,7 +45,8 @@ class Called:
     """One call of an op that a rule asked for.
 
     Attributes:
-        form: a number for everything that defines the call except its tensors; None if the call is never shared.
+        form: a number for everything that defines the call except its tensors; None if the call is
+            never shared.
         node: the call in the program.
     """
 
@@ -51,7 +56,9 @@ class Called:
 
 @attrs.frozen(eq=False)
 class Noted:
-    """A true size that a rule read, with its tensor; or a repair that it recorded, with the repair's sizes."""
+    """A true size that a rule read, with its tensor; or a repair that it recorded, with the
+    repair's sizes.
+    """
 
     size: Any = None
     outputs: tuple[Value, ...] = ()
@@ -60,11 +67,13 @@ class Noted:
 
 
 class Emission:
-    """A padded program under construction: an :class:`meta_fns.padding.padded.Emitter` for one op after the other.
+    """A padded program under construction: an :class:`meta_fns.padding.padded.Emitter` for one op
+    after the other.
 
     Args:
         device: the device that the program computes on.
-        apart: whether an op with the same arguments as an earlier one is emitted again instead of shared.
+        apart: whether an op with the same arguments as an earlier one is emitted again instead of
+            shared.
 
     Attributes:
         nodes: the emitted ops.
@@ -101,7 +110,8 @@ class Emission:
         return Value(self._numbers - 1, spec, object())
 
     def call(self, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-        """Emit an op and return its results; an earlier call with equal arguments is shared, unless ``apart``.
+        """Emit an op and return its results; an earlier call with equal arguments is shared, unless
+        ``apart``.
 
         Raises:
             Refuse: the op does not take tensors of these capacities.
@@ -110,7 +120,8 @@ class Emission:
         form = op, _form(args, reads), _form(kwargs, reads)
         number = None
         found = None
-        if not self._apart and torch.Tag.nondeterministic_seeded not in op.tags:  # each draw gives other numbers
+        # each draw gives other numbers
+        if not self._apart and torch.Tag.nondeterministic_seeded not in op.tags:
             number = self._forms.setdefault(form, len(self._forms))
             found = self._emitted.get((number, *map(id, reads)))
         if found is None:
@@ -124,9 +135,14 @@ class Emission:
         return outputs[0] if found.node.single else list(outputs)
 
     def repeat(
-        self, called: Called, reads: tuple[Value, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+        self,
+        called: Called,
+        reads: tuple[Value, ...],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
     ) -> tuple[Value | None, ...]:
-        """Emit a call like an earlier one, on other tensors of the same metadata; return its results.
+        """Emit a call like an earlier one, on other tensors of the same metadata; return its
+        results.
 
         ``kwargs`` are None if they contain no tensor: the earlier ones are used.
         """
@@ -146,7 +162,9 @@ class Emission:
         return made.outputs
 
     def note(self, noted: Noted) -> tuple[Value, ...]:
-        """Repeat the reading of a size and return its tensor, or record a repair again for the present op."""
+        """Repeat the reading of a size and return its tensor, or record a repair again for the
+        present op.
+        """
         if noted.repair:
             self.repaired(noted.repair, *noted.sizes)
             return ()
@@ -158,7 +176,9 @@ class Emission:
         if not op._schema.returns:  # an op that only checks data
             return [None], True
         try:
-            specs = meta_fns.infer(op, _specs(args), {name: _specs(arg) for name, arg in kwargs.items()})
+            specs = meta_fns.infer(
+                op, _specs(args), {name: _specs(arg) for name, arg in kwargs.items()}
+            )
         except MetaError as error:
             raise Refuse(f"at the capacities {error}") from error
         single = isinstance(specs, TensorSpec)
@@ -167,7 +187,9 @@ class Emission:
 
     def _emit(self, node: Node, specs: Sequence[TensorSpec | None]) -> Node:
         """Append a call to the program, with new results of these specs."""
-        node.outputs = outputs = tuple([None if spec is None else self.value(spec) for spec in specs])
+        node.outputs = outputs = tuple(
+            [None if spec is None else self.value(spec) for spec in specs]
+        )
         source = self._source
         if source is not None:
             node.location = source.location
@@ -181,35 +203,46 @@ class Emission:
         """Return the tensors that may share memory with these: themselves, and views of them."""
         found = set(roots)
         for node in self.nodes:
-            if not aliasing(node.op).is_functional and any(each in found for each in values_in(node.args)):
+            if not aliasing(node.op).is_functional and any(
+                each in found for each in values_in(node.args)
+            ):
                 found.update(each for each in node.outputs if each is not None)
         return found
 
     def size(self, size: Any) -> Value:
         """Return a true size as a 0-d int64 tensor: an input of the program, or a constant."""
         if isinstance(size, int):
-            made: Value = self.call(_aten.scalar_tensor.default, size, dtype=torch.int64, device=self._device)
+            made: Value = self.call(
+                _aten.scalar_tensor.default, size, dtype=torch.int64, device=self._device
+            )
             return made
         found = self.sizes.get(size.term)
         if found is None:
-            found = self.sizes[size.term] = self.value(TensorSpec((), (), 0, torch.int64, self._device))
+            found = self.sizes[size.term] = self.value(
+                TensorSpec((), (), 0, torch.int64, self._device)
+            )
         self.asked.append(Noted(size, (found,)))
         return found
 
     def fraction(self, number: Fraction) -> Value:
-        """Return a float of the sizes as a 0-d float64 tensor, computed in the program as Python does."""
+        """Return a float of the sizes as a 0-d float64 tensor, computed in the program as Python
+        does.
+        """
         return fraction(self, number, self._device)
 
     def repaired(self, repair: str, *sizes: Any) -> None:
         """Record that a repair was inserted for the present op."""
         assert self._source is not None
         self.asked.append(Noted(repair=repair, sizes=sizes))
-        symbols = frozenset(symbol.name for size in sizes if hasattr(size, "term") for symbol in size.term.symbols)
+        symbols = frozenset(
+            symbol.name for size in sizes if hasattr(size, "term") for symbol in size.term.symbols
+        )
         self.repairs[Repair(repair, symbols, str(self._source.op), str(self._source.origin))] = None
 
 
 def _form(arg: Any, reads: list[Value]) -> Any:
-    """Return a key that is equal for arguments equal except for their tensors, which are appended to ``reads``.
+    """Return a key that is equal for arguments equal except for their tensors, which are appended
+    to ``reads``.
 
     The key includes the type and the sign of numbers.
 

@@ -1,4 +1,6 @@
-"""Floating-point numbers of sizes, computed in a padded program in float64, as Python computes them."""
+"""Floating-point numbers of sizes, computed in a padded program in float64, as Python computes
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ __all__ = ["fraction"]
 
 _aten = torch.ops.aten
 _OPS = {
-    **{name: getattr(_aten, name).default for name in ("neg", "abs", "sqrt", "cos", "sin", "exp", "tanh", "atan")},
+    **{
+        name: getattr(_aten, name).default
+        for name in ("neg", "abs", "sqrt", "cos", "sin", "exp", "tanh", "atan")
+    },
     **{name: getattr(_aten, name).default for name in ("log", "log2", "log10")},
     **{name: getattr(_aten, name).Tensor for name in ("add", "sub", "mul")},
     "truediv": _aten.div.Tensor,
@@ -34,9 +39,8 @@ def fraction(emit: Emitter, number: Fraction, device: torch.device) -> Value:
     """Return the number as a 0-d float64 tensor.
 
     Raises:
-        Refuse: Python raises for some sizes (a division by zero, the logarithm of zero), or the number has an
-            unsupported
-            function.
+        Refuse: Python raises for some sizes (a division by zero, the logarithm of zero), or the
+            number has an unsupported function.
     """
     made: Value = _Computed(emit, number, device).of(number.formula)
     return made
@@ -56,7 +60,9 @@ class _Computed:
             size = self._emit.size(self._number.region.amount(operand))
             return self._emit.call(_aten._to_copy.default, size, dtype=torch.float64)
         if not isinstance(operand, FloatTerm):
-            return self._emit.call(_aten.scalar_tensor.default, operand, dtype=torch.float64, device=self._device)
+            return self._emit.call(
+                _aten.scalar_tensor.default, operand, dtype=torch.float64, device=self._device
+            )
         if operand.op in _KEEPING:
             return self.of(operand.args[0])
         if operand.op not in _OPS:
@@ -83,10 +89,14 @@ class _Computed:
             raise Refuse(f"{term} has no value for some sizes", self._number, remedy=remedy)
 
     def _least(self, operand: Operand) -> float:
-        """Return a rough lower bound of a part of the number: 1 for positive, 0 for non-negative, -1 for unknown."""
+        """Return a rough lower bound of a part of the number: 1 for positive, 0 for non-negative,
+        -1 for unknown.
+        """
         if isinstance(operand, Term):
             known = self._number.region.known_of_calls
-            return 1 if known(boolean.ge(operand, 1)) else 0 if known(boolean.ge(operand, 0)) else -1
+            return (
+                1 if known(boolean.ge(operand, 1)) else 0 if known(boolean.ge(operand, 0)) else -1
+            )
         if not isinstance(operand, FloatTerm):
             return 1 if operand > 0 else 0 if operand == 0 else -1
         least = [self._least(each) for each in operand.args]

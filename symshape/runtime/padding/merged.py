@@ -1,9 +1,10 @@
 """The order of the sizes that an argument's dimension is a product of: which size is the outer one.
 
-A graph may receive a tensor of ``batch * length`` rows, for example a backward pass, whose forward saved it.  The
-graph does not say in which order the sizes were merged.  Views in the graph do: of that tensor, or of one with the
-same rows that an op combines with it.  Without such views, the order of separate sizes in other tensors decides.  A
-wrong guess costs a refusal and never a wrong result: the axes say where padding is, in either order.
+A graph may receive a tensor of ``batch * length`` rows, for example a backward pass, whose forward
+saved it.  The graph does not say in which order the sizes were merged.  Views in the graph do: of
+that tensor, or of one with the same rows that an op combines with it.  Without such views, the
+order of separate sizes in other tensors decides.  A wrong guess costs a refusal and never a wrong
+result: the axes say where padding is, in either order.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from symshape.graph.steps import Node, Value
 __all__ = ["Merged"]
 
 _aten = torch.ops.aten
-_VIEWS = (_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default, _aten._reshape_alias.default)
+_VIEWS = (
+    _aten.view.default,
+    _aten._unsafe_view.default,
+    _aten.reshape.default,
+    _aten._reshape_alias.default,
+)
 _Rows = tuple[Value, Term]
 """A dimension of a tensor whose size is a product: the tensor and the product."""
 _Votes = Counter[tuple[Term, Term]]
@@ -40,7 +46,9 @@ class Merged:
         self._everywhere: _Votes = Counter()
 
     def parts(self, value: Value, size: Any) -> tuple[Term, ...]:
-        """Return the sizes whose product a size is, slowest first; empty if it is no product of symbols."""
+        """Return the sizes whose product a size is, slowest first; empty if it is no product of
+        symbols.
+        """
         term = _product(size)
         if term is None:
             return ()
@@ -75,7 +83,9 @@ class Merged:
             for term in _products(merged):
                 found = [each for each in order if any(each is one for one in term.args)]
                 if len(found) == len(term.args):
-                    self._votes.setdefault(self._class_of((merged, term)), Counter()).update(combinations(found, 2))
+                    self._votes.setdefault(self._class_of((merged, term)), Counter()).update(
+                        combinations(found, 2)
+                    )
 
     def _unite(self, values: Sequence[Value]) -> None:
         """Record that dimensions of these tensors with the same product are the same rows."""
@@ -99,7 +109,11 @@ class Merged:
 def _product(size: Any) -> Term | None:
     """Return the term of a size that is a product of symbols, else None."""
     term = getattr(size, "term", size)
-    if type(term) is not Term or term.op is not Op.MUL or any(each.op is not Op.SYMBOL for each in term.args):
+    if (
+        type(term) is not Term
+        or term.op is not Op.MUL
+        or any(each.op is not Op.SYMBOL for each in term.args)
+    ):
         return None
     return term
 

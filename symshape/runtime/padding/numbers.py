@@ -1,4 +1,6 @@
-"""The integers of a padded program that differ from call to call: formulas of the sizes, computed all at once."""
+"""The integers of a padded program that differ from call to call: formulas of the sizes, computed
+all at once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ class Numbers:
 
     >>> from guards import parse
     >>> numbers = Numbers()
-    >>> places = [numbers.place(parse("s0 * s1")), numbers.place(7), numbers.place(parse("s0 * s1"))]
+    >>> places = [
+    ...     numbers.place(parse("s0 * s1")),
+    ...     numbers.place(7),
+    ...     numbers.place(parse("s0 * s1")),
+    ... ]
     >>> found = numbers.at({"s0": 2, "s1": 5, "s2": 9})
     >>> [found[place] for place in places]
     [10, 7, 10]
@@ -29,7 +35,9 @@ class Numbers:
         self._compute: Callable[[Sequence[int]], tuple[int, ...]] | None = None
 
     def place(self, size: Any) -> int:
-        """Return the index of a size (an int, a term, or an object with a term) among the results, added if new."""
+        """Return the index of a size (an int, a term, or an object with a term) among the results,
+        added if new.
+        """
         if not isinstance(size, (int, Term)):
             size = size.term
         elif isinstance(size, bool):
@@ -56,10 +64,14 @@ class Numbers:
 
     def _compiled(self) -> Callable[[Sequence[int]], tuple[int, ...]]:
         terms = [size for size in self._places if isinstance(size, Term)]
-        symbols = sorted({symbol for term in terms for symbol in term.symbols}, key=lambda each: each.order)
+        symbols = sorted(
+            {symbol for term in terms for symbol in term.symbols}, key=lambda each: each.order
+        )
         names = {symbol.name: f"v{i}" for i, symbol in enumerate(symbols)}
         lines = StraightLine(names)
-        parts = [str(size) if isinstance(size, int) else _integer(size, lines) for size in self._places]
+        parts = [
+            str(size) if isinstance(size, int) else _integer(size, lines) for size in self._places
+        ]
         unpack = [f"{', '.join(names.values())}, = values"] if names else []
         body = [*unpack, *lines.steps, f"return ({', '.join(parts)},)"] if parts else ["return ()"]
         source = "def numbers(values):\n" + "\n".join(f"    {line}" for line in body) + "\n"

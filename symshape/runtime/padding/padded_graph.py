@@ -1,4 +1,6 @@
-"""The result of planning: a program on tensors at their capacities, or a refusal with its reason."""
+"""The result of planning: a program on tensors at their capacities, or a refusal with its
+reason.
+"""
 
 from __future__ import annotations
 
@@ -56,16 +58,19 @@ class PaddedGraph:
         head: the graph of the program; without steps if ``late`` makes them.
         axes: for each input of the program, which of its positions are valid.
         sizes: the true sizes, as formulas, in the order of the inputs that hold them.
-        outputs: the returned tensors: for a value of the traced graph, its index and the padded tensor in its place.
+        outputs: the returned tensors: for a value of the traced graph, its index and the padded
+            tensor in its place.
         region: the sizes that the program serves.
         repairs: the inserted repairs.
         made_for: ``sources``, if ``late`` does not make them.
-        written: for each input that the program writes to, its index, and that of its new elements among the returned
-            tensors.
+        written: for each input that the program writes to, its index, and that of its new elements
+            among the returned tensors.
         rewrites: the writes to parts of inputs, in order, which are repeated on the arguments.
         stored: the parameters and buffers that the program itself writes to at its end.
-        run: runs the program op by op on its inputs, if that was compiled for all capacities; else None.
-        formulas: the graph with the capacities as formulas, of which this is an instance; None if it is no instance.
+        run: runs the program op by op on its inputs, if that was compiled for all capacities; else
+            None.
+        formulas: the graph with the capacities as formulas, of which this is an instance; None if
+            it is no instance.
         late: makes the steps at their first use; None if they exist.
     """
 
@@ -92,7 +97,9 @@ class PaddedGraph:
 
     @property
     def graph(self) -> Graph:
-        """The whole graph; its inputs are the program's at their capacities, then true sizes as 0-d int64 tensors."""
+        """The whole graph; its inputs are the program's at their capacities, then true sizes as 0-d
+        int64 tensors.
+        """
         return self._whole[0]
 
     @property

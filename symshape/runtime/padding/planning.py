@@ -1,4 +1,6 @@
-"""The planning of a padded program: symbols that an op refuses become exact, until the program can be padded."""
+"""The planning of a padded program: symbols that an op refuses become exact, until the program can
+be padded.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ from symshape.runtime.padding.results import Results, aliased_storages
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, device_of, pad
 from symshape.runtime.pieces.faults import Fault, Left
 
-__all__ = ["MOST", "Choice", "Plan", "blueprints_of", "candidates", "choose", "left_out", "plan", "rows_of"]
+__all__ = [
+    "MOST",
+    "Choice",
+    "Plan",
+    "blueprints_of",
+    "candidates",
+    "choose",
+    "left_out",
+    "plan",
+    "rows_of",
+]
 
 
 @attrs.frozen(eq=False)
@@ -43,14 +55,26 @@ class Plan:
 
 
 def candidates(program: Program) -> frozenset[str]:
-    """Return the symbols that may be padded: sizes of arguments, and integer arguments that size tensors."""
+    """Return the symbols that may be padded: sizes of arguments, and integer arguments that size
+    tensors.
+    """
     found = _CANDIDATES.get(program)
     if found is None:
         known = [each for each in program.symbols.values() if each.backed]
-        sizes = {each.name for each in known if any(isinstance(source, Size) for source in each.sources)}
-        integers = {each.name for each in known if any(isinstance(source, IntArg) for source in each.sources)} - sizes
+        sizes = {
+            each.name for each in known if any(isinstance(source, Size) for source in each.sources)
+        }
+        integers = {
+            each.name
+            for each in known
+            if any(isinstance(source, IntArg) for source in each.sources)
+        } - sizes
         integers &= _sizing(program) if integers else set()
-        sizes |= {name for name in integers if program.guards.implies(boolean.ge(arithmetic.symbol(name), 0))}
+        sizes |= {
+            name
+            for name in integers
+            if program.guards.implies(boolean.ge(arithmetic.symbol(name), 0))
+        }
         found = _CANDIDATES[program] = frozenset(sizes)
     return found
 
@@ -61,8 +85,18 @@ _CANDIDATES: WeakKeyDictionary[Program, frozenset[str]] = WeakKeyDictionary()
 def _sizing(program: Program) -> set[str]:
     """Return the symbols in the sizes of the tensors that a program computes."""
     specs = [getattr(each, "spec", None) for node in program.graph.nodes for each in node.outputs]
-    sizes = [size for spec in specs if spec is not None for size in spec.sizes if not isinstance(size, int)]
-    return {each.name for size in sizes for each in (size if isinstance(size, Term) else size.term).symbols}
+    sizes = [
+        size
+        for spec in specs
+        if spec is not None
+        for size in spec.sizes
+        if not isinstance(size, int)
+    ]
+    return {
+        each.name
+        for size in sizes
+        for each in (size if isinstance(size, Term) else size.term).symbols
+    }
 
 
 @attrs.frozen
@@ -82,7 +116,8 @@ def choose(
 ) -> Choice:
     """Return the bucket of a call with these values of symbols, where some symbols are refused.
 
-    The first of the ``planned`` capacities that hold the call and satisfy the guards is chosen; else the next step up.
+    The first of the ``planned`` capacities that hold the call and satisfy the guards is chosen;
+    else the next step up.
     """
     padded = sorted(candidates(program) - set(refused))
     exact = {name: value for name, value in values.items() if name not in padded}
@@ -116,11 +151,13 @@ def plan(
     any_randomness: bool = False,
     blueprints: Blueprints | None = None,
 ) -> Plan:
-    """Return the padded program with as many padded symbols as possible, for a call with these values of symbols.
+    """Return the padded program with as many padded symbols as possible, for a call with these
+    values of symbols.
 
-    ``refusals`` are those of an earlier plan: their symbols are not tried again.  ``planned`` and ``step`` are as for
-    :func:`choose`.  ``any_randomness``: the program may draw other random numbers than eager.  ``blueprints`` are
-    those of the program, so that it is not derived for each plan.
+    ``refusals`` are those of an earlier plan: their symbols are not tried again.  ``planned`` and
+    ``step`` are as for :func:`choose`.  ``any_randomness``: the program may draw other random
+    numbers than eager.  ``blueprints`` are those of the program, so that it is not derived for each
+    plan.
     """
     found = dict(refusals or {})
     terms = _conditions(program, values)
@@ -143,7 +180,9 @@ def plan(
 def blueprints_of(
     program: Program, *, any_randomness: bool = False, most: int = MOST, compiled: bool = False
 ) -> Blueprints:
-    """Return the empty blueprints of a program; ``most`` and ``compiled`` are as for :class:`Blueprints`."""
+    """Return the empty blueprints of a program; ``most`` and ``compiled`` are as for
+    :class:`Blueprints`.
+    """
     graph = program.graph
     device, aliased = device_of(graph), aliased_storages(graph)
 
@@ -154,7 +193,9 @@ def blueprints_of(
 
 
 def left_out(refusals: Iterable[Refusal]) -> Left:
-    """Return the ops to leave out of pieces so that the pieces can be padded, each with its fault."""
+    """Return the ops to leave out of pieces so that the pieces can be padded, each with its
+    fault.
+    """
     return {
         (each.op, each.where): Fault(f"it cannot be padded ({each.reason})", each.remedy)
         for each in refusals

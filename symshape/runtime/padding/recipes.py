@@ -1,8 +1,9 @@
-"""Recipes: the ops that padding rules emit for one node, repeated for similar nodes, such as a model's layers.
+"""Recipes: the ops that padding rules emit for one node, repeated for similar nodes, such as a
+model's layers.
 
-A rule's result depends on the op, its other arguments, and the true metadata of its results.  It also depends on the
-facts about its tensors (metadata in memory, axes, fills) and on which of them are the same.  Nodes that agree in all
-of these get the same ops on their own tensors.
+A rule's result depends on the op, its other arguments, and the true metadata of its results.  It
+also depends on the facts about its tensors (metadata in memory, axes, fills) and on which of them
+are the same.  Nodes that agree in all of these get the same ops on their own tensors.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ __all__ = ["Recipes"]
 
 @attrs.frozen
 class _Hole:
-    """A hole for a tensor in a recipe: the number of a tensor that the node reads, or of one that was made for it."""
+    """A hole for a tensor in a recipe: the number of a tensor that the node reads, or of one that
+    was made for it.
+    """
 
     number: int
 
 
 @attrs.frozen(eq=False)
 class _Step:
-    """One emitted call, with holes for its tensors, in order; without kwargs if they contain no tensor."""
+    """One emitted call, with holes for its tensors, in order; without kwargs if they contain no
+    tensor.
+    """
 
     called: Called
     args: tuple[Any, ...]
@@ -78,11 +83,15 @@ class Recipes:
         self._marked: dict[int, tuple[Padded, int]] = {}
 
     def __contains__(self, node: Node) -> bool:
-        """Return whether recipes apply to a node: it writes to nothing, draws nothing and binds nothing."""
+        """Return whether recipes apply to a node: it writes to nothing, draws nothing and binds
+        nothing.
+        """
         return node in self._forms
 
     def key(self, node: Node, reads: Sequence[Padded]) -> Any:
-        """Return the key of a node that reads these tensors, equal for nodes with one recipe; None for no recipe."""
+        """Return the key of a node that reads these tensors, equal for nodes with one recipe; None
+        for no recipe.
+        """
         form = self._forms.get(node)
         if form is None:
             return None
@@ -90,7 +99,11 @@ class Recipes:
         if len(reads) < 2:
             return form, marks
         tensors = [id(each.tensor) for each in reads]
-        return form, marks, () if len(set(tensors)) == len(tensors) else tuple(map(tensors.index, tensors))
+        return (
+            form,
+            marks,
+            () if len(set(tensors)) == len(tensors) else tuple(map(tensors.index, tensors)),
+        )
 
     def _mark(self, padded: Padded) -> int:
         found = self._marked.get(id(padded))
@@ -104,12 +117,24 @@ class Recipes:
         return found[1]
 
     def _mark_of(self, memory: Any, padded: Padded) -> int:
-        axes = tuple([tuple([id(size) if varies(size) else (size,) for size in axis]) for axis in padded.axes])
-        fills = tuple([(each.kind, type(each.value), repr(each.value)) for each in (padded.fill, padded.valid)])
+        axes = tuple(
+            [
+                tuple([id(size) if varies(size) else (size,) for size in axis])
+                for axis in padded.axes
+            ]
+        )
+        fills = tuple(
+            [
+                (each.kind, type(each.value), repr(each.value))
+                for each in (padded.fill, padded.valid)
+            ]
+        )
         return self._marks.setdefault((memory, axes, fills), len(self._marks))
 
     def follow(self, key: Any, node: Node, reads: Sequence[Padded]) -> list[Padded | None] | None:
-        """Return the results of a node by the recipe of a similar node; None if there is no recipe yet."""
+        """Return the results of a node by the recipe of a similar node; None if there is no recipe
+        yet.
+        """
         recipe = self._known.get(key)
         if recipe is None:
             return None
@@ -123,7 +148,11 @@ class Recipes:
             own = tuple([tensors[number] for number in step.reads])
             args = tuple([_filled(arg, tensors) for arg in step.args])
             given = step.kwargs
-            kwargs = None if given is None else {name: _filled(arg, tensors) for name, arg in given.items()}
+            kwargs = (
+                None
+                if given is None
+                else {name: _filled(arg, tensors) for name, arg in given.items()}
+            )
             tensors += emission.repeat(step.called, own, args, kwargs)
         return [None if each is None else self._answered(each, tensors) for each in recipe.results]
 
@@ -133,9 +162,15 @@ class Recipes:
         return padded
 
     def learn(
-        self, key: Any, reads: Sequence[Padded], emitted: Sequence[Called | Noted], results: Sequence[Any]
+        self,
+        key: Any,
+        reads: Sequence[Padded],
+        emitted: Sequence[Called | Noted],
+        results: Sequence[Any],
     ) -> None:
-        """Store the ops emitted for a node as a recipe, if each tensor in them can be identified in another node."""
+        """Store the ops emitted for a node as a recipe, if each tensor in them can be identified in
+        another node.
+        """
         numbers: dict[int, int] = {}
         for place, padded in enumerate(reads):
             numbers.setdefault(id(padded.tensor), place)
@@ -144,7 +179,9 @@ class Recipes:
         for asked in emitted:
             if isinstance(asked, Called):
                 node = asked.node
-                used = [number for value in node.reads if (number := numbers.get(id(value))) is not None]
+                used = [
+                    number for value in node.reads if (number := numbers.get(id(value))) is not None
+                ]
                 if len(used) != len(node.reads):
                     return
                 holes = map(_Hole, used)
@@ -158,7 +195,9 @@ class Recipes:
                 outputs = asked.outputs
             for value in outputs:
                 if value is not None and numbers.setdefault(id(value), count) < own:
-                    return  # a result is by chance one of the node's own tensors: a later use would be ambiguous
+                    # a result is by chance one of the node's own tensors: a later use would be
+                    # ambiguous
+                    return
                 count += 1
         made: list[_Made | None] = []
         for result in results:
@@ -173,7 +212,9 @@ class Recipes:
 
 
 def _number(size: Any) -> Any:
-    """Return an integer of a tensor's metadata as a part of a key; a capacity is one object for each formula."""
+    """Return an integer of a tensor's metadata as a part of a key; a capacity is one object for
+    each formula.
+    """
     return size if type(size) is int else (id(size),)
 
 
@@ -198,20 +239,27 @@ _forms: weakref.WeakKeyDictionary[Graph, dict[Node, int]] = weakref.WeakKeyDicti
 
 
 def _forms_of(graph: Graph) -> dict[Node, int]:
-    """Return a number for each node that recipes apply to, shared by nodes that differ only in their tensors.
+    """Return a number for each node that recipes apply to, shared by nodes that differ only in
+    their tensors.
 
     The numbers are computed once for a graph: they do not depend on sizes.
     """
     found = _forms.get(graph)
     if found is None:
         numbers: dict[Any, int] = {}
-        found = {node: numbers.setdefault(_form(node), len(numbers)) for node in graph.nodes if _is_for(node)}
+        found = {
+            node: numbers.setdefault(_form(node), len(numbers))
+            for node in graph.nodes
+            if _is_for(node)
+        }
         _forms[graph] = found
     return found
 
 
 def _is_for(node: Node) -> bool:
-    return not (node.bindings or draws_random_numbers(node) or any(True for _ in written_values(node)))
+    return not (
+        node.bindings or draws_random_numbers(node) or any(True for _ in written_values(node))
+    )
 
 
 def _form(node: Node) -> Any:
@@ -221,7 +269,10 @@ def _form(node: Node) -> Any:
 
 
 def _spec_form(spec: TensorSpec) -> Any:
-    sizes = tuple(id(getattr(size, "term", size)) if not isinstance(size, int) else (size,) for size in spec.sizes)
+    sizes = tuple(
+        id(getattr(size, "term", size)) if not isinstance(size, int) else (size,)
+        for size in spec.sizes
+    )
     return sizes, spec.dtype, spec.device, spec.layout
 
 

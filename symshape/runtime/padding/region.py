@@ -1,4 +1,6 @@
-"""The sizes that one padded program serves: exact values of some symbols, all values up to a capacity of others."""
+"""The sizes that one padded program serves: exact values of some symbols, all values up to a
+capacity of others.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ __all__ = ["Amount", "Condition", "Extent", "Fraction", "Region"]
 
 
 class Condition:
-    """A condition on sizes.  Code can ask whether it is provable; its truth differs from call to call."""
+    """A condition on sizes.  Code can ask whether it is provable; its truth differs from call to
+    call.
+    """
 
     def __init__(self, region: Region, term: Term) -> None:
         self._region = region
@@ -36,7 +40,9 @@ class Condition:
 
 
 class Extent(Operators):
-    """A size that differs from call to call: ``term`` is its true value, ``capacity`` its largest."""
+    """A size that differs from call to call: ``term`` is its true value, ``capacity`` its
+    largest.
+    """
 
     __slots__ = ("capacity", "region", "term")
 
@@ -46,13 +52,20 @@ class Extent(Operators):
         self.capacity = capacity
 
     def _combined(self, function: Callable[..., Term], left: Any, right: Any) -> Any:
-        terms = [each.term if isinstance(each, Extent) else arithmetic.integer(each) for each in (left, right)]
+        terms = [
+            each.term if isinstance(each, Extent) else arithmetic.integer(each)
+            for each in (left, right)
+        ]
         return self.region.size(function(*terms))
 
     def _compared(self, function: Callable[..., Term], other: Any) -> Any:
         other = other.term if isinstance(other, Extent) else arithmetic.integer(other)
         term = function(self.term, other)
-        return term is boolean.TRUE if term is boolean.TRUE or term is boolean.FALSE else Condition(self.region, term)
+        return (
+            term is boolean.TRUE
+            if term is boolean.TRUE or term is boolean.FALSE
+            else Condition(self.region, term)
+        )
 
     def __floordiv__(self, other: int) -> Any:
         return self._combined(division.floordiv, self, other)
@@ -124,7 +137,8 @@ class Region:
     Args:
         conditions: the conditions that hold of the symbols (an entry's guards).
         exact: the symbols with one value, and the value.
-        caps: the symbols with all values from 0 to a capacity that the conditions allow; the capacities satisfy them.
+        caps: the symbols with all values from 0 to a capacity that the conditions allow; the
+            capacities satisfy them.
         capacities: makes the capacities of sizes, as formulas; None for plain integers.
 
     Attributes:
@@ -142,7 +156,9 @@ class Region:
         self.exact = dict(exact)
         self.caps = dict(caps)
         self.given = tuple(conditions)
-        self._constants = {arithmetic.symbol(name): arithmetic.const(value) for name, value in exact.items()}
+        self._constants = {
+            arithmetic.symbol(name): arithmetic.const(value) for name, value in exact.items()
+        }
         self.conditions = tuple(fold.substitute(term, self._constants) for term in conditions)
         at_caps = {**self.exact, **self.caps}
         if not all(fold.evaluate(term, at_caps) for term in conditions):
@@ -154,12 +170,15 @@ class Region:
         self.answers: dict[tuple[str, Term], Any] = {}
         self._of_calls: Facts | None = None
         bounds = [self._is_bound(each) for each in self.conditions]
-        free = [each for each, is_bound in zip(self.conditions, bounds, strict=True) if not is_bound]
+        free = [
+            each for each, is_bound in zip(self.conditions, bounds, strict=True) if not is_bound
+        ]
         self._unbounded = Facts.make(ranges, free) if any(bounds) else self.facts
 
     @staticmethod
     def _is_bound(condition: Term) -> bool:
-        """Return whether a condition is a bound on one symbol, or excludes other values of one than 0.
+        """Return whether a condition is a bound on one symbol, or excludes other values of one than
+        0.
 
         (That a size is not 0 says that none of its factors is.)
         """
@@ -173,11 +192,15 @@ class Region:
 
     @property
     def extents(self) -> tuple[Term, ...]:
-        """The formulas of the sizes that differ from call to call, in the order of their first use."""
+        """The formulas of the sizes that differ from call to call, in the order of their first
+        use.
+        """
         return tuple(size.term for size in self._sizes.values() if isinstance(size, Extent))
 
     def known(self, condition: Term) -> bool:
-        """Return whether a condition provably holds for every size of the region; record the question."""
+        """Return whether a condition provably holds for every size of the region; record the
+        question.
+        """
         return self._answered("known", condition, self._known)
 
     def _known(self, condition: Term) -> bool:
@@ -191,12 +214,18 @@ class Region:
         return found
 
     def answers_alike(self, other: Region) -> bool:
-        """Return whether this region gives the same answers to all questions that were asked of another one."""
+        """Return whether this region gives the same answers to all questions that were asked of
+        another one.
+        """
         ask_again = {"known": self.known, "calls": self.known_of_calls, "size": self._outcome}
-        return all(_same(ask_again[kind](term), answer) for (kind, term), answer in other.answers.items())
+        return all(
+            _same(ask_again[kind](term), answer) for (kind, term), answer in other.answers.items()
+        )
 
     def _outcome(self, term: Term) -> Any:
-        """Return a formula's form as a size: an int, the formula of an extent, or None if it is refused."""
+        """Return a formula's form as a size: an int, the formula of an extent, or None if it is
+        refused.
+        """
         if ("size", term) not in self.answers:
             with suppress(Refuse):
                 self.size(term)
@@ -204,29 +233,39 @@ class Region:
 
     def at_capacities(self, size: Any) -> Any:
         """Return a size of another region, with the same answers, as a size of this region."""
-        return Extent(self, size.term, int(fold.evaluate(size.term, self.caps))) if type(size) is Extent else size
+        return (
+            Extent(self, size.term, int(fold.evaluate(size.term, self.caps)))
+            if type(size) is Extent
+            else size
+        )
 
     def fixed(self, term: Term, value: int) -> bool:
-        """Return whether a formula provably equals this constant, without the conditions of :meth:`_is_bound`.
+        """Return whether a formula provably equals this constant, without the conditions of
+        :meth:`_is_bound`.
 
-        With ``s0 >= 2`` or ``s0 != 1`` a capacity of 2 leaves one value.  Treated as a varying size, it gives the same
-        program as other capacities, which is derived and compiled once.
+        With ``s0 >= 2`` or ``s0 != 1`` a capacity of 2 leaves one value.  Treated as a varying
+        size, it gives the same program as other capacities, which is derived and compiled once.
         """
         return ask(self._unbounded, boolean.eq(term, value), effort=Effort.CHEAP, only=True) is True
 
     def known_of_calls(self, condition: Term) -> bool:
-        """Return whether a condition provably holds for every padded call: calls with a size of 0 run op by op."""
+        """Return whether a condition provably holds for every padded call: calls with a size of 0
+        run op by op.
+        """
         return self._answered("calls", condition, self._known_of_calls)
 
     def _known_of_calls(self, condition: Term) -> bool:
         if self._of_calls is None:
-            ranges = {arithmetic.symbol(name): (min(1, cap), cap) for name, cap in self.caps.items()}
+            ranges = {
+                arithmetic.symbol(name): (min(1, cap), cap) for name, cap in self.caps.items()
+            }
             self._of_calls = Facts.make(ranges, self.conditions)
         term = fold.substitute(condition, self._constants)
         return ask(self._of_calls, term, effort=Effort.CHEAP, only=True) is True
 
     def size(self, term: Term | int) -> Any:
-        """Return a formula as a size: an int if it is the same for all calls, else an :class:`Extent`.
+        """Return a formula as a size: an int if it is the same for all calls, else an
+        :class:`Extent`.
 
         Raises:
             Refuse: the formula is not known to be between 0 and its value at the capacities.
@@ -241,7 +280,9 @@ class Region:
         return found
 
     def amount(self, term: Term) -> Any:
-        """Return a formula as a number: like a size, but it may be negative, or larger than at the capacities."""
+        """Return a formula as a number: like a size, but it may be negative, or larger than at the
+        capacities.
+        """
         try:
             return self.size(term)
         except Refuse as refuse:
@@ -260,7 +301,9 @@ class Region:
             return cap
         made = Extent(self, term, cap if self._capacities is None else self._capacities.of(term))
         if not self._known(boolean.le(term, cap)):
-            raise Refuse(f"the size {term} is not known to be largest ({cap}) at the capacities", made)
+            raise Refuse(
+                f"the size {term} is not known to be largest ({cap}) at the capacities", made
+            )
         if not self._known(boolean.ge(term, 0)):
             raise Refuse(f"the size {term} is not known to be at least 0", made)
         return made

@@ -1,4 +1,6 @@
-"""The padding report: for each symbol its capacity and the repairs inserted for it, or the op that refused, and why."""
+"""The padding report: for each symbol its capacity and the repairs inserted for it, or the op that
+refused, and why.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ class SymbolPadding:
             return f"{self.name}: fixed by the guards"
         if self.capacity is None:
             return f"{self.name}: exact (it sizes no tensor by itself)"
-        lines = [f"{self.name}: padded to {self.capacity}" + ("" if self.repairs else ", no repair needed")]
+        lines = [
+            f"{self.name}: padded to {self.capacity}"
+            + ("" if self.repairs else ", no repair needed")
+        ]
         for (what, op), found in groupby(self.repairs, key=lambda each: (each.what, each.op)):
             places = [each.where for each in found]
             more = f" and {len(places) - 1} more" if len(places) > 1 else ""
@@ -62,7 +67,8 @@ class PaddingReport:
 
     Attributes:
         symbols: by name.
-        pieces: the reports of the recorded pieces, by piece, if the program cannot be recorded whole.
+        pieces: the reports of the recorded pieces, by piece, if the program cannot be recorded
+            whole.
         others: the pieces that run eagerly, each with the reasons.
     """
 
@@ -103,12 +109,15 @@ def report_of(program: Program, made: Plan) -> PaddingReport:
             cap = made.caps.get(symbol.name)
             region = made.padded.region if made.padded is not None else None
             fixed = cap is not None and region is not None and region.fixed(symbol.term, cap)
-            found[symbol.name] = SymbolPadding(symbol.name, None if fixed else cap, fixed, own, refusal)
+            found[symbol.name] = SymbolPadding(
+                symbol.name, None if fixed else cap, fixed, own, refusal
+            )
     return PaddingReport(found)
 
 
 def padding_of(program: Program, *, any_randomness: bool = False) -> PaddingReport:
-    """Plan the padding of a program at the capacities around its example call, and return the report.
+    """Plan the padding of a program at the capacities around its example call, and return the
+    report.
 
     ``any_randomness``: the program may draw other random numbers than eager.
     """
@@ -118,14 +127,20 @@ def padding_of(program: Program, *, any_randomness: bool = False) -> PaddingRepo
     parts = cut(program, device_of(program.graph), left, draws=any_randomness)
     names = {f"piece {number} of {len(parts) - 1}": part for number, part in enumerate(parts, 1)}
     programs = {name: part.program for name, part in names.items() if part.piece.recorded}
-    pieces = {name: report_of(piece, _example(piece, any_randomness)) for name, piece in programs.items()}
+    pieces = {
+        name: report_of(piece, _example(piece, any_randomness)) for name, piece in programs.items()
+    }
     return attrs.evolve(
-        whole, pieces=pieces, others={name: part.reasons for name, part in names.items() if part.reasons}
+        whole,
+        pieces=pieces,
+        others={name: part.reasons for name, part in names.items() if part.reasons},
     )
 
 
 def _example(program: Program, any_randomness: bool) -> Plan:
-    values = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
+    values = {
+        name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None
+    }
     if candidates(program):
         with suppress(ValueError):  # data-dependent sizes have no example
             return plan(program, values, any_randomness=any_randomness)

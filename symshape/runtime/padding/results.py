@@ -1,4 +1,6 @@
-"""The results of a call from the tensors of a padded program: the valid part, with eager's sizes and strides."""
+"""The results of a call from the tensors of a padded program: the valid part, with eager's sizes
+and strides.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ def amount(size: Any, values: Mapping[str, int]) -> int:
 
 
 class Part:
-    """The valid part of tensors with these axes; a view if no dimension is a product of several sizes.
+    """The valid part of tensors with these axes; a view if no dimension is a product of several
+    sizes.
 
     Args:
         axes: the axes of the tensors, one for each dimension.
@@ -64,9 +67,14 @@ class Part:
         self._groups = tuple([len(axis) or 1 for axis in axes])
 
     def at(self, found: Sequence[int]) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Return the function that takes the valid part of a tensor in a call with these numbers."""
+        """Return the function that takes the valid part of a tensor in a call with these
+        numbers.
+        """
         cut = [(dim, found[place]) for dim, cap, place in self._padded if found[place] != cap]
-        caps, whole = self._caps, None if self._whole is None else tuple([found[place] for place in self._whole])
+        caps, whole = (
+            self._caps,
+            None if self._whole is None else tuple([found[place] for place in self._whole]),
+        )
 
         def narrow(tensor: torch.Tensor) -> torch.Tensor:
             part = tensor if whole is None else tensor.reshape(caps)
@@ -77,7 +85,8 @@ class Part:
         return narrow
 
     def apart(self, buffer: torch.Tensor, found: Sequence[int]) -> torch.Tensor:
-        """Return the valid part of a tensor as a view, with dimensions that are products split into their sizes.
+        """Return the valid part of a tensor as a view, with dimensions that are products split into
+        their sizes.
 
         If there are such dimensions, the tensor must be contiguous.
         """
@@ -86,7 +95,8 @@ class Part:
             sizes[dim] = found[place]
         if sizes != self._caps:
             strides = buffer.stride() if self._apart is None else self._strides
-            return buffer.as_strided(sizes, strides)  # one view for any number of narrower dimensions
+            # one view for any number of narrower dimensions
+            return buffer.as_strided(sizes, strides)
         return buffer if self._apart is None else buffer.view(sizes)
 
     @property
@@ -96,18 +106,27 @@ class Part:
 
     @property
     def split(self) -> Apart | None:
-        """The split of dimensions that are products of several sizes, for C++; None if there are none."""
+        """The split of dimensions that are products of several sizes, for C++; None if there are
+        none.
+        """
         return None if self._apart is None else (self._apart, tuple(self._caps), self._groups)
 
     def sizes_apart(self, found: Sequence[int]) -> tuple[int, ...]:
-        """Return the sizes of the valid part, with dimensions that are products split into their sizes."""
+        """Return the sizes of the valid part, with dimensions that are products split into their
+        sizes.
+        """
         assert self._apart is not None
         return tuple([found[place] for place in self._apart])
 
 
 def aliased_storages(graph: Graph) -> frozenset[int]:
-    """Return the ids of storages of arguments, parameters and buffers: results there use the call's own tensors."""
-    roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted if not each.constant)]
+    """Return the ids of storages of arguments, parameters and buffers: results there use the call's
+    own tensors.
+    """
+    roots = [
+        *(each.value for each in graph.inputs),
+        *(each.value for each in graph.lifted if not each.constant),
+    ]
     return frozenset(id(value.storage) for value in roots)
 
 
@@ -131,11 +150,19 @@ class Layout:
         """The end of the last element in memory, in elements."""
         if 0 in self.sizes:
             return 0
-        return self.offset + 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
+        return (
+            self.offset
+            + 1
+            + sum(
+                (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)
+            )
+        )
 
     @property
     def dense(self) -> bool:
-        """Return whether the elements fill memory from its start to their end, each exactly once."""
+        """Return whether the elements fill memory from its start to their end, each exactly
+        once.
+        """
         reach = 1
         for stride, size in sorted(zip(self.strides, self.sizes, strict=True)):
             if size != 1 and stride != reach:
@@ -146,14 +173,18 @@ class Layout:
     def holding(self, part: torch.Tensor) -> torch.Tensor:
         """Return a new tensor of this layout with the elements of ``part``."""
         if self.plain:
-            made = torch.empty_strided(self.sizes, self.strides, dtype=part.dtype, device=part.device)
+            made = torch.empty_strided(
+                self.sizes, self.strides, dtype=part.dtype, device=part.device
+            )
             return copied(made, part)
         memory = torch.empty(self.end, dtype=part.dtype, device=part.device)
         self.fill(memory, part)
         return self.view(memory, self.offset)
 
     def fill(self, memory: torch.Tensor, part: torch.Tensor) -> None:
-        """Copy the elements of ``part`` to their places in memory of this layout; repeated ones once."""
+        """Copy the elements of ``part`` to their places in memory of this layout; repeated ones
+        once.
+        """
         if 0 in self.sizes:
             return
         repeated = [stride == 0 for stride in self.strides]
@@ -169,7 +200,8 @@ class LayoutOf:
     Args:
         value: the value.
         numbers: computes the sizes of a call.
-        base: the argument relative to whose offset the value's is; None for the start of the memory.
+        base: the argument relative to whose offset the value's is; None for the start of the
+            memory.
 
     Attributes:
         sizes: the indices of the sizes among the numbers.
@@ -190,12 +222,17 @@ class LayoutOf:
     def at(self, found: Sequence[int]) -> Layout:
         """Return the layout in a call with these numbers."""
         offset = found[self.offset] - (0 if self.base is None else found[self.base])
-        sizes, strides = tuple([found[i] for i in self.sizes]), tuple([found[i] for i in self.strides])
+        sizes, strides = (
+            tuple([found[i] for i in self.sizes]),
+            tuple([found[i] for i in self.strides]),
+        )
         return Layout(sizes, strides, offset)
 
 
 Computed = tuple[Part, LayoutOf, int]
-"""A computed result: its valid part, its layout, and its index among the tensors of the padded program."""
+"""A computed result: its valid part, its layout, and its index among the tensors of the padded
+program.
+"""
 
 
 def _refused(reason: str, symbols: frozenset[str]) -> Refusal:
@@ -207,9 +244,11 @@ class Results:
 
     Args:
         graph: the traced program.
-        outputs: for each computed result, its index among the tensors of the padded program, and the padded tensor.
+        outputs: for each computed result, its index among the tensors of the padded program, and
+            the padded tensor.
         symbols: the padded symbols.
-        read: tensors that the padded program reads and never writes: a result that is one of them is copied, not lent.
+        read: tensors that the padded program reads and never writes: a result that is one of them
+            is copied, not lent.
 
     Attributes:
         numbers: the integers of results; other code adds its own before the first call.
@@ -242,11 +281,17 @@ class Results:
                     raise _refused("one is a view of another one under another dtype", symbols)
         self.numbers = Numbers()
         self._makers: list[MakerAt] = []
-        self._order: list[tuple[int, Any]] = []  # for each result: a made tensor's index, or -1 and the value
+        self._order: list[
+            tuple[int, Any]
+        ] = []  # for each result: a made tensor's index, or -1 and the value
         together = [values for values in sharing.values() if len(values) > 1]
-        self._memories = [_Memory([self._computed(value) for value in values]) for values in together]
+        self._memories = [
+            _Memory([self._computed(value) for value in values]) for values in together
+        ]
         self._shared = [id(values[0].storage) for values in together]
-        places = {value: place for place, value in enumerate(itertools.chain.from_iterable(together))}
+        places = {
+            value: place for place, value in enumerate(itertools.chain.from_iterable(together))
+        }
         first = len(places)
         for each in self._flat:
             if not isinstance(each, Value):
@@ -257,15 +302,21 @@ class Results:
                 self._makers.append(self._maker(each))
             self._order.append((places[each], None))
 
-    def at(self, values: Mapping[str, int], found: Sequence[int], lend: Lend | None = None) -> Answer:
-        """Return the function for calls with these sizes: ``answer(tensors, leaves)`` returns their flat results.
+    def at(
+        self, values: Mapping[str, int], found: Sequence[int], lend: Lend | None = None
+    ) -> Answer:
+        """Return the function for calls with these sizes: ``answer(tensors, leaves)`` returns their
+        flat results.
 
-        ``found`` are the values of :attr:`numbers`.  With ``lend`` computed tensors are not copied: the results are
-        the valid parts of what ``lend`` makes of the tensors.
+        ``found`` are the values of :attr:`numbers`.  With ``lend`` computed tensors are not copied:
+        the results are the valid parts of what ``lend`` makes of the tensors.
         """
         makers = [maker_at(found, lend) for maker_at in self._makers]
         memories = [memory.at(found) for memory in self._memories]
-        order = [(place, None if place >= 0 else self._known(known, values)) for place, known in self._order]
+        order = [
+            (place, None if place >= 0 else self._known(known, values))
+            for place, known in self._order
+        ]
 
         def answer(tensors: Sequence[torch.Tensor], leaves: Sequence[Any]) -> list[Any]:
             made = [maker(tensors, leaves) for maker in makers]
@@ -282,7 +333,9 @@ class Results:
         return known.evaluate(values) if isinstance(known, FloatTerm) else known
 
     def rows(self) -> tuple[Row, ...] | None:
-        """Return how each result is made; None if one is a float or truth value of sizes, or a view of a parameter."""
+        """Return how each result is made; None if one is a float or truth value of sizes, or a view
+        of a parameter.
+        """
         found: list[Row] = []
         first: dict[Any, int] = {}
         memories: dict[int, int] = {each: place for place, each in enumerate(self._shared)}
@@ -297,7 +350,9 @@ class Results:
         return tuple(found)
 
     def _row(self, each: Any, memories: dict[int, int]) -> Row | None:
-        """Return the row of one result; ``memories`` numbers memories with several results or with a gap."""
+        """Return the row of one result; ``memories`` numbers memories with several results or with
+        a gap.
+        """
         if isinstance(each, Term) and not each.is_bool:
             return number(self.numbers.place(each))
         if not isinstance(each, Value):
@@ -308,7 +363,14 @@ class Results:
                 return leaf(own.position)
             lies = LayoutOf(each, self.numbers, own.value)
             assert lies.base is not None
-            return view(own.position, lies.sizes, lies.strides, lies.offset, lies.base, each in self._detached)
+            return view(
+                own.position,
+                lies.sizes,
+                lies.strides,
+                lies.offset,
+                lies.base,
+                each in self._detached,
+            )
         if lifted is not None:
             return known(lifted.tensor) if each is lifted.value else None
         valid, layout_of, place = self._computed(each)
@@ -325,13 +387,19 @@ class Results:
             if value is own.value:
                 return lambda found, lend: lambda tensors, leaves: leaves[position]
             cut = value in self._detached
-            return partial(_view_of_argument, LayoutOf(value, self.numbers, own.value), position, cut)
+            return partial(
+                _view_of_argument, LayoutOf(value, self.numbers, own.value), position, cut
+            )
         if lifted is not None:
             tensor = lifted.tensor
             if value is lifted.value:
                 return lambda found, lend: lambda tensors, leaves: tensor
-            return partial(_view_of_parameter, LayoutOf(value, self.numbers), tensor, value in self._detached)
-        return partial(_copy, *self._computed(value), self._outputs[value][1].tensor not in self._read)
+            return partial(
+                _view_of_parameter, LayoutOf(value, self.numbers), tensor, value in self._detached
+            )
+        return partial(
+            _copy, *self._computed(value), self._outputs[value][1].tensor not in self._read
+        )
 
     def _computed(self, value: Value) -> Computed:
         place, padded = self._outputs[value]
@@ -346,7 +414,10 @@ class _Memory:
 
     def at(self, found: Sequence[int]) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
         """Return the function that makes the results of a call with these numbers."""
-        rows = [(part.at(found), layout_of.at(found), place) for part, layout_of, place in self._computed]
+        rows = [
+            (part.at(found), layout_of.at(found), place)
+            for part, layout_of, place in self._computed
+        ]
         layouts = [layout for _, layout, _ in rows]
         end = max(layout.end for layout in layouts)
         whole = next((row for row in rows if row[1].dense and row[1].end == end), None)
@@ -361,7 +432,9 @@ class _Memory:
         return make
 
 
-def _view_of_argument(layout_of: LayoutOf, position: int, cut: bool, found: Sequence[int], lend: Lend | None) -> Maker:
+def _view_of_argument(
+    layout_of: LayoutOf, position: int, cut: bool, found: Sequence[int], lend: Lend | None
+) -> Maker:
     layout = layout_of.at(found)
 
     def make(tensors: Sequence[torch.Tensor], leaves: Sequence[Any]) -> torch.Tensor:
@@ -375,13 +448,21 @@ def _view_of_parameter(
     layout_of: LayoutOf, tensor: torch.Tensor, cut: bool, found: Sequence[int], lend: Lend | None
 ) -> Maker:
     layout = layout_of.at(found)
-    return lambda tensors, leaves: layout.view(tensor.detach() if cut else tensor, layout.offset)  # its memory now
+    # its memory now
+    return lambda tensors, leaves: layout.view(tensor.detach() if cut else tensor, layout.offset)
 
 
 def _copy(
-    part: Part, layout_of: LayoutOf, place: int, may_lend: bool, found: Sequence[int], lend: Lend | None
+    part: Part,
+    layout_of: LayoutOf,
+    place: int,
+    may_lend: bool,
+    found: Sequence[int],
+    lend: Lend | None,
 ) -> Maker:
-    """Return the maker of a copy of a computed tensor's valid part, or of the part itself if it may be lent."""
+    """Return the maker of a copy of a computed tensor's valid part, or of the part itself if it may
+    be lent.
+    """
     narrow = part.at(found)
     if lend is not None and may_lend:
         return lambda tensors, leaves: narrow(lend(tensors[place]))

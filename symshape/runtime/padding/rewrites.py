@@ -1,9 +1,11 @@
-"""Writes of a program into parts of its arguments, repeated on the caller's tensors instead of whole copies.
+"""Writes of a program into parts of its arguments, repeated on the caller's tensors instead of
+whole copies.
 
-A step of decoding writes one row of a cache.  The padded program computes the whole new cache, since it reads it.
-Only the row goes back to the caller: the same op on the caller's tensor, with the valid part of the written elements.
-That is right for any arguments of the op, because the program itself does the same.  It is done only for ops that copy
-or fill: their results are exactly the elements that the program went on with, without another rounding.
+A step of decoding writes one row of a cache.  The padded program computes the whole new cache,
+since it reads it. Only the row goes back to the caller: the same op on the caller's tensor, with
+the valid part of the written elements. That is right for any arguments of the op, because the
+program itself does the same.  It is done only for ops that copy or fill: their results are exactly
+the elements that the program went on with, without another rounding.
 """
 
 from __future__ import annotations
@@ -29,14 +31,18 @@ _PARTIAL = frozenset(f"aten::{name}" for name in ("index_copy_", "index_put_", "
 _WHOLE = frozenset(f"aten::{name}" for name in ("copy_", "fill_", "zero_"))
 """The ops that write all of a tensor: usable if that tensor is a part of the argument."""
 _PARTS = frozenset(f"aten::{name}" for name in ("slice", "select", "narrow"))
-_TURNS = frozenset(f"aten::{name}" for name in ("transpose", "permute", "t", "unsqueeze", "alias", "detach"))
+_TURNS = frozenset(
+    f"aten::{name}" for name in ("transpose", "permute", "t", "unsqueeze", "alias", "detach")
+)
 _MOST = 8
 """The number of writes to one argument beyond which all of it is copied."""
 
 
 @attrs.frozen
 class Answered:
-    """A tensor that a padded program returns: its index among the results, and the axes with its valid part."""
+    """A tensor that a padded program returns: its index among the results, and the axes with its
+    valid part.
+    """
 
     place: int
     axes: tuple[Axis, ...] = attrs.field(eq=False)
@@ -50,9 +56,8 @@ class Rewrite:
         place: the index of the argument among the inputs.
         views: the view ops that lead to the part, each with its other arguments.
         op: the op that writes.
-        args, kwargs: the op's other arguments: formulas for sizes, and for tensors ``Padded``, or ``Answered`` once
-            their
-            indices among the results are known.
+        args, kwargs: the op's other arguments: formulas for sizes, and for tensors ``Padded``, or
+            ``Answered`` once their indices among the results are known.
     """
 
     place: int
@@ -63,14 +68,22 @@ class Rewrite:
 
     def tensors(self) -> list[Any]:
         """Return the tensors that the write reads."""
-        return [each.tensor for each in _leaves((self.args, tuple(self.kwargs.values()))) if isinstance(each, Padded)]
+        return [
+            each.tensor
+            for each in _leaves((self.args, tuple(self.kwargs.values())))
+            if isinstance(each, Padded)
+        ]
 
     def answered_from(self, first: int) -> Rewrite:
-        """Return the write for a program that returns its tensors one after the other from this index on."""
+        """Return the write for a program that returns its tensors one after the other from this
+        index on.
+        """
         places = count(first)
         args = _answered(self.args, places)
         return attrs.evolve(
-            self, args=args, kwargs={name: _answered(each, places) for name, each in self.kwargs.items()}
+            self,
+            args=args,
+            kwargs={name: _answered(each, places) for name, each in self.kwargs.items()},
         )
 
     def outline(self) -> Any:
@@ -96,7 +109,9 @@ class Rewrites:
 
     def note(self, node: Node, written: Sequence[Value]) -> None:
         """Record that a node is about to write to these values."""
-        places = [place for each in written if (place := self._storages.get(id(each.storage))) is not None]
+        places = [
+            place for each in written if (place := self._storages.get(id(each.storage))) is not None
+        ]
         if not places:
             return
         made = self._rewrite(node, written[0]) if len(written) == 1 else None
@@ -128,10 +143,14 @@ class Rewrites:
             return self._versions.read(arg)
         if isinstance(arg, Mapping):
             return {name: self._now(each) for name, each in arg.items()}
-        return type(arg)([self._now(each) for each in arg]) if isinstance(arg, (list, tuple)) else arg
+        return (
+            type(arg)([self._now(each) for each in arg]) if isinstance(arg, (list, tuple)) else arg
+        )
 
     def of(self, written: Iterable[Value]) -> tuple[Rewrite, ...]:
-        """Return the writes, in order, to those of these arguments that can be rewritten completely."""
+        """Return the writes, in order, to those of these arguments that can be rewritten
+        completely.
+        """
         places = {self._places[value] for value in written} - self._whole
         return tuple(each for each in self._found if each.place in places)
 
@@ -147,9 +166,15 @@ def _leaves(arg: Any) -> Iterator[Any]:
 def _answered(arg: Any, places: Iterator[int]) -> Any:
     if isinstance(arg, Padded):
         return Answered(next(places), arg.axes)
-    return type(arg)([_answered(each, places) for each in arg]) if isinstance(arg, (list, tuple)) else arg
+    return (
+        type(arg)([_answered(each, places) for each in arg])
+        if isinstance(arg, (list, tuple))
+        else arg
+    )
 
 
 def _unknown(arg: Any) -> bool:
-    """Return whether an argument contains a float formula or an unread value, which are unknown in a call."""
+    """Return whether an argument contains a float formula or an unread value, which are unknown in
+    a call.
+    """
     return any(type(each) is FloatTerm or type(each) is Value for each in _leaves(arg))

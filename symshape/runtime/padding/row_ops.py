@@ -1,4 +1,6 @@
-"""Properties of ops on tensors with rows: which compute each row from the same row, and which read or write rows."""
+"""Properties of ops on tensors with rows: which compute each row from the same row, and which read
+or write rows.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,37 @@ import torch
 
 from symshape.graph.steps import Node, Value, arguments_by_name
 
-__all__ = ["SHAPES", "along_last", "counts", "index_of", "is_one", "keeps_rows", "rank_of", "same_size"]
+__all__ = [
+    "SHAPES",
+    "along_last",
+    "counts",
+    "index_of",
+    "is_one",
+    "keeps_rows",
+    "rank_of",
+    "same_size",
+]
 
 _aten = torch.ops.aten
 SHAPES = (_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default)
 _ALONG = frozenset(
     (
         *(_aten.slice.Tensor, _aten.split.Tensor, _aten.split_with_sizes.default, _aten.select.int),
-        *(_aten._softmax.default, _aten._log_softmax.default, _aten.cumsum.default, _aten.squeeze.dim),
+        *(
+            _aten._softmax.default,
+            _aten._log_softmax.default,
+            _aten.cumsum.default,
+            _aten.squeeze.dim,
+        ),
         *(_aten.unbind.int, _aten.glu.default),
     )
 )
-"""The ops along one dimension, their second argument (the third of ``split``); they keep rows of other dimensions."""
-_REDUCTIONS = frozenset((_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default))
+"""The ops along one dimension, their second argument (the third of ``split``); they keep rows of
+other dimensions.
+"""
+_REDUCTIONS = frozenset(
+    (_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default)
+)
 
 
 def index_of(node: Node) -> Value | None:
@@ -28,7 +48,11 @@ def index_of(node: Node) -> Value | None:
     if node.op is _aten.index_select.default:
         return node.args[2] if node.args[1] == 0 and rank_of(node.args[2]) == 1 else None
     first, *more = node.args[1] or (None,)
-    vector = type(first) is Value and rank_of(first) == 1 and first.spec.dtype in (torch.int64, torch.int32)
+    vector = (
+        type(first) is Value
+        and rank_of(first) == 1
+        and first.spec.dtype in (torch.int64, torch.int32)
+    )
     return first if vector and not any(each is not None for each in more) else None
 
 
@@ -59,7 +83,9 @@ def keeps_rows(node: Node, first: Value) -> bool:
         return all(dim % rank != 0 for dim in rest[:2])
     if op in _ALONG:
         splits = op in (_aten.split.Tensor, _aten.split_with_sizes.default)
-        dim = node.kwargs.get("dim", rest[1] if splits and len(rest) > 1 else 0 if splits or not rest else rest[0])
+        dim = node.kwargs.get(
+            "dim", rest[1] if splits and len(rest) > 1 else 0 if splits or not rest else rest[0]
+        )
         return type(dim) is int and dim % rank != 0
     return False
 

@@ -1,10 +1,12 @@
-"""One padded program for all capacities, with formulas in place of the integers that depend on the capacities.
+"""One padded program for all capacities, with formulas in place of the integers that depend on the
+capacities.
 
-A padded program is made for one bucket, with the capacities as plain integers in its arguments.  Programs of other
-buckets mostly differ in these integers alone, so that one compilation with symbolic sizes can serve them all.  The
-formulas are guessed by comparing programs made at a few capacities, and never trusted: a bucket is served only if its
-own program, op by op and integer by integer, equals the formulas' values at its capacities.  The compared programs
-compute equal parts separately (``pad(…, apart=True)``): otherwise two capacities that happen to be equal would change
+A padded program is made for one bucket, with the capacities as plain integers in its arguments.
+Programs of other buckets mostly differ in these integers alone, so that one compilation with
+symbolic sizes can serve them all.  The formulas are guessed by comparing programs made at a few
+capacities, and never trusted: a bucket is served only if its own program, op by op and integer by
+integer, equals the formulas' values at its capacities.  The compared programs compute equal parts
+separately (``pad(…, apart=True)``): otherwise two capacities that happen to be equal would change
 the form of a program.
 """
 
@@ -36,7 +38,8 @@ Pad = Callable[[Region], PaddedGraph]
 
 _aten = torch.ops.aten
 _PROBES = (2, 3, 5, 4, 7, 6, -2, 9, -4, 8)
-"""The multiples of a bucket's capacities that are tried (a negative one divides); the next symbol starts one later.
+"""The multiples of a bucket's capacities that are tried (a negative one divides); the next symbol
+starts one later.
 
 Whole multiples keep the divisibility of capacities, and with it the form of the program.
 """
@@ -67,13 +70,18 @@ class Template:
             return False
         pairs = zip(flat, self._shape, strict=True)
         try:
-            return all(_same(each, fold.evaluate(own, values) if type(own) is Term else own) for each, own in pairs)
+            return all(
+                _same(each, fold.evaluate(own, values) if type(own) is Term else own)
+                for each, own in pairs
+            )
         except (KeyError, ZeroDivisionError):
             return False
 
 
 def generalise(padded: PaddedGraph, pad: Pad) -> Template | None:
-    """Return the template of a padded program and of others that ``pad`` makes; None if they have no common form."""
+    """Return the template of a padded program and of others that ``pad`` makes; None if they have
+    no common form.
+    """
     caps = padded.region.caps
     columns = [(caps, list(_flat(padded)))]
     for probe in _probes(padded.region):
@@ -109,13 +117,19 @@ def generalise(padded: PaddedGraph, pad: Pad) -> Template | None:
 
 
 def _probes(region: Region) -> Iterator[dict[str, int]]:
-    """Yield other capacities, with the same fixed symbols and the same equal symbols as the conditions demand."""
+    """Yield other capacities, with the same fixed symbols and the same equal symbols as the
+    conditions demand.
+    """
     kinds: dict[str, int] = {}
     for name, cap in region.caps.items():
         symbol = arithmetic.symbol(name)
         if region.fixed(symbol, cap):
             continue
-        twin = (kind for other, kind in kinds.items() if region.known(boolean.eq(symbol, arithmetic.symbol(other))))
+        twin = (
+            kind
+            for other, kind in kinds.items()
+            if region.known(boolean.eq(symbol, arithmetic.symbol(other)))
+        )
         kinds[name] = next(twin, len(set(kinds.values())))
     for start in range(len(_PROBES)):
         found = {}
@@ -129,7 +143,9 @@ def _probes(region: Region) -> Iterator[dict[str, int]]:
 
 
 def _flat(padded: PaddedGraph) -> Iterator[Any]:
-    """Yield all parts of a padded program: strings and numbers for its structure, integers where sizes may occur."""
+    """Yield all parts of a padded program: strings and numbers for its structure, integers where
+    sizes may occur.
+    """
     graph = padded.graph
     inputs = graph.inputs[: len(padded.axes)]
     yield from (len(inputs), len(graph.inputs), len(graph.lifted), len(graph.steps))
@@ -179,19 +195,29 @@ def _alike(mine: Sequence[Any], theirs: Sequence[Any]) -> bool:
     """Return whether two programs differ in integers alone."""
     if len(mine) != len(theirs):
         return False
-    return all(type(a) is type(b) and (type(a) is int or a == b) for a, b in zip(mine, theirs, strict=True))
+    return all(
+        type(a) is type(b) and (type(a) is int or a == b) for a, b in zip(mine, theirs, strict=True)
+    )
 
 
 def _basis(region: Region) -> list[Term]:
-    """Return the terms that formulas are made of: the capacities, and the sizes that the program has."""
+    """Return the terms that formulas are made of: the capacities, and the sizes that the program
+    has.
+    """
     symbols = [arithmetic.symbol(name) for name in region.caps]
     return list(dict.fromkeys([*symbols, *region.extents]))
 
 
-def _fit(values: Sequence[int], capacities: Sequence[Mapping[str, int]], basis: Sequence[Term]) -> Term | None:
-    """Return a formula with these values at these capacities: a multiple or part of a product, plus a constant."""
+def _fit(
+    values: Sequence[int], capacities: Sequence[Mapping[str, int]], basis: Sequence[Term]
+) -> Term | None:
+    """Return a formula with these values at these capacities: a multiple or part of a product, plus
+    a constant.
+    """
     for number in range(1, _FACTORS + 1):
-        for factors in combinations_with_replacement(basis[: 32 if number < _FACTORS else 4], number):
+        for factors in combinations_with_replacement(
+            basis[: 32 if number < _FACTORS else 4], number
+        ):
             term = reduce(arithmetic.mul, factors)
             at = [int(fold.evaluate(term, each)) for each in capacities]
             found = _scaled(term, at, values)
@@ -201,7 +227,9 @@ def _fit(values: Sequence[int], capacities: Sequence[Mapping[str, int]], basis: 
 
 
 def _scaled(term: Term, at: Sequence[int], values: Sequence[int]) -> Term | None:
-    """Return ``slope * term + constant``, or ``term // share``, with these values, or None if neither fits."""
+    """Return ``slope * term + constant``, or ``term // share``, with these values, or None if
+    neither fits.
+    """
     run, rise = at[1] - at[0], values[1] - values[0]
     if run == 0 or rise == 0:
         return None
@@ -217,7 +245,9 @@ def _scaled(term: Term, at: Sequence[int], values: Sequence[int]) -> Term | None
 
 
 class _Rebuilt:
-    """A padded program's graph, rebuilt with formulas for integers, and one input for all true sizes."""
+    """A padded program's graph, rebuilt with formulas for integers, and one input for all true
+    sizes.
+    """
 
     def __init__(self, padded: PaddedGraph, shape: Iterator[Any]) -> None:
         self._shape = shape
@@ -233,7 +263,10 @@ class _Rebuilt:
             next(shape)
             inputs.append(Input(place, f"buffer{place}", self._value(each.value)))
             slots += [
-                Slot(Size(f"buffer{place}", dim), arithmetic.const(size) if type(size) is int else size)
+                Slot(
+                    Size(f"buffer{place}", dim),
+                    arithmetic.const(size) if type(size) is int else size,
+                )
                 for dim, size in enumerate(sizes)
             ]
         paths = tuple(each.path for each in inputs)
@@ -243,13 +276,17 @@ class _Rebuilt:
         if padded.sizes:
             indices = [each.value for each in graph.inputs[number:]]
             device = indices[0].spec.device
-            together = Value(_above(graph), TensorSpec((len(indices),), (1,), 0, torch.int64, device), object())
+            together = Value(
+                _above(graph), TensorSpec((len(indices),), (1,), 0, torch.int64, device), object()
+            )
             inputs.append(Input(number, "sizes", together))
             slots.append(Slot(Size("sizes", 0), arithmetic.const(len(indices))))
             paths = (*paths, "sizes")
             outputs = tuple(map(self._value, indices))
             steps.append(Node(_aten.unbind.int, (together, 0), {}, outputs, False))
-        lifted = tuple(Lifted(each.name, each.tensor, self._value(each.value)) for each in graph.lifted)
+        lifted = tuple(
+            Lifted(each.name, each.tensor, self._value(each.value)) for each in graph.lifted
+        )
         steps += [self._node(node) for node in graph.nodes]
         outputs = tuple(map(self._value, graph.outputs))
         _, tree = pytree.tree_flatten([0] * len(outputs))
@@ -268,7 +305,12 @@ class _Rebuilt:
         outputs = tuple(None if each is None else self._value(each) for each in node.outputs)
         next(self._shape)
         args, kwargs = self._argument([node.args, list(node.kwargs.values())])
-        return attrs.evolve(node, args=tuple(args), kwargs=dict(zip(node.kwargs, kwargs, strict=True)), outputs=outputs)
+        return attrs.evolve(
+            node,
+            args=tuple(args),
+            kwargs=dict(zip(node.kwargs, kwargs, strict=True)),
+            outputs=outputs,
+        )
 
     def _argument(self, arg: Any) -> Any:
         own = next(self._shape)
@@ -282,5 +324,7 @@ class _Rebuilt:
 def _above(graph: Graph) -> int:
     """Return an unused number for a value."""
     made = [output.index for node in graph.nodes for output in node.outputs if output is not None]
-    made += [each.value.index for each in graph.inputs] + [each.value.index for each in graph.lifted]
+    made += [each.value.index for each in graph.inputs] + [
+        each.value.index for each in graph.lifted
+    ]
     return 1 + max(made)

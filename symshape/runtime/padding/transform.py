@@ -1,4 +1,6 @@
-"""The transformation of a traced graph into one for a whole region of sizes, op by op, by padding rules."""
+"""The transformation of a traced graph into one for a whole region of sizes, op by op, by padding
+rules.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +53,27 @@ _CLONE, _COPY = torch.ops.aten.clone.default, torch.ops.aten.copy_.default
 _READS_MEMORY = frozenset(
     f"aten::{name}"
     for name in (
-        *("as_strided", "as_strided_copy", "as_strided_scatter", "set", "resize", "resize_as", "view"),
-        *("empty_strided", "new_empty_strided", "_reshape_alias", "_nested_view_from_buffer", "_sparse_resize"),
+        *(
+            "as_strided",
+            "as_strided_copy",
+            "as_strided_scatter",
+            "set",
+            "resize",
+            "resize_as",
+            "view",
+        ),
+        *(
+            "empty_strided",
+            "new_empty_strided",
+            "_reshape_alias",
+            "_nested_view_from_buffer",
+            "_sparse_resize",
+        ),
     )
 )
-"""The ops whose result depends on strides or storage, which differ at capacities even where no size does."""
+"""The ops whose result depends on strides or storage, which differ at capacities even where no size
+does.
+"""
 
 
 def pad(
@@ -73,10 +91,11 @@ def pad(
         graph: the traced program.
         region: the sizes to serve.
         device: the device that the program computes on.
-        aliased: the ids of storages whose outputs are made from the call's own tensors, and need not be computed.
+        aliased: the ids of storages whose outputs are made from the call's own tensors, and need
+            not be computed.
         any_randomness: whether the program may draw other random numbers than eager.
-        apart: whether equal parts are computed separately, so that the form of the program does not depend on which
-            capacities happen to be equal.
+        apart: whether equal parts are computed separately, so that the form of the program does not
+            depend on which capacities happen to be equal.
 
     Raises:
         Refusal: an op refuses.
@@ -89,7 +108,12 @@ class _Transform:
     """One walk over a graph."""
 
     def __init__(
-        self, graph: Graph, region: Region, emission: Emission, aliased: frozenset[int], any_randomness: bool
+        self,
+        graph: Graph,
+        region: Region,
+        emission: Emission,
+        aliased: frozenset[int],
+        any_randomness: bool,
     ) -> None:
         self.graph = graph
         self.region = region
@@ -108,12 +132,21 @@ class _Transform:
         self._roots()
         for step in self.graph.steps:
             if not isinstance(step, Node):
-                raise Refusal("", str(step.guard.origin), "a check of data at run time", "", self._all())
+                raise Refusal(
+                    "", str(step.guard.origin), "a check of data at run time", "", self._all()
+                )
             try:
                 self._node(step)
             except Refuse as refuse:
                 raise self._refusal(step, refuse) from refuse
-            except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            except (
+                ArithmeticError,
+                AssertionError,
+                AttributeError,
+                LookupError,
+                TypeError,
+                ValueError,
+            ) as error:
                 failed = Refuse(f"its padding rule failed: {type(error).__name__}: {error}")
                 raise self._refusal(step, failed) from error
         return self._finish()
@@ -123,7 +156,10 @@ class _Transform:
         for each in self.graph.inputs:
             spec = each.value.spec
             try:
-                axes = tuple(normal(map(self._size, merged.parts(each.value, size) or (size,))) for size in spec.sizes)
+                axes = tuple(
+                    normal(map(self._size, merged.parts(each.value, size) or (size,)))
+                    for size in spec.sizes
+                )
             except Refuse as refuse:
                 raise Refusal("", each.path, refuse.message, refuse.remedy, self._all()) from refuse
             value = self.emission.value(_at_capacity(axes, spec))
@@ -133,13 +169,17 @@ class _Transform:
         for lifted in self.graph.lifted:
             value = self.emission.value(TensorSpec.of(lifted.tensor))
             self.lifted.append(attrs.evolve(lifted, value=value, constant=False))
-            self.values.bind(lifted.value, Padded(value, tuple(normal((size,)) for size in lifted.tensor.size())))
+            self.values.bind(
+                lifted.value, Padded(value, tuple(normal((size,)) for size in lifted.tensor.size()))
+            )
 
     def _size(self, size: Any) -> Any:
         return size if isinstance(size, int) else self.region.size(getattr(size, "term", size))
 
     def _true(self, value: Value | None) -> TensorSpec | None:
-        """Return the true metadata of a result, with the region's sizes; strides play no part in padding."""
+        """Return the true metadata of a result, with the region's sizes; strides play no part in
+        padding.
+        """
         if value is None:
             return None
         sizes = tuple(map(self._size, value.spec.sizes))
@@ -152,7 +192,9 @@ class _Transform:
             self._bind(node, self._made_alike(node))
             return
         if node.bindings:
-            remedy = "a mask in place of what is selected (torch.where), or a constant number of results"
+            remedy = (
+                "a mask in place of what is selected (torch.where), or a constant number of results"
+            )
             raise Refuse("its result has sizes or values that depend on data", remedy=remedy)
         if torch.Tag.inplace_view in node.op.tags:
             self._turn(node)
@@ -162,7 +204,8 @@ class _Transform:
         written = written_alone(node)
         if written and node.op._schema.name in BATCH_NORM:
             raise Refuse(
-                "it computes statistics over a whole tensor, padding included", remedy="call eval() on the module"
+                "it computes statistics over a whole tensor, padding included",
+                remedy="call eval() on the module",
             )
         results = self._results(node, written) if written else self._made_alike(node)
         if written:
@@ -182,7 +225,9 @@ class _Transform:
         self.values.note_views(node)
 
     def _made_alike(self, node: Node) -> list[Any]:
-        """Return the results of a node that writes to nothing, by the recipe of a similar node if there is one."""
+        """Return the results of a node that writes to nothing, by the recipe of a similar node if
+        there is one.
+        """
         reads = [self.values.read(value) for value in node.reads]
         key = self.recipes.key(node, reads)
         found = None if key is None else self.recipes.follow(key, node, reads)
@@ -190,7 +235,9 @@ class _Transform:
             return found
         asked = self.emission.asked = []
         results = [
-            result if output is None or not isinstance(result, Padded) else self._checked(output, result)
+            result
+            if output is None or not isinstance(result, Padded)
+            else self._checked(output, result)
             for output, result in zip(node.outputs, self._results(node, ()), strict=True)
         ]
         if key is not None:
@@ -198,7 +245,9 @@ class _Transform:
         return results
 
     def _results(self, node: Node, written: Sequence[Value]) -> list[Any]:
-        """Return the results of a node by its padding rule; for a node that writes, the values to write."""
+        """Return the results of a node by its padding rule; for a node that writes, the values to
+        write.
+        """
         args = [self._argument(arg) for arg in node.args]
         kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
         if written:
@@ -217,10 +266,17 @@ class _Transform:
             return
         value, *rest = node.args
         rule = functional_rule(node.op)
-        owners = (*(each.value for each in self.graph.inputs), *(each.value for each in self.graph.lifted))
-        seen = self.values.shared(value) or value in owners or value in values_in(self.graph.outputs)
+        owners = (
+            *(each.value for each in self.graph.inputs),
+            *(each.value for each in self.graph.lifted),
+        )
+        seen = (
+            self.values.shared(value) or value in owners or value in values_in(self.graph.outputs)
+        )
         if node.op._schema.name not in ("aten::transpose_", "aten::t_") or rule is None or seen:
-            raise Refuse("it changes the sizes of a tensor in place", remedy="call it without the underscore")
+            raise Refuse(
+                "it changes the sizes of a tensor in place", remedy="call it without the underscore"
+            )
         assert rule.padding is not None
         self.emission.begin(node, resolve(rule.functional), (None,))
         self.values.bind(value, rule.padding(self.emission, self.values.read(value), *rest))
@@ -231,11 +287,16 @@ class _Transform:
     def _need_any_randomness(self, node: Node) -> None:
         if not self.any_randomness:
             remedy = 'Options(randomness="any"), if other numbers of the same distribution will do'
-            raise Refuse("it draws random numbers, as many as the tensor has elements in memory", remedy=remedy)
+            raise Refuse(
+                "it draws random numbers, as many as the tensor has elements in memory",
+                remedy=remedy,
+            )
         if node.op._schema.name not in DRAWN_ALONE or node.kwargs.get("generator") is not None:
             raise Refuse("what it draws for one element depends on the others, or on a generator")
 
-    def _made(self, node: Node, args: list[Any], kwargs: dict[str, Any], written: Sequence[Value]) -> Any:
+    def _made(
+        self, node: Node, args: list[Any], kwargs: dict[str, Any], written: Sequence[Value]
+    ) -> Any:
         rule = lookup(node.op)
         if written and (rule is None or rule.padding is None):
             rule = functional_rule(node.op) or rule
@@ -251,12 +312,19 @@ class _Transform:
         op = resolve(rule.functional) if written and rule is not None else node.op
         if not plain or op._schema.is_mutable:
             reason = "it has no padding rule" if rule is not None else "nothing is known of it"
-            remedy = "other ops in its place, or constant sizes; in symshape a padding rule beside its shape rule"
+            remedy = (
+                "other ops in its place, or constant sizes; in symshape a padding rule "
+                "beside its shape rule"
+            )
             raise Refuse(reason, remedy=remedy)
         self.emission.begin(node, op, ())
-        made = self.emission.call(op, *map(_tensor, args), **{name: _tensor(arg) for name, arg in kwargs.items()})
+        made = self.emission.call(
+            op, *map(_tensor, args), **{name: _tensor(arg) for name, arg in kwargs.items()}
+        )
         tensors = made if isinstance(made, list) else [made]
-        return [Padded(each, tuple(normal((size,)) for size in each.spec.sizes)) for each in tensors]
+        return [
+            Padded(each, tuple(normal((size,)) for size in each.spec.sizes)) for each in tensors
+        ]
 
     def _argument(self, arg: Any) -> Any:
         if type(arg) is Value:
@@ -267,7 +335,11 @@ class _Transform:
             names = {symbol.name for symbol in arg.symbols()}
             if arg.unbacked():
                 raise Refuse("a fraction depends on numbers that only the data tell")
-            return arg.evaluate(self.region.exact) if names <= self.region.exact.keys() else Fraction(self.region, arg)
+            return (
+                arg.evaluate(self.region.exact)
+                if names <= self.region.exact.keys()
+                else Fraction(self.region, arg)
+            )
         if isinstance(arg, (list, tuple)):
             return [self._argument(item) for item in arg]
         return arg
@@ -275,11 +347,14 @@ class _Transform:
     def _cast(self, result: Padded, value: Value) -> Padded:
         if result.dtype is value.spec.dtype:
             return result
-        made = self.emission.call(torch.ops.aten._to_copy.default, result.tensor, dtype=value.spec.dtype)
+        made = self.emission.call(
+            torch.ops.aten._to_copy.default, result.tensor, dtype=value.spec.dtype
+        )
         return Padded(made, result.axes)
 
     def _checked(self, value: Value, result: Padded) -> Padded:
-        """Return a rule's result if its axes agree with the shape rule and with its tensor in memory.
+        """Return a rule's result if its axes agree with the shape rule and with its tensor in
+        memory.
 
         Raises:
             Refuse: they disagree.
@@ -287,7 +362,9 @@ class _Transform:
         spec = self._true(value)
         assert spec is not None
         fits = len(result.axes) == len(spec.sizes) and result.dtype is spec.dtype
-        fits = fits and all(same(length(axis), size) for axis, size in zip(result.axes, spec.sizes, strict=True))
+        fits = fits and all(
+            same(length(axis), size) for axis, size in zip(result.axes, spec.sizes, strict=True)
+        )
         in_memory = tuple(map(capacity_of, result.axes)) == tuple(result.tensor.spec.sizes)
         if not in_memory or not fits:
             raise Refuse(f"its padding rule and its shape rule disagree: {result.axes} for {spec}")
@@ -303,18 +380,30 @@ class _Transform:
             for arg in (*values_in(node.args), *values_in(node.kwargs)):
                 held = self.values.held(arg)
                 sizes += held.sizes if held is not None else []
-        names = frozenset(symbol.name for size in sizes if varies(size) for symbol in size.term.symbols)
+        names = frozenset(
+            symbol.name for size in sizes if varies(size) for symbol in size.term.symbols
+        )
         names &= self._all()
-        return Refusal(str(node.op), str(node.origin), refuse.message, refuse.remedy, names or self._all())
+        return Refusal(
+            str(node.op), str(node.origin), refuse.message, refuse.remedy, names or self._all()
+        )
 
     def _finish(self) -> PaddedGraph:
         wanted = [
-            value for value in dict.fromkeys(values_in(self.graph.outputs)) if id(value.storage) not in self.aliased
+            value
+            for value in dict.fromkeys(values_in(self.graph.outputs))
+            if id(value.storage) not in self.aliased
         ]
-        results = {value: self._final(value, "a result is not known to be valid") for value in wanted}
+        results = {
+            value: self._final(value, "a result is not known to be valid") for value in wanted
+        }
         places = {each.value: i for i, each in enumerate(self.graph.inputs)}
         constants = {each.value for each in self.graph.lifted if each.constant}
-        changed = {value: self._changed(value, places) for value in self.graph.mutated if value not in constants}
+        changed = {
+            value: self._changed(value, places)
+            for value in self.graph.mutated
+            if value not in constants
+        }
         rewrites = self.rewrites.of(value for value in changed if value in places)
         again = {each.place for each in rewrites}
         returned = [value for value in changed if value in places and places[value] not in again]
@@ -322,17 +411,24 @@ class _Transform:
         redone: list[Rewrite] = []
         tensors, last = self._stores(results, stored)
         changing = [*self.inputs, *(each.args[0] for each in last)] if returned or rewrites else []
-        lying = self.emission.sharing(changing)  # memory written here or by the last steps is not returned itself
+        # memory written here or by the last steps is not returned itself
+        lying = self.emission.sharing(changing)
         new = [changed[value].tensor for value in returned]
         for each in rewrites:
             redone.append(each.answered_from(len(tensors) + len(new)))
             new += each.tensors()
         tensors += [self.emission.call(_CLONE, each) if each in lying else each for each in new]
-        steps = without_dead_code(list(self.emission.nodes), (*tensors, *(each.args[1] for each in last)))
+        steps = without_dead_code(
+            list(self.emission.nodes), (*tensors, *(each.args[1] for each in last))
+        )
         steps = (*steps, *last)
-        read = {each for step in steps if isinstance(step, Node) for each in step.reads} | set(tensors)
+        read = {each for step in steps if isinstance(step, Node) for each in step.reads} | set(
+            tensors
+        )
         sizes = {term: value for term, value in self.emission.sizes.items() if value in read}
-        inputs = [Input(i, f"input{i}", value) for i, value in enumerate((*self.inputs, *sizes.values()))]
+        inputs = [
+            Input(i, f"input{i}", value) for i, value in enumerate((*self.inputs, *sizes.values()))
+        ]
         _, tree = pytree.tree_flatten([0] * len(tensors))
         lifted = tuple(each for each in self.lifted if each.value in read)
         return PaddedGraph(
@@ -345,13 +441,21 @@ class _Transform:
             {made: source for made, source in self.emission.sources.items() if made in read},
             tuple((places[value], len(wanted) + i) for i, value in enumerate(returned)),
             tuple(redone),
-            tuple(each.tensor for each in self.lifted if any(node.args[0] is each.value for node in last)),
+            tuple(
+                each.tensor
+                for each in self.lifted
+                if any(node.args[0] is each.value for node in last)
+            ),
         )
 
     def _changed(self, value: Value, places: Mapping[Value, int]) -> Padded:
-        """Return the final contents of an argument, a parameter or a buffer, with its original axes."""
+        """Return the final contents of an argument, a parameter or a buffer, with its original
+        axes.
+        """
         axes = self.axes[places[value]] if value in places else None
-        return self._final(value, "what an argument, a parameter or a buffer holds afterwards is not known", axes)
+        return self._final(
+            value, "what an argument, a parameter or a buffer holds afterwards is not known", axes
+        )
 
     def _final(self, value: Value, otherwise: str, axes: tuple[Axis, ...] | None = None) -> Padded:
         try:
@@ -362,16 +466,25 @@ class _Transform:
         except Unknown as unknown:
             raise self._refusal(unknown.node, unknown) from unknown
         except Refuse as refuse:
-            raise Refusal("", "the results", f"{otherwise}: {refuse.message}", "", self._all()) from refuse
+            raise Refusal(
+                "", "the results", f"{otherwise}: {refuse.message}", "", self._all()
+            ) from refuse
 
-    def _stores(self, results: Mapping[Value, Padded], stored: Mapping[Value, Padded]) -> tuple[list[Any], list[Node]]:
-        """Return the tensors of the results, and the writes to parameters and buffers, which come last.
+    def _stores(
+        self, results: Mapping[Value, Padded], stored: Mapping[Value, Padded]
+    ) -> tuple[list[Any], list[Node]]:
+        """Return the tensors of the results, and the writes to parameters and buffers, which come
+        last.
 
         Tensors in memory that those writes change are copied before.
         """
-        owners = {each.value: own.value for each, own in zip(self.graph.lifted, self.lifted, strict=True)}
+        owners = {
+            each.value: own.value for each, own in zip(self.graph.lifted, self.lifted, strict=True)
+        }
         targets = {
-            owners[value]: padded.tensor for value, padded in stored.items() if owners[value] is not padded.tensor
+            owners[value]: padded.tensor
+            for value, padded in stored.items()
+            if owners[value] is not padded.tensor
         }
         if not targets:
             return [padded.tensor for padded in results.values()], []
@@ -381,7 +494,10 @@ class _Transform:
             return self.emission.call(_CLONE, tensor) if tensor in lying else tensor
 
         tensors = [apart(padded.tensor) for padded in results.values()]
-        last = [Node(_COPY, (target, apart(new)), {}, (target,), single=True) for target, new in targets.items()]
+        last = [
+            Node(_COPY, (target, apart(new)), {}, (target,), single=True)
+            for target, new in targets.items()
+        ]
         return tensors, last
 
 

@@ -1,9 +1,11 @@
 """The sizes for which eager's results have other strides than the formulas of the trace say.
 
-The strides in a trace are those of the general case.  Where a size turns out to be 0 or 1, eager's strides may differ
-from them (see ``meta_fns/core/layout.py``).  Where a graph calls ``reshape`` itself, the trace does not record whether
-it makes a view or a copy (see ``graph/reshape_copies.py``).  A padded program returns the strides of the formulas, so
-it serves no call whose eager results have other strides.  The shape rules decide: on plain integers they are exact.
+The strides in a trace are those of the general case.  Where a size turns out to be 0 or 1, eager's
+strides may differ from them (see ``meta_fns/core/layout.py``).  Where a graph calls ``reshape``
+itself, the trace does not record whether it makes a view or a copy (see
+``graph/reshape_copies.py``).  A padded program returns the strides of the formulas, so it serves no
+call whose eager results have other strides.  The shape rules decide: on plain integers they are
+exact.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class TrueLayouts:
 
     def __init__(self, graph: Graph) -> None:
         given = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
-        self._results = [value for value in dict.fromkeys(values_in(graph.outputs)) if value not in given]
+        self._results = [
+            value for value in dict.fromkeys(values_in(graph.outputs)) if value not in given
+        ]
         self._nodes: list[Node] = []
         needed = set(self._results)
         for node in reversed(graph.nodes):
@@ -51,14 +55,24 @@ class TrueLayouts:
                     needed.update(node.reads)
         self._nodes.reverse()
         self._sizes = Numbers()
-        self._sizes.places([size for value in needed for size in value.spec.sizes if not isinstance(size, int)])
+        self._sizes.places(
+            [size for value in needed for size in value.spec.sizes if not isinstance(size, int)]
+        )
         self._doubted = _doubted(self._nodes, needed)
         self._sure = self._doubted.isdisjoint(self._results)
-        varying: list[Any] = [getattr(size, "term", size) for value in needed for size in value.spec.sizes]
-        later = {binding.symbol for node in graph.nodes for binding in node.bindings}  # known only at run time
-        plain = all(isinstance(each, int) or (each.op is Op.SYMBOL and each.name not in later) for each in varying)
+        varying: list[Any] = [
+            getattr(size, "term", size) for value in needed for size in value.spec.sizes
+        ]
+        # known only at run time
+        later = {binding.symbol for node in graph.nodes for binding in node.bindings}
+        plain = all(
+            isinstance(each, int) or (each.op is Op.SYMBOL and each.name not in later)
+            for each in varying
+        )
         self.exact_from: float = 2 if plain and self._sure else math.inf
-        self._turned = any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes)
+        self._turned = any(
+            node.leaves is not None and not moves_nothing(node) for node in graph.nodes
+        )
         self._said: dict[tuple[tuple[str, int], ...], bool] = {}
 
     def differ(self, values: Mapping[str, int]) -> bool:
@@ -71,14 +85,19 @@ class TrueLayouts:
         if said is None:
             if len(self._said) >= _REMEMBERED:
                 self._said.clear()
-            said = self._said[key] = self._turned or self._found_to_differ(values, self._doubted if large else None)
+            said = self._said[key] = self._turned or self._found_to_differ(
+                values, self._doubted if large else None
+            )
         return said
 
     def _all_large(self, values: Mapping[str, int]) -> bool:
         """Return whether no varying size is 0 or 1, so that the formulas are exact."""
         try:
             return min(self._sizes.at(values), default=2) > 1
-        except (LookupError, ZeroDivisionError):  # known only at run time, or in no call that satisfies the guards
+        except (
+            LookupError,
+            ZeroDivisionError,
+        ):  # known only at run time, or in no call that satisfies the guards
             return False
 
     def _found_to_differ(self, values: Mapping[str, int], among: Set[Value] | None) -> bool:
@@ -100,22 +119,38 @@ class TrueLayouts:
                 if among is not None and among.isdisjoint(node.outputs):
                     continue
                 made = _inferred(node, real)
-                specs.update((output, spec) for output, spec in zip(node.outputs, made, strict=True) if output)
-        except (ArithmeticError, AttributeError, LookupError, MetaError, RuntimeError, TypeError, ValueError):
+                specs.update(
+                    (output, spec)
+                    for output, spec in zip(node.outputs, made, strict=True)
+                    if output
+                )
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            MetaError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ):
             return True
         asked = [value for value in self._results if value in specs]
         return any(_lies(specs[value]) != _lies(_by_formula(value.spec, values)) for value in asked)
 
 
 def _doubted(nodes: Sequence[Node], needed: Set[Value]) -> frozenset[Value]:
-    """Return the tensors whose strides may differ from their formulas though no varying size is 0 or 1.
+    """Return the tensors whose strides may differ from their formulas though no varying size is 0
+    or 1.
 
-    The strides of a dimension that always has size 1 mean nothing, and ``reshape`` makes a view or a copy.  What is
-    computed from such tensors is doubted, unless the op's results are contiguous for any layout of its arguments.
+    The strides of a dimension that always has size 1 mean nothing, and ``reshape`` makes a view or
+    a copy.  What is computed from such tensors is doubted, unless the op's results are contiguous
+    for any layout of its arguments.
     """
     found = {value for value in needed if _has_idle_strides(value.spec)}
     for node in nodes:
-        if node.op._schema.name not in CONTIGUOUS_RESULTS and (node.op is _RESHAPE or not found.isdisjoint(node.reads)):
+        if node.op._schema.name not in CONTIGUOUS_RESULTS and (
+            node.op is _RESHAPE or not found.isdisjoint(node.reads)
+        ):
             found.update(value for value in node.outputs if value is not None)
     return frozenset(found)
 
@@ -152,7 +187,9 @@ def _by_formula(spec: TensorSpec, values: Mapping[str, int]) -> TensorSpec:
         return found
 
     sizes, strides = tuple(map(number, spec.sizes)), tuple(map(number, spec.strides))
-    return TensorSpec(sizes, strides, number(spec.storage_offset), spec.dtype, spec.device, spec.layout)
+    return TensorSpec(
+        sizes, strides, number(spec.storage_offset), spec.dtype, spec.device, spec.layout
+    )
 
 
 def _lies(spec: TensorSpec) -> tuple[Any, ...]:

@@ -1,7 +1,9 @@
-"""The contents of a traced graph's tensors after writes in place: every write makes a new version instead.
+"""The contents of a traced graph's tensors after writes in place: every write makes a new version
+instead.
 
-A write to a view puts the written part back into a new version of the view's base, and so on down to the tensor that
-owns the memory.  All other tensors that share the memory are recomputed when they are read next.
+A write to a view puts the written part back into a new version of the view's base, and so on down
+to the tensor that owns the memory.  All other tensors that share the memory are recomputed when
+they are read next.
 """
 
 from __future__ import annotations
@@ -20,9 +22,20 @@ from symshape.runtime.padding.emission import Emission
 __all__ = ["Unknown", "Versions"]
 
 _RESHAPING = frozenset(
-    f"aten::{name}" for name in ("view", "_unsafe_view", "unsqueeze", "squeeze", "alias", "detach", "_reshape_alias")
+    f"aten::{name}"
+    for name in (
+        "view",
+        "_unsafe_view",
+        "unsqueeze",
+        "squeeze",
+        "alias",
+        "detach",
+        "_reshape_alias",
+    )
 )
-_SCATTERING = {f"aten::{name}": f"aten.{name}_scatter.default" for name in ("slice", "select", "diagonal")}
+_SCATTERING = {
+    f"aten::{name}": f"aten.{name}_scatter.default" for name in ("slice", "select", "diagonal")
+}
 
 
 class Unknown(Refuse):
@@ -42,7 +55,8 @@ class Versions:
 
     Args:
         emission: receives the ops that writes need.
-        again: runs a node of the traced graph once more, on its arguments' present contents; returns its results.
+        again: runs a node of the traced graph once more, on its arguments' present contents;
+            returns its results.
         argument: converts an argument of a node to an argument of a padding rule.
         true: returns the true metadata of a value.
     """
@@ -76,7 +90,9 @@ class Versions:
 
     def lack(self, value: Value, node: Node, why: Refuse | None) -> None:
         """Record a value that a node makes and that is not known to be valid."""
-        reason = why or Refuse(f"its result number {node.outputs.index(value) + 1} is not known to be valid")
+        reason = why or Refuse(
+            f"its result number {node.outputs.index(value) + 1} is not known to be valid"
+        )
         self._lacking[value] = Unknown(node, reason)
 
     def note_views(self, node: Node) -> None:
@@ -105,11 +121,15 @@ class Versions:
         return found
 
     def held(self, value: Value) -> Padded | None:
-        """Return the last recorded version of a value, for its axes, which are the same in all versions; or None."""
+        """Return the last recorded version of a value, for its axes, which are the same in all
+        versions; or None.
+        """
         return self._now.get(value)
 
     def views_of(self, value: Value) -> list[Node]:
-        """Return the ops that made a value a view, the last one first, down to the tensor that owns the memory."""
+        """Return the ops that made a value a view, the last one first, down to the tensor that owns
+        the memory.
+        """
         found = []
         while value in self._views:
             node, value, _ = self._views[value]
@@ -123,7 +143,10 @@ class Versions:
     def _refresh(self, value: Value) -> None:
         found = self._views.get(value)
         if found is None:
-            raise Refuse("it reads memory that was written through another tensor, and how they share it is not known")
+            raise Refuse(
+                "it reads memory that was written through another tensor, and how they share it is "
+                "not known"
+            )
         node, base, place = found
         self.read(base)
         self.bind(value, self._again(node)[place])
@@ -134,7 +157,9 @@ class Versions:
         Raises:
             Refuse: it is a view of a kind that cannot be put back.
         """
-        self._stale.update(other for other in self._sharing[id(value.storage)] if other is not value)
+        self._stale.update(
+            other for other in self._sharing[id(value.storage)] if other is not value
+        )
         self.bind(value, padded)
         while value in self._views:
             node, base, _ = self._views[value]

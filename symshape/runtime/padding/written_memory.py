@@ -21,8 +21,9 @@ def written_alone(node: Node) -> list[Value]:
     """Return the values that a node writes to.
 
     Raises:
-        Refuse: the node also reads their memory, unless element by element from the same places, or writes twice to one
-            memory.  Eager then raises, or its result depends on the order of its writes.
+        Refuse: the node also reads their memory, unless element by element from the same places, or
+            writes twice to one memory.  Eager then raises, or its result depends on the order of
+            its writes.
     """
     written = list(written_values(node))
     if not written:
@@ -34,12 +35,18 @@ def written_alone(node: Node) -> list[Value]:
         else:
             sources.append(value)
     if any(one.storage is other.storage for one, other in combinations(written, 2)):
-        raise Refuse("it writes to the same memory twice", remedy="clone() of one of the tensors that it writes to")
+        raise Refuse(
+            "it writes to the same memory twice",
+            remedy="clone() of one of the tensors that it writes to",
+        )
     for target in written:
         for source in sources:
             together = source.storage is target.storage
             if together and not (_by_elements(node) and _same_places(source, target)):
-                raise Refuse("it may read elements that it writes", remedy="clone() of the tensor that it reads")
+                raise Refuse(
+                    "it may read elements that it writes",
+                    remedy="clone() of the tensor that it reads",
+                )
     return written
 
 

@@ -1,1 +1,3 @@
-"""Programs split into pieces: pieces that can be recorded, and the ops between them that run eagerly."""
+"""Programs split into pieces: pieces that can be recorded, and the ops between them that run
+eagerly.
+"""

@@ -20,9 +20,13 @@ from symshape.runtime.pieces.subgraphs import Subgraph, subgraphs
 __all__ = ["Part", "cut"]
 
 REPLAYING = frozenset({"cuda"})
-"""The device types where a piece is recorded even if its sizes never change: a replay saves the host's time."""
+"""The device types where a piece is recorded even if its sizes never change: a replay saves the
+host's time.
+"""
 LEAST = 6
-"""The fewest ops of a recorded piece: a call of a recorded piece takes the host as long as some ops do."""
+"""The fewest ops of a recorded piece: a call of a recorded piece takes the host as long as some ops
+do.
+"""
 
 
 @attrs.frozen(eq=False)
@@ -33,8 +37,8 @@ class Part:
         piece: the steps, and whether they can be recorded.
         subgraph: the steps as a graph with its inputs and results.
         program: the piece as a program.
-        reasons: why the piece is not recorded, a text for each op, line and reason; if no step is to blame, it is too
-            small.
+        reasons: why the piece is not recorded, a text for each op, line and reason; if no step is
+            to blame, it is too small.
     """
 
     piece: Piece
@@ -43,7 +47,9 @@ class Part:
     reasons: tuple[str, ...] = ()
 
 
-def cut(program: Program, device: torch.device, left: Left | None = None, *, draws: bool = False) -> tuple[Part, ...]:
+def cut(
+    program: Program, device: torch.device, left: Left | None = None, *, draws: bool = False
+) -> tuple[Part, ...]:
     """Return the pieces of a program, and after them a piece without steps that makes its results.
 
     Return nothing if all of the program can be recorded in one piece, or nothing can.
@@ -52,8 +58,9 @@ def cut(program: Program, device: torch.device, left: Left | None = None, *, dra
         program: the program.
         device: the device on which recorded pieces compute.
         left: the ops to leave out of recorded pieces, besides ops that can never be recorded.
-        draws: whether recorded pieces may draw random numbers.  Where forward and backward of attention with dropout
-            would be in different pieces, kernels that keep their random state on the CPU are in none.
+        draws: whether recorded pieces may draw random numbers.  Where forward and backward of
+            attention with dropout would be in different pieces, kernels that keep their random
+            state on the CPU are in none.
     """
     sizes = None if device.type in REPLAYING else program.symbols.keys() - _fixed(program.guards)
     if sizes is not None and not sizes:
@@ -67,29 +74,52 @@ def cut(program: Program, device: torch.device, left: Left | None = None, *, dra
     found = subgraphs(program.graph, pieces, program.positions, known)
     pieces.append(Piece((), recorded=False))
     return tuple(
-        Part(piece, part, piece_program(program, part, number, late=piece.recorded), tuple(_reasons(program, piece)))
+        Part(
+            piece,
+            part,
+            piece_program(program, part, number, late=piece.recorded),
+            tuple(_reasons(program, piece)),
+        )
         for number, (piece, part) in enumerate(zip(pieces, found, strict=True), 1)
     )
 
 
 def _pieces(faults: Faults, sizes: Collection[str] | None) -> list[Piece]:
-    """Return the pieces of a graph; attention that keeps its random state on the CPU is with its backward or alone."""
+    """Return the pieces of a graph; attention that keeps its random state on the CPU is with its
+    backward or alone.
+    """
     graph = faults.graph
     pieces = partition(graph, faults.of, LEAST, sizes)
-    at = {id(graph.steps[number]): place for place, piece in enumerate(pieces) for number in piece.numbers}
-    pairs = [pair for pair in RandomStates.of(graph).pairs if at.get(id(pair[0])) != at.get(id(pair[1]))]
-    parted = faults.parted.union(node for pair in pairs for node in pair if keeps_random_state_on_host(node))
-    return pieces if parted == faults.parted else _pieces(attrs.evolve(faults, parted=parted), sizes)
+    at = {
+        id(graph.steps[number]): place
+        for place, piece in enumerate(pieces)
+        for number in piece.numbers
+    }
+    pairs = [
+        pair for pair in RandomStates.of(graph).pairs if at.get(id(pair[0])) != at.get(id(pair[1]))
+    ]
+    parted = faults.parted.union(
+        node for pair in pairs for node in pair if keeps_random_state_on_host(node)
+    )
+    return (
+        pieces if parted == faults.parted else _pieces(attrs.evolve(faults, parted=parted), sizes)
+    )
 
 
 def _fixed(guards: Iterable[Guard]) -> set[str]:
     """Return the symbols that a guard fixes to one value."""
-    alone = [guard.term for guard in guards if guard.term.op is Op.EQ and len(guard.term.symbols) == 1]
-    return {symbol.name for term in alone for symbol in term.symbols if _has_one_value(term, symbol)}
+    alone = [
+        guard.term for guard in guards if guard.term.op is Op.EQ and len(guard.term.symbols) == 1
+    ]
+    return {
+        symbol.name for term in alone for symbol in term.symbols if _has_one_value(term, symbol)
+    }
 
 
 def _has_one_value(equation: Term, symbol: Term) -> bool:
-    """Return whether an equation fixes its symbol to a value: a multiple of the symbol plus a constant is 0."""
+    """Return whether an equation fixes its symbol to a value: a multiple of the symbol plus a
+    constant is 0.
+    """
     _, monomials = arithmetic.split(equation.args[0])
     return len(monomials) == 1 and monomials[0][0] is symbol
 

@@ -33,7 +33,9 @@ class Fault:
 
 
 Left = Mapping[tuple[str, str], Fault]
-"""The reasons why calls of an op are not recorded, by its name and the user's line; an empty line means all lines."""
+"""The reasons why calls of an op are not recorded, by its name and the user's line; an empty line
+means all lines.
+"""
 _HOST = Fault(
     "it reads data on the host (data-dependent sizes or item())",
     "a mask in place of what is selected (torch.where), or tensors in place of numbers",
@@ -43,16 +45,23 @@ _DRAWS = Fault(
     "it draws random numbers",
     'Options(randomness="any"), if other numbers of the same distribution will do',
 )
-_NUMBER = Fault("it needs a number that is read from a tensor when the program runs", "a tensor in place of the number")
+_NUMBER = Fault(
+    "it needs a number that is read from a tensor when the program runs",
+    "a tensor in place of the number",
+)
 _STATE = Fault(
     "its forward passes the random numbers of its dropout to its backward outside any graph",
-    "dropout outside of the attention, or a dtype of 16 bits, whose kernels keep them on the device",
+    "dropout outside of the attention, or a dtype of 16 bits, "
+    "whose kernels keep them on the device",
 )
-_INFERENCE = Fault("it turns inference mode on or off inside", "torch.inference_mode around the call")
+_INFERENCE = Fault(
+    "it turns inference mode on or off inside", "torch.inference_mode around the call"
+)
 
 
 def fault_of_node(node: Node, shared: Container[Node]) -> Fault | None:
-    """Return why a node does not do the same in every run; None if it does, except for random numbers.
+    """Return why a node does not do the same in every run; None if it does, except for random
+    numbers.
 
     ``shared``: the attention whose random state is used outside of what is recorded.
     """
@@ -75,7 +84,9 @@ def told(step: Step, fault: Fault) -> str:
     """Return why a step cannot be recorded, with the user's line and a remedy."""
     origin = step.origin if isinstance(step, Node) else step.guard.origin
     where = "" if origin is None else f" ({origin})"
-    return f"{name_of_step(step)}: {fault.reason}{where}{'; ' if fault.remedy else ''}{fault.remedy}"
+    return (
+        f"{name_of_step(step)}: {fault.reason}{where}{'; ' if fault.remedy else ''}{fault.remedy}"
+    )
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -105,16 +116,25 @@ class Faults:
             return found
         if draws_random_numbers(step) and not self.draws:
             return _DRAWS
-        if self.left and (why := self.left.get((str(step.op), "")) or self.left.get((str(step.op), str(step.origin)))):
+        if self.left and (
+            why := self.left.get((str(step.op), ""))
+            or self.left.get((str(step.op), str(step.origin)))
+        ):
             return why
         if _counts_data(step):
             return _HOST
         if any(isinstance(number, FloatTerm) and number.unbacked() for number in step.numbers):
             return _NUMBER
-        made = {value for place, value in enumerate(step.outputs) if place == 0 or value in self._read}
+        made = {
+            value for place, value in enumerate(step.outputs) if place == 0 or value in self._read
+        }
         seen = {value for value in (*step.reads, *made) if value is not None} - self._states.inside
         places = {value.spec.device for value in seen} - {self.device}
-        return Fault(f"it computes on {min(map(str, places))}, not on {self.device}") if places else None
+        return (
+            Fault(f"it computes on {min(map(str, places))}, not on {self.device}")
+            if places
+            else None
+        )
 
     @cached_property
     def _states(self) -> RandomStates:
@@ -126,12 +146,18 @@ class Faults:
 
     @cached_property
     def _read(self) -> set[Value]:
-        """The values that a node or the result reads; other results (random states of attention) may be anywhere."""
-        return {value for node in self.graph.nodes for value in node.reads} | set(values_in(self.graph.outputs))
+        """The values that a node or the result reads; other results (random states of attention)
+        may be anywhere.
+        """
+        return {value for node in self.graph.nodes for value in node.reads} | set(
+            values_in(self.graph.outputs)
+        )
 
 
 def _counts_data(node: Node) -> bool:
-    """Return whether a result has a data-dependent size that an earlier step bound and this node counts again."""
+    """Return whether a result has a data-dependent size that an earlier step bound and this node
+    counts again.
+    """
     made = set().union(*(names_of_spec(value.spec) for value in node.outputs if value is not None))
     if not made:
         return False

@@ -1,8 +1,9 @@
-"""The partition of a graph into pieces: steps that a runner may record, and between them steps that run eagerly.
+"""The partition of a graph into pieces: steps that a runner may record, and between them steps that
+run eagerly.
 
-Independent steps may change places, so that there are few pieces with few sizes each.  Steps that select rows by data,
-and steps that scatter them back, run eagerly.  Independent parts whose sizes depend on different data become separate
-pieces.
+Independent steps may change places, so that there are few pieces with few sizes each.  Steps that
+select rows by data, and steps that scatter them back, run eagerly.  Independent parts whose sizes
+depend on different data become separate pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ __all__ = ["Piece", "partition"]
 
 _OF_MANY = frozenset(
     (
-        *("lstm", "gru", "rnn_tanh", "rnn_relu", "_cudnn_rnn", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"),
+        *(
+            "lstm",
+            "gru",
+            "rnn_tanh",
+            "rnn_relu",
+            "_cudnn_rnn",
+            "_thnn_fused_lstm_cell",
+            "_thnn_fused_gru_cell",
+        ),
         *("_transformer_encoder_layer_fwd", "_native_multi_head_attention"),
     )
 )
@@ -40,7 +49,8 @@ class Piece:
     Attributes:
         numbers: the numbers of the steps, in the order in which they run.
         recorded: whether the piece is to be recorded.
-        faults: why steps cannot be recorded, by number; steps that are merely not worth it have no fault.
+        faults: why steps cannot be recorded, by number; steps that are merely not worth it have no
+            fault.
     """
 
     numbers: tuple[int, ...]
@@ -48,14 +58,17 @@ class Piece:
     faults: tuple[tuple[int, Fault], ...] = ()
 
 
-def partition(graph: Graph, fault: FaultOf, least: int, sizes: Collection[str] | None = None) -> list[Piece]:
+def partition(
+    graph: Graph, fault: FaultOf, least: int, sizes: Collection[str] | None = None
+) -> list[Piece]:
     """Return the pieces of a graph in the order in which they run; none if nothing can be recorded.
 
     Args:
         graph: the graph.
         fault: returns why a step cannot be recorded.
         least: the fewest ops of a recorded piece (views do not count).
-        sizes: the symbols of which a recorded piece must have at least one; None if any piece is worth recording.
+        sizes: the symbols of which a recorded piece must have at least one; None if any piece is
+            worth recording.
     """
     if any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes):
         return []  # the same value would be different tensors in two pieces
@@ -64,7 +77,11 @@ def partition(graph: Graph, fault: FaultOf, least: int, sizes: Collection[str] |
     fit = [not each for each in found]
     parts: list[tuple[list[int], bool]] = []
     for numbers in _in_turns(order.needs, fit):
-        parts += [(numbers, False)] if found[numbers[0]] else _Narrowed(graph, order, numbers).parts(least, sizes)
+        parts += (
+            [(numbers, False)]
+            if found[numbers[0]]
+            else _Narrowed(graph, order, numbers).parts(least, sizes)
+        )
     pieces: list[Piece] = []
     for numbers, recorded in _with_their_users(graph, order, parts, fit):
         faults = tuple((each, why) for each in numbers if (why := found[each]) is not None)
@@ -79,7 +96,8 @@ def partition(graph: Graph, fault: FaultOf, least: int, sizes: Collection[str] |
 def _with_their_users(
     graph: Graph, order: StepOrder, parts: Sequence[tuple[list[int], bool]], fit: Sequence[bool]
 ) -> Iterator[tuple[list[int], bool]]:
-    """Yield the parts, with steps on parameters alone (a transposed weight) moved into the first part that needs them.
+    """Yield the parts, with steps on parameters alone (a transposed weight) moved into the first
+    part that needs them.
 
     A step whose result no step needs is not moved.
     """
@@ -105,23 +123,30 @@ def _with_their_users(
 
 
 def _of_parameters(graph: Graph, order: StepOrder, fit: Sequence[bool]) -> list[int]:
-    """Return the steps without effects that read only parameters, buffers, constants and each other's results."""
+    """Return the steps without effects that read only parameters, buffers, constants and each
+    other's results.
+    """
     known = {each.value for each in graph.lifted}
     found: dict[int, None] = {}
     for number, step in enumerate(graph.steps):
         if not isinstance(step, Node) or not fit[number] or number in order.effects or step.numbers:
             continue
-        if order.needs[number] <= found.keys() and known.issuperset(step.reads) and writes_nothing(step):
+        if (
+            order.needs[number] <= found.keys()
+            and known.issuperset(step.reads)
+            and writes_nothing(step)
+        ):
             found[number] = None
             known.update(value for value in step.outputs if value is not None)
     return list(found)
 
 
 def _in_turns(needs: Sequence[Iterable[int]], fit: Sequence[bool]) -> list[list[int]]:
-    """Return the steps in alternating groups of fit and unfit steps, each in the first group that its needs allow.
+    """Return the steps in alternating groups of fit and unfit steps, each in the first group that
+    its needs allow.
 
-    Fit steps have the even groups.  The steps that a step needs have smaller numbers, and run before it in the same
-    group.
+    Fit steps have the even groups.  The steps that a step needs have smaller numbers, and run
+    before it in the same group.
     """
     turns: list[int] = []
     groups: dict[int, list[int]] = {}
@@ -157,16 +182,23 @@ class _Narrowed:
             for each in needs:
                 self._needed[each].add(number)
 
-    def parts(self, least: int, sizes: Collection[str] | None = None) -> list[tuple[list[int], bool]]:
+    def parts(
+        self, least: int, sizes: Collection[str] | None = None
+    ) -> list[tuple[list[int], bool]]:
         """Return the parts in the order in which they run, and whether each is worth recording."""
         names = self._names(self._numbers)
         first: list[int] = []
         last: list[int] = []
         rest = list(self._numbers)
         if not names.isdisjoint(self._bound):
-            before, behind = self._at_the_edge(self._picks, self._needs), self._at_the_edge(self._puts, self._needed)
+            before, behind = (
+                self._at_the_edge(self._picks, self._needs),
+                self._at_the_edge(self._puts, self._needed),
+            )
             behind -= before
-            rest = [number for number in self._numbers if number not in before and number not in behind]
+            rest = [
+                number for number in self._numbers if number not in before and number not in behind
+            ]
             if self._names(rest) < names:
                 first = [number for number in self._numbers if number in before]
                 last = [number for number in self._numbers if number in behind]
@@ -189,7 +221,9 @@ class _Narrowed:
     def _picks(self, node: Node) -> bool:
         """Return whether a node selects rows by data from a tensor of other sizes."""
         made = _names_of(node.outputs)
-        return not made.isdisjoint(self._bound) and not _names_of(node.reads) <= made | self._rows(node)
+        return not made.isdisjoint(self._bound) and not _names_of(node.reads) <= made | self._rows(
+            node
+        )
 
     def _puts(self, node: Node) -> bool:
         """Return whether a node scatters rows selected by data into a tensor of other sizes."""
@@ -199,10 +233,16 @@ class _Narrowed:
 
     def _rows(self, node: Node) -> set[str]:
         """Return the symbols of the tensors that a node reads and whose sizes depend on data."""
-        return _names_of(value for value in node.reads if not _names_of((value,)).isdisjoint(self._bound))
+        return _names_of(
+            value for value in node.reads if not _names_of((value,)).isdisjoint(self._bound)
+        )
 
-    def _at_the_edge(self, wanted: Callable[[Node], bool], towards: dict[int, set[int]]) -> set[int]:
-        """Return the wanted steps that are separated from the edge by nothing but other wanted steps and views."""
+    def _at_the_edge(
+        self, wanted: Callable[[Node], bool], towards: dict[int, set[int]]
+    ) -> set[int]:
+        """Return the wanted steps that are separated from the edge by nothing but other wanted
+        steps and views.
+        """
         found: set[int] = set()
         for number in self._numbers if towards is self._needs else reversed(self._numbers):
             node = self._graph.steps[number]
@@ -210,7 +250,9 @@ class _Narrowed:
                 between, left = set[int](), [number]
                 while left:
                     between.add(at := left.pop())
-                    left += [each for each in towards[at] if each not in between and each not in found]
+                    left += [
+                        each for each in towards[at] if each not in between and each not in found
+                    ]
                 if all(each == number or not _work(self._graph.steps[each]) for each in between):
                     found |= between
         return found

@@ -32,7 +32,8 @@ _EXAMPLES = (2, 3, 4, 8, 1, 0)  # hints that are tried for a symbol, in order
 
 
 class _Late:
-    """The function that runs a graph op by op, generated at its first call: a recorded piece seldom runs op by op.
+    """The function that runs a graph op by op, generated at its first call: a recorded piece seldom
+    runs op by op.
 
     Args:
         graph, positions: as for :func:`compile_graph`.
@@ -61,23 +62,29 @@ class _Late:
 
 
 def piece_program(program: Program, piece: Subgraph, number: int, *, late: bool = False) -> Program:
-    """Return a piece of a program as a program; its integers are those in ``piece.names``, in that order.
+    """Return a piece of a program as a program; its integers are those in ``piece.names``, in that
+    order.
 
-    A symbol that the whole program computes becomes an input size of the piece, if it is known not to be negative.
-    ``late``: the code that runs the piece op by op is generated at its first call.
+    A symbol that the whole program computes becomes an input size of the piece, if it is known not
+    to be negative. ``late``: the code that runs the piece op by op is generated at its first call.
     """
     guards = GuardSet(piece.conditions, ranges=_ranges(program, piece))
     symbols: dict[str, Symbol] = {}
     for name in guards.ranges:
         symbols[name] = _given(program.symbols[name], guards, symbols)
-    sources = [symbols[name].sources[0] if name in symbols else IntArg(name) for name in piece.names]
+    sources = [
+        symbols[name].sources[0] if name in symbols else IntArg(name) for name in piece.names
+    ]
     positions = {name: place for place, name in enumerate(piece.names)}
     run = _Late(piece.graph, positions) if late else compile_graph(piece.graph, positions)
     return attrs.evolve(
         program,
         name=f"{program.name}, piece {number}",
         call=_call(program, piece),
-        slots=tuple(Slot(source, arithmetic.symbol(name)) for source, name in zip(sources, piece.names, strict=True)),
+        slots=tuple(
+            Slot(source, arithmetic.symbol(name))
+            for source, name in zip(sources, piece.names, strict=True)
+        ),
         symbols=symbols,
         guards=guards,
         graph=piece.graph,
@@ -91,26 +98,45 @@ def piece_program(program: Program, piece: Subgraph, number: int, *, late: bool 
 
 
 def _ranges(program: Program, piece: Subgraph) -> dict[str, tuple[int | None, int | None]]:
-    """Return the ranges of a piece's symbols: declared for arguments, derived from the conditions for others."""
+    """Return the ranges of a piece's symbols: declared for arguments, derived from the conditions
+    for others.
+    """
     given = program.guards.ranges
     unknown = {arithmetic.symbol(name): (None, None) for name in piece.names if name not in given}
-    facts = _facts_about(unknown, given, [guard.term for guard in piece.known]) if unknown else Facts()
+    facts = (
+        _facts_about(unknown, given, [guard.term for guard in piece.known]) if unknown else Facts()
+    )
     found = {}
     for name in piece.names:
         if name in given:
             found[name] = given[name]
         elif name in program.symbols:
-            interval = facts.interval(arithmetic.symbol(name)) if arithmetic.symbol(name) in unknown else None
+            interval = (
+                facts.interval(arithmetic.symbol(name))
+                if arithmetic.symbol(name) in unknown
+                else None
+            )
             found[name] = (None, None) if interval is None else (interval.lo, interval.hi)
     return found
 
 
-def _facts_about(unknown: Mapping[Term, Pair], given: Mapping[str, Pair], conditions: Sequence[Term]) -> Facts:
-    """Return the facts about these symbols that follow from conditions connected to them by shared symbols."""
+def _facts_about(
+    unknown: Mapping[Term, Pair], given: Mapping[str, Pair], conditions: Sequence[Term]
+) -> Facts:
+    """Return the facts about these symbols that follow from conditions connected to them by shared
+    symbols.
+    """
     groups = [[conditions[index] for index in group] for group in components(conditions)]
-    about = [row for group in groups if any(row.symbols & unknown.keys() for row in group) for row in group]
+    about = [
+        row
+        for group in groups
+        if any(row.symbols & unknown.keys() for row in group)
+        for row in group
+    ]
     others = {symbol for row in about for symbol in row.symbols} - unknown.keys()
-    return Facts.make({**{each: given.get(each.name, (None, None)) for each in others}, **unknown}, about)
+    return Facts.make(
+        {**{each: given.get(each.name, (None, None)) for each in others}, **unknown}, about
+    )
 
 
 def _given(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> Symbol:
@@ -122,11 +148,15 @@ def _given(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> Sy
     padded = symbol.bounds is not None and least is not None and least >= 0
     source = Size(words, 0) if padded else IntArg(words)
     policy = Policy.AUTO if padded else Policy.STATIC
-    return attrs.evolve(symbol, hint=_hint(symbol, guards, others), sources=(source,), policy=policy)
+    return attrs.evolve(
+        symbol, hint=_hint(symbol, guards, others), sources=(source,), policy=policy
+    )
 
 
 def _hint(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> int:
-    """Return an example value that the conditions allow together with the other hints, if one is easily found."""
+    """Return an example value that the conditions allow together with the other hints, if one is
+    easily found.
+    """
     values = {name: each.hint for name, each in others.items() if each.hint is not None}
     names = {*values, symbol.name}
     terms = [guard.term for guard in guards if {each.name for each in guard.term.symbols} <= names]
@@ -154,4 +184,6 @@ def _call(program: Program, piece: Subgraph) -> Call:
 
 def _key(value: Value) -> TensorKey:
     spec = value.spec
-    return TensorKey(spec.dtype, spec.device, False, len(spec.sizes), "made by the program", torch.Tensor)
+    return TensorKey(
+        spec.dtype, spec.device, False, len(spec.sizes), "made by the program", torch.Tensor
+    )

@@ -29,7 +29,10 @@ class StepOrder:
         self._roots = {id(root.storage) for root in roots} if graph.mutated else set[int]()
         self._has_effects = graph.mutates_inputs or graph.uses_randomness
         self._checked = {
-            symbol.name for step in graph.steps if isinstance(step, Assertion) for symbol in step.guard.term.symbols
+            symbol.name
+            for step in graph.steps
+            if isinstance(step, Assertion)
+            for symbol in step.guard.term.symbols
         }
         self._made: dict[Value, int] = {}
         self.bound: dict[str, int] = {}
@@ -44,13 +47,17 @@ class StepOrder:
         self._names: dict[int, frozenset[str]] = {}
 
     def names(self, number: int) -> frozenset[str]:
-        """Return the symbols that occur in a step: in its numbers, its arguments and its results."""
+        """Return the symbols that occur in a step: in its numbers, its arguments and its
+        results.
+        """
         found = self._names.get(number)
         if found is None:
             step = self._steps[number]
             names = names_of_step(step)
             if isinstance(step, Node):
-                values = dict.fromkeys((*step.reads, *(each for each in step.outputs if each is not None)))
+                values = dict.fromkeys(
+                    (*step.reads, *(each for each in step.outputs if each is not None))
+                )
                 names = names.union(*(names_of_spec(value.spec) for value in values))
             found = self._names[number] = frozenset(names)
         return found
@@ -59,7 +66,9 @@ class StepOrder:
         needs = set() if self._barrier is None else {self._barrier}
         names = names_of_step(step)
         if isinstance(step, Node):
-            names = names.union(*(names_of_spec(value.spec) for value in step.outputs if value is not None))
+            names = names.union(
+                *(names_of_spec(value.spec) for value in step.outputs if value is not None)
+            )
         needs.update(self.bound[name] for name in names if name in self.bound)
         if isinstance(step, Assertion):
             self._checks.append(number)
@@ -81,8 +90,12 @@ class StepOrder:
         return needs
 
     def _touch(self, number: int, step: Node, written: set[int], needs: set[int]) -> None:
-        """Order a step after the last write to memory that it touches, and a write after the reads since then."""
-        touched = {self._memory(value) for value in (*step.reads, *step.outputs) if value is not None}
+        """Order a step after the last write to memory that it touches, and a write after the reads
+        since then.
+        """
+        touched = {
+            self._memory(value) for value in (*step.reads, *step.outputs) if value is not None
+        }
         for memory in touched | written:
             if memory in self._writer:
                 needs.add(self._writer[memory])
@@ -97,10 +110,14 @@ class StepOrder:
         return 0 if memory in self._roots else memory
 
     def _is_checked(self, step: Node, names: set[str]) -> bool:
-        """Return whether a step involves sizes that were checked: it may rely on the earlier checks."""
+        """Return whether a step involves sizes that were checked: it may rely on the earlier
+        checks.
+        """
         if not self._checks:
             return False
-        return not self._checked.isdisjoint(names.union(*(names_of_spec(value.spec) for value in step.reads)))
+        return not self._checked.isdisjoint(
+            names.union(*(names_of_spec(value.spec) for value in step.reads))
+        )
 
     def _is_effect(self, step: Node, written: set[int]) -> bool:
         if 0 in written or draws_random_numbers(step) or step.op.namespace not in ("aten", "prims"):

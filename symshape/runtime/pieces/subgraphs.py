@@ -1,4 +1,6 @@
-"""The pieces of a graph as graphs: the inputs that each takes from earlier pieces, and the results that it gives."""
+"""The pieces of a graph as graphs: the inputs that each takes from earlier pieces, and the results
+that it gives.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from guards.terms import arithmetic, boolean
 from guards.terms.term import Op
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Assertion, Input, Lifted, Node, Step, Value, values_in, written_values
+from symshape.graph.steps import (
+    Assertion,
+    Input,
+    Lifted,
+    Node,
+    Step,
+    Value,
+    values_in,
+    written_values,
+)
 from symshape.graph.symbol_names import names_in, names_of_spec, names_of_step
 from symshape.runtime.pieces.partition import Piece
 from symshape.torch_internals import pytree
@@ -28,9 +39,10 @@ class Subgraph:
 
     Attributes:
         graph: the graph, with ``takes`` as inputs and ``gives`` as results, in their order.
-        takes: the tensors that it reads and does not make, without parameters, buffers and constants.
-        names: the symbols whose values are needed before it runs: those of its steps, and of its tensors if it is
-            recorded.
+        takes: the tensors that it reads and does not make, without parameters, buffers and
+            constants.
+        names: the symbols whose values are needed before it runs: those of its steps, and of its
+            tensors if it is recorded.
         gives: the tensors, and the symbols by name, that are needed after it.
         conditions: the conditions on ``names`` that hold when it runs.
         known: all conditions that hold when it runs, also on other symbols.
@@ -48,19 +60,23 @@ def fresh_constants(graph: Graph) -> tuple[Lifted, ...]:
     """Return the constants that are copied for each run, since they are written to or returned."""
     written = {id(value.storage) for node in graph.nodes for value in written_values(node)}
     written |= {id(value.storage) for value in values_in(graph.outputs)}
-    return tuple(each for each in graph.lifted if each.constant and id(each.value.storage) in written)
+    return tuple(
+        each for each in graph.lifted if each.constant and id(each.value.storage) in written
+    )
 
 
 def subgraphs(
     graph: Graph, pieces: Sequence[Piece], given: Iterable[str], conditions: Sequence[Guard]
 ) -> list[Subgraph]:
-    """Return the pieces as graphs, and after them a graph without steps that makes the results of ``graph``.
+    """Return the pieces as graphs, and after them a graph without steps that makes the results of
+    ``graph``.
 
     Args:
         graph: the graph.
         pieces: its pieces.
         given: the symbols that are known before it runs.
-        conditions: the conditions that hold of known symbols; conditions that steps check are added after those steps.
+        conditions: the conditions that hold of known symbols; conditions that steps check are added
+            after those steps.
     """
     fresh = {each.value for each in fresh_constants(graph)}
     fixed = {each.value: each for each in graph.lifted if each.value not in fresh}
@@ -79,11 +95,17 @@ def subgraphs(
     return made[::-1]
 
 
-def _held(graph: Graph, pieces: Sequence[Piece], known: set[str], conditions: Sequence[Guard]) -> Iterator[list[Guard]]:
+def _held(
+    graph: Graph, pieces: Sequence[Piece], known: set[str], conditions: Sequence[Guard]
+) -> Iterator[list[Guard]]:
     """Yield for each piece the conditions that hold before it."""
     checked: list[Guard] = []
     for piece in pieces:
-        yield [each for each in (*conditions, *checked) if {symbol.name for symbol in each.term.symbols} <= known]
+        yield [
+            each
+            for each in (*conditions, *checked)
+            if {symbol.name for symbol in each.term.symbols} <= known
+        ]
         for number in piece.numbers:
             step = graph.steps[number]
             if isinstance(step, Assertion):
@@ -95,19 +117,25 @@ def _held(graph: Graph, pieces: Sequence[Piece], known: set[str], conditions: Se
 def _with_conditions(subgraph: Subgraph, holds: Sequence[Guard]) -> Subgraph:
     """Return a recorded piece with its tensors' symbols, and all conditions on no other symbols.
 
-    Conditions help proofs.  A piece that is padded without a condition is still right, also for sizes that violate it.
+    Conditions help proofs.  A piece that is padded without a condition is still right, also for
+    sizes that violate it.
     """
     names = {*subgraph.names, *_names_of_tensors(subgraph.graph)}
-    conditions = tuple(each for each in holds if {symbol.name for symbol in each.term.symbols} <= names)
+    conditions = tuple(
+        each for each in holds if {symbol.name for symbol in each.term.symbols} <= names
+    )
     conditions += tuple(_implied(names, holds))
-    return attrs.evolve(subgraph, names=tuple(sorted(names)), conditions=conditions, known=tuple(holds))
+    return attrs.evolve(
+        subgraph, names=tuple(sorted(names)), conditions=conditions, known=tuple(holds)
+    )
 
 
 def _implied(names: set[str], holds: Sequence[Guard]) -> Iterator[Guard]:
-    """Yield what conditions on other symbols too imply for ``names``: two equal to a third are equal.
+    """Yield what conditions on other symbols too imply for ``names``: two equal to a third are
+    equal.
 
-    Conditions that share no symbol are handled separately.  A group that mentions none of the names says nothing about
-    them, since the conditions hold together in the call that was traced.
+    Conditions that share no symbol are handled separately.  A group that mentions none of the names
+    says nothing about them, since the conditions hold together in the call that was traced.
     """
     kept = {arithmetic.symbol(name) for name in names}
     others = [each.term for each in holds if each.term.symbols - kept]
@@ -135,8 +163,12 @@ def _makes(steps: Iterable[Step]) -> Iterable[Value | str]:
 def _as_result(given: Value | str, steps: Sequence[Step]) -> Any:
     if isinstance(given, Value):
         return given
-    kinds = {each.symbol: each.kind for step in steps if isinstance(step, Node) for each in step.bindings}
-    return FloatTerm("symbol", symbol=given) if kinds[given] == "float" else arithmetic.symbol(given)
+    kinds = {
+        each.symbol: each.kind for step in steps if isinstance(step, Node) for each in step.bindings
+    }
+    return (
+        FloatTerm("symbol", symbol=given) if kinds[given] == "float" else arithmetic.symbol(given)
+    )
 
 
 def _subgraph(
@@ -155,7 +187,9 @@ def _subgraph(
     names = names_in(each for each in outputs if not isinstance(each, Value))
     for step in steps:
         names |= names_of_step(step)
-    inputs = tuple(Input(place, paths.get(value, value.name), value) for place, value in enumerate(takes))
+    inputs = tuple(
+        Input(place, paths.get(value, value.name), value) for place, value in enumerate(takes)
+    )
     tree = pytree.tree_structure([0] * len(outputs)) if tree is None else tree
     graph = Graph(inputs, lifted, steps, tuple(outputs), tree)
     return Subgraph(graph, takes, tuple(sorted(names - made)), gives)

@@ -1,4 +1,6 @@
-"""The estimated times of calls and purchases of one program, in ms, corrected by each measurement."""
+"""The estimated times of calls and purchases of one program, in ms, corrected by each
+measurement.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,13 @@ __all__ = ["Estimates", "Typical"]
 REPLAYED = 0.05
 """The assumed host time of a bucket call, as a share of an eager call's, until one was timed."""
 HOPE = 0.5
-"""The share of a guess that counts until a replay was measured: one bucket shows whether the guess was wrong."""
+"""The share of a guess that counts until a replay was measured: one bucket shows whether the guess
+was wrong.
+"""
 SLOWER = 4.0
-"""The largest factor by which a measured replay corrects other estimates: small sizes say little of large ones."""
+"""The largest factor by which a measured replay corrects other estimates: small sizes say little of
+large ones.
+"""
 
 
 FEW = 5
@@ -40,7 +46,9 @@ class Typical:
     def saw(self, milliseconds: float) -> float:
         """Record a measurement; return the new median."""
         self._seen.append(milliseconds)
-        self._value = min(self._seen) if len(self._seen) < self._few else statistics.median_low(self._seen)
+        self._value = (
+            min(self._seen) if len(self._seen) < self._few else statistics.median_low(self._seen)
+        )
         return self._value
 
     def __call__(self) -> float | None:
@@ -54,9 +62,9 @@ class Typical:
 class Estimates:
     """The estimated times of calls and buckets of one program.
 
-    Sizes enter as *work*: a number that grows with the sizes as the device's time does, such as bytes moved.  The
-    device's time is a floor and a rate for each unit of work, which are guessed first; a measured replay corrects the
-    guess for sizes near it.
+    Sizes enter as *work*: a number that grows with the sizes as the device's time does, such as
+    bytes moved.  The device's time is a floor and a rate for each unit of work, which are guessed
+    first; a measured replay corrects the guess for sizes near it.
 
     Args:
         floor: the guessed ms that the device needs for any sizes: its launches.
@@ -89,10 +97,11 @@ class Estimates:
         insort(self._replays, (work, milliseconds))
 
     def ran(self, work: float, milliseconds: float) -> None:
-        """Record the device's time between the first and the last kernel of an eager call at this work.
+        """Record the device's time between the first and the last kernel of an eager call at this
+        work.
 
-        If that time is well above the host's, it is the device's own; else the device waited for the host, and needs
-        less.
+        If that time is well above the host's, it is the device's own; else the device waited for
+        the host, and needs less.
         """
         part = milliseconds / max(self._guess(work), 1e-9)
         if part < self._least:  # slower calls loaded kernels, or prepared libraries for new sizes
@@ -104,7 +113,9 @@ class Estimates:
         return self._floor + self._rate * work
 
     def device(self, work: float) -> float:
-        """Return the device time at this work: interpolated between measured replays, or a corrected guess."""
+        """Return the device time at this work: interpolated between measured replays, or a
+        corrected guess.
+        """
         known = self._replays
         if not known:
             return self._scale * self._guess(work)
@@ -121,14 +132,19 @@ class Estimates:
     def eager(self, work: float) -> float:
         """Return the ms of an eager call: the host's time or the device's, whichever is more.
 
-        The device may need less than for a replay: a padded program may run other kernels than eager.
+        The device may need less than for a replay: a padded program may run other kernels than
+        eager.
         """
-        return max(self.eager_host() or 0.0, min(self.device(work), self._least * self._guess(work)))
+        return max(
+            self.eager_host() or 0.0, min(self.device(work), self._least * self._guess(work))
+        )
 
     def bucket(self, work: float) -> float:
         """Return the ms of a call served by a bucket with capacities of this work."""
         host = self.bucket_host()
-        return max(REPLAYED * (self.eager_host() or 0.0) if host is None else host, self.device(work))
+        return max(
+            REPLAYED * (self.eager_host() or 0.0) if host is None else host, self.device(work)
+        )
 
     def bucket_price(self) -> float:
         """Return the expected ms of making a bucket."""
@@ -140,4 +156,7 @@ class Estimates:
         if host is None:
             return "nothing is timed yet"
         padded = "not timed yet" if bucket is None else f"{bucket:.3g} ms"
-        return f"host time a call: eager {host:.3g} ms, padded {padded}; a bucket costs {self.bucket_price():.3g} ms"
+        return (
+            f"host time a call: eager {host:.3g} ms, padded {padded}; a bucket costs "
+            f"{self.bucket_price():.3g} ms"
+        )

@@ -1,4 +1,6 @@
-"""The eviction rule: the graphs and buckets with the least credit for each byte make room for a new one."""
+"""The eviction rule: the graphs and buckets with the least credit for each byte make room for a new
+one.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,21 @@ from symshape.runtime.policy.ledger import HALF_LIFE
 __all__ = ["ASKED", "FADES", "REPLACES", "Credit", "leaving"]
 
 ASKED = 8
-"""The number of (faded) calls that must want an item before others are evicted for it, if its savings are unknown."""
+"""The number of (faded) calls that must want an item before others are evicted for it, if its
+savings are unknown.
+"""
 FADES: float = 0.5 ** (1 / HALF_LIFE)
 """The factor by which credit fades with each call."""
 REPLACES = 1.5
-"""The factor by which a new item's credit must exceed that of evicted items: making those again takes time."""
+"""The factor by which a new item's credit must exceed that of evicted items: making those again
+takes time.
+"""
 
 
 @attrs.define(eq=False)
 class Credit:
-    """The ms that an item has saved, fading with the calls; or its faded calls, if their savings are unknown.
+    """The ms that an item has saved, fading with the calls; or its faded calls, if their savings
+    are unknown.
 
     Attributes:
         gain: the ms that each use saves.
@@ -35,8 +42,8 @@ class Credit:
     def use(self, clock: int, times: int = 1) -> None:
         """Record uses, the last one by the call with this number.
 
-        A launch does the same inline: ``credit.amount = credit.amount * FADES ** (now - credit.last_used) +
-        credit.gain; credit.last_used = now``.
+        A launch does the same inline: ``credit.amount = credit.amount * FADES ** (now -
+        credit.last_used) + credit.gain; credit.last_used = now``.
         """
         self.amount = self.now(clock) + self.gain * times
         self.last_used = clock
@@ -51,7 +58,9 @@ class Credit:
 
 
 def leaving(
-    there: Mapping[Hashable, tuple[float, int]], credit: float, fits: Callable[[frozenset[Hashable]], bool]
+    there: Mapping[Hashable, tuple[float, int]],
+    credit: float,
+    fits: Callable[[frozenset[Hashable]], bool],
 ) -> list[Hashable] | None:
     """Return the items to evict for a new item with this credit; None if they are worth more.
 

@@ -1,9 +1,10 @@
-"""The cost ledger (rent or buy): calls credit the offers that would have served them faster, until one pays its price.
+"""The cost ledger (rent or buy): calls credit the offers that would have served them faster, until
+one pays its price.
 
-Waiting until the credit reaches the price never loses more than twice what knowing the future would have saved, for
-any stream; and the time spent keeps within the promise at every moment.  Offers are nested: a call credits a wide
-bucket, an octave and a fine step.  The wide one collects the credit of all calls and is made first; a finer one is
-then credited with what it saves beyond the wide one.
+Waiting until the credit reaches the price never loses more than twice what knowing the future would
+have saved, for any stream; and the time spent keeps within the promise at every moment.  Offers are
+nested: a call credits a wide bucket, an octave and a fine step.  The wide one collects the credit
+of all calls and is made first; a finer one is then credited with what it saves beyond the wide one.
 """
 
 from __future__ import annotations
@@ -21,16 +22,24 @@ __all__ = ["Decision", "Ledger", "Offer", "Quote"]
 HALF_LIFE = 2000
 """The number of calls after which credit counts half: nothing is bought for past traffic."""
 LEAST_GAIN = 0.02
-"""The share of the served call's time that an offer must save to be credited: less is within the estimates' error."""
+"""The share of the served call's time that an offer must save to be credited: less is within the
+estimates' error.
+"""
 LONGEST_REST = 64
-"""The most similar calls that are served before they are accounted for; others credit the same offers meanwhile.
+"""The most similar calls that are served before they are accounted for; others credit the same
+offers meanwhile.
 
-The number is one first, and doubles each time, so that seldom repeated calls are accounted for one by one.
+The number is one first, and doubles each time, so that seldom repeated calls are accounted for one
+by one.
 """
 EARLY = 0.5
-"""The share of its price at which an offer is made: streams usually last as long again, and the promise holds."""
+"""The share of its price at which an offer is made: streams usually last as long again, and the
+promise holds.
+"""
 DEARER = 4.0
-"""The factor on the price of an offer that could not be made: memory was short, or a capture failed for these sizes."""
+"""The factor on the price of an offer that could not be made: memory was short, or a capture failed
+for these sizes.
+"""
 
 
 @attrs.define(eq=False)
@@ -72,8 +81,13 @@ class Offer:
 
     def __str__(self) -> str:
         if self.made:
-            return f"{self.words}: made in {self.price:.3g} ms, {self.calls} calls, {self.saved:.3g} ms saved"
-        return f"{self.words}: not made, {max(0.0, self.credit):.3g} of {self.price:.3g} ms of credit"
+            return (
+                f"{self.words}: made in {self.price:.3g} ms, {self.calls} calls, "
+                f"{self.saved:.3g} ms saved"
+            )
+        return (
+            f"{self.words}: not made, {max(0.0, self.credit):.3g} of {self.price:.3g} ms of credit"
+        )
 
 
 class Quote(NamedTuple):
@@ -90,7 +104,8 @@ class Decision:
     Attributes:
         serves: the cheapest existing offer.
         makes: the offer to make before the call is served; None if none is worth its price yet.
-        rest: the number of similar calls that may be served the same way before the ledger is asked again.
+        rest: the number of similar calls that may be served the same way before the ledger is asked
+            again.
     """
 
     serves: Quote
@@ -148,8 +163,8 @@ class Ledger:
     def failed(self, offer: Offer, milliseconds: float = 0.0, *, dearer: bool = True) -> None:
         """Record that making an offer failed after so many ms.
 
-        ``dearer``: it would probably fail again, so its price rises and its credit starts at 0; else there was no room
-        for it, and it is not tried until its credit has doubled.
+        ``dearer``: it would probably fail again, so its price rises and its credit starts at 0;
+        else there was no room for it, and it is not tried until its credit has doubled.
         """
         self.promise.spend(milliseconds)
         if dearer:

@@ -1,4 +1,6 @@
-"""The capacities of buckets that a call may be offered: from one that holds all sizes seen to a close fit."""
+"""The capacities of buckets that a call may be offered: from one that holds all sizes seen to a
+close fit.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ def octave_up(value: int) -> int:
 
 
 def step_up(value: int) -> int:
-    """Return the smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24 … (two steps for each doubling) that is not below ``value``.
+    """Return the smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24 … (two steps for each doubling) that is
+    not below ``value``.
 
     >>> [step_up(value) for value in (0, 1, 2, 3, 5, 7, 9, 13, 100)]
     [1, 1, 2, 3, 6, 8, 12, 16, 128]
@@ -27,7 +30,8 @@ def step_up(value: int) -> int:
 
 
 def fine_step_up(value: int) -> int:
-    """Return the smallest step that is not below ``value``, of eight for each doubling and those of :func:`step_up`.
+    """Return the smallest step that is not below ``value``, of eight for each doubling and those of
+    :func:`step_up`.
 
     >>> [fine_step_up(value) for value in (0, 1, 5, 9, 65, 100, 130)]
     [1, 1, 6, 12, 72, 104, 144]
@@ -37,13 +41,16 @@ def fine_step_up(value: int) -> int:
 
 
 LEVELS: tuple[Callable[[int], int], ...] = (octave_up, step_up, fine_step_up)
-"""The functions that round a size up, coarse ones first.  Two sizes that the finest rounds equally are so by all."""
+"""The functions that round a size up, coarse ones first.  Two sizes that the finest rounds equally
+are so by all.
+"""
 
 
 class Widest:
     """The largest sizes of a stream so far, and the step by which the widest bucket exceeds them.
 
-    A stream that has outgrown a bucket probably goes on growing: the next bucket has room for twice as much.
+    A stream that has outgrown a bucket probably goes on growing: the next bucket has room for twice
+    as much.
 
     Attributes:
         sizes: the largest value of each symbol.

@@ -1,9 +1,11 @@
-"""The programs of one compiled function as offers, and the decision whether a trace is worth making now.
+"""The programs of one compiled function as offers, and the decision whether a trace is worth making
+now.
 
-The first traces are always made: nothing is known before.  Each later one has to find room in the promise.  A few
-traces of each structure of arguments need no more than that.  From then on, calls that run eagerly credit two nested
-offers: a program for their own integers, and a program for any integers.  A trace is made when either has its price.
-A trace that served no other call, or that was refused, makes the wide offer dearer.
+The first traces are always made: nothing is known before.  Each later one has to find room in the
+promise.  A few traces of each structure of arguments need no more than that.  From then on, calls
+that run eagerly credit two nested offers: a program for their own integers, and a program for any
+integers.  A trace is made when either has its price. A trace that served no other call, or that was
+refused, makes the wide offer dearer.
 """
 
 from __future__ import annotations
@@ -20,24 +22,36 @@ from symshape.runtime.policy.promise import SHARE, Promise
 __all__ = ["FRUITLESS", "GROWN", "LOOKS", "Account", "Programs"]
 
 FIRST = 2
-"""The number of a function's first traces that are always made: for the first sizes, and for sizes that vary."""
+"""The number of a function's first traces that are always made: for the first sizes, and for sizes
+that vary.
+"""
 TRIES = 3
 """The number of refused traces of one structure after which the next one needs credit."""
 STRUCTURES = 8
 """The number of structures whose traces without credit a function may use up."""
 LEARNING, LEARNING_MS = 4, 40.0
-"""The most first calls on a device that run eagerly before a trace, and the ms that those after the first may take.
+"""The most first calls on a device that run eagerly before a trace, and the ms that those after the
+first may take.
 
-Two calls may have the same size by chance; a trace of 500 ms that takes the size for a constant must be repeated.
+Two calls may have the same size by chance; a trace of 500 ms that takes the size for a constant
+must be repeated.
 """
 HOPED = 0.5
-"""The share of an eager call's time that a program is assumed to save, until programs have served for a while."""
+"""The share of an eager call's time that a program is assumed to save, until programs have served
+for a while.
+"""
 GROWN = 10
-"""The number of successive traces, each for a call of more leaves and none used again, before the next needs credit."""
+"""The number of successive traces, each for a call of more leaves and none used again, before the
+next needs credit.
+"""
 LOOKS = 0.05
-"""The share of eager calls' time that comparing the programs' state may take, once that was often fruitless."""
+"""The share of eager calls' time that comparing the programs' state may take, once that was often
+fruitless.
+"""
 FRUITLESS = 4
-"""The number of successive fruitless comparisons of the state after which calls run eagerly without one."""
+"""The number of successive fruitless comparisons of the state after which calls run eagerly without
+one.
+"""
 _MOST_STRUCTURES, _MOST_SIZES = 64, 4096
 
 
@@ -58,15 +72,15 @@ class Account:
         refused: the number of refused traces so far.
         calls: the number of calls that ran eagerly because their trace would not pay.
         asked: whether the user asked for traces: integers declared constant have changing values.
-        served_again: returns whether the last program served other calls than the one that it was traced for.
+        served_again: returns whether the last program served other calls than the one that it was
+            traced for.
         fruitless: the number of successive comparisons that found the state of programs changed.
         looked: the number of the last call for which the state was compared.
         next_look: the ms of ``Programs.eager`` before which the state is not compared again.
         refusal: why the last trace was refused; None if none was.
         programs: weak references to the last two programs.
-        special: whether its calls have a size of 0 or 1 that other calls do not: a program would serve only those, so
-            every
-            trace needs credit.
+        special: whether its calls have a size of 0 or 1 that other calls do not: a program would
+            serve only those, so every trace needs credit.
         reason: why calls are not traced; empty while they are.
         place: the user's line responsible.
     """
@@ -92,8 +106,12 @@ class Account:
     _constants: dict[int, int] = attrs.field(factory=dict)
 
     def tells_apart(self, constants: tuple[tuple[int, int], ...]) -> bool:
-        """Record a trace's constant integers, each with its place; return whether no trace had the same before."""
-        self.asked |= any(self._constants.setdefault(place, value) != value for place, value in constants)
+        """Record a trace's constant integers, each with its place; return whether no trace had the
+        same before.
+        """
+        self.asked |= any(
+            self._constants.setdefault(place, value) != value for place, value in constants
+        )
         if constants in self._told_apart or len(self._told_apart) >= _MOST_SIZES:
             return False
         self._told_apart.add(constants)
@@ -110,7 +128,9 @@ class Account:
         found.add(gain, 0)
 
     def has_credit(self, about: Hashable, cost: float) -> bool:
-        """Return whether an offer for a call with these integers has earned its price, if a trace takes ``cost`` ms."""
+        """Return whether an offer for a call with these integers has earned its price, if a trace
+        takes ``cost`` ms.
+        """
         if self.wide.failures and self.served_again():
             self.wide.failures = 0
         own = self.sizes.get(about)
@@ -120,7 +140,9 @@ class Account:
         )
 
     def spent(self, about: Hashable, milliseconds: float) -> None:
-        """Record a trace that was paid for: credit starts at 0, and the next trace costs more credit."""
+        """Record a trace that was paid for: credit starts at 0, and the next trace costs more
+        credit.
+        """
         self.cost = milliseconds
         for each in (self.wide, self.sizes.get(about)):
             if each is not None:
@@ -132,7 +154,8 @@ class Programs:
 
     Args:
         promise: the totals of the compiled function.
-        free: the number of traces of one structure that need no credit; None if every miss is traced.
+        free: the number of traces of one structure that need no credit; None if every miss is
+            traced.
         hits: returns how many calls existing programs have served, including the present one.
         accounted: whether runners of programs keep their own account of these calls.
 
@@ -144,7 +167,12 @@ class Programs:
     """
 
     def __init__(
-        self, promise: Promise, free: int | None = None, hits: Callable[[], int] = int, *, accounted: bool = True
+        self,
+        promise: Promise,
+        free: int | None = None,
+        hits: Callable[[], int] = int,
+        *,
+        accounted: bool = True,
     ) -> None:
         self.promise, self._free, self._hits, self._accounted = promise, free, hits, accounted
         self.clear()
@@ -169,8 +197,11 @@ class Programs:
             return self.promise.room
         return self.promise.room + SHARE * self.eager / self.calls * max(0, self._hits())
 
-    def account(self, structure: Hashable, values: Hashable, special: tuple[int, ...] = ()) -> tuple[Account, Hashable]:
-        """Return the account for calls of a structure, and the key of their integers in that account.
+    def account(
+        self, structure: Hashable, values: Hashable, special: tuple[int, ...] = ()
+    ) -> tuple[Account, Hashable]:
+        """Return the account for calls of a structure, and the key of their integers in that
+        account.
 
         ``special`` holds the places of sizes that change and are 0 or 1 in the call.
         """
@@ -180,7 +211,9 @@ class Programs:
         if found is None:
             if not special and self._free is not None and (self._left <= 0 or self._grows()):
                 return self.others, (structure, values)
-            found = self._accounts[structure] = Account(special=True) if special else Account(self._free or 0)
+            found = self._accounts[structure] = (
+                Account(special=True) if special else Account(self._free or 0)
+            )
             if len(self._accounts) > _MOST_STRUCTURES:
                 self._accounts.popitem(last=False)
         self._accounts.move_to_end(structure)
@@ -191,7 +224,9 @@ class Programs:
         return self._accounts.get(structure)
 
     def _grows(self) -> bool:
-        """Return whether successive traces had more and more leaves each, and none served another call."""
+        """Return whether successive traces had more and more leaves each, and none served another
+        call.
+        """
         return self._grown >= GROWN and self._hits() - 1 == self._served
 
     # -- decisions
@@ -201,19 +236,29 @@ class Programs:
             if self._free is None:
                 return True
             if account.special:
-                paid = account.has_credit(about, self._cost(account)) if self.traces else account.calls > 0
+                paid = (
+                    account.has_credit(about, self._cost(account))
+                    if self.traces
+                    else account.calls > 0
+                )
                 return paid and self.has_room(account)
             if self.traces < FIRST:
                 return True
-            return self.has_room(account) and (account.free > 0 or account.has_credit(about, self._cost(account)))
+            return self.has_room(account) and (
+                account.free > 0 or account.has_credit(about, self._cost(account))
+            )
         free = account.refused < TRIES and (self._free is None or account.free > 0)
         return (self._free is None or self.has_room(account)) and (
             free or account.has_credit(about, self._cost(account))
         )
 
     def learns(self) -> bool:
-        """Return whether the next call runs eagerly to learn which sizes change, where first calls do so."""
-        return not self.traces and (self.calls < 1 or (self.calls < LEARNING and self.eager - self.warm < LEARNING_MS))
+        """Return whether the next call runs eagerly to learn which sizes change, where first calls
+        do so.
+        """
+        return not self.traces and (
+            self.calls < 1 or (self.calls < LEARNING and self.eager - self.warm < LEARNING_MS)
+        )
 
     def why(self, account: Account, about: Hashable) -> str:
         """Return why a trace for a call with these integers is worth making now."""
@@ -225,7 +270,10 @@ class Programs:
             return f"{account.free} traces for arguments like these need no credit"
         own = account.sizes.get(about)
         credit = max(account.wide.credit, 0.0 if own is None else own.credit)
-        return f"calls that ran eagerly would have saved {credit:.3g} ms; the last trace took {account.cost:.3g}"
+        return (
+            f"calls that ran eagerly would have saved {credit:.3g} ms; the last trace took "
+            f"{account.cost:.3g}"
+        )
 
     def has_room(self, account: Account) -> bool:
         """Return whether the promise has room for another trace like the last one."""
@@ -235,8 +283,8 @@ class Programs:
     def _hoped(self) -> float:
         """Return the share of an eager call's time that another program is expected to save.
 
-        Where runners keep accounts, it is what programs have saved, once they have served calls for as long as a trace
-        takes.
+        Where runners keep accounts, it is what programs have saved, once they have served calls for
+        as long as a trace takes.
         """
         served = self.promise.eager - self.eager
         if not self._accounted or not self.traces or served <= self.others.cost:
@@ -244,11 +292,15 @@ class Programs:
         return min(max(self.promise.saved / served, 0.0), 1.0)
 
     def _cost(self, account: Account) -> float:
-        """Return the expected ms of a trace: those of the account's last trace, or of any last trace."""
+        """Return the expected ms of a trace: those of the account's last trace, or of any last
+        trace.
+        """
         return account.cost or self.others.cost
 
     def rests(self, account: Account) -> bool:
-        """Return whether the state of programs is not yet to be compared again for calls of this structure."""
+        """Return whether the state of programs is not yet to be compared again for calls of this
+        structure.
+        """
         return self.eager < account.next_look
 
     # -- records
@@ -295,7 +347,11 @@ class Programs:
         else:
             account.spent(about, milliseconds)
         self.others.cost = milliseconds
-        account.served_again, account.traces, self.traces = served_again, account.traces + 1, self.traces + 1
+        account.served_again, account.traces, self.traces = (
+            served_again,
+            account.traces + 1,
+            self.traces + 1,
+        )
         account.next_look, account.looked = 0.0, max(account.looked, call)
         served = self._hits() - 1  # without the present call
         self._grown = self._grown + 1 if leaves > self._leaves and served == self._served else 0
@@ -311,11 +367,14 @@ class Programs:
         self.others.cost = milliseconds
 
     def compared(self, account: Account, milliseconds: float) -> None:
-        """Record the ms of comparing the state; the next comparison waits until eager calls have taken long enough."""
+        """Record the ms of comparing the state; the next comparison waits until eager calls have
+        taken long enough.
+        """
         account.next_look = self.eager + milliseconds / LOOKS
 
     def fruitless(self, account: Account, milliseconds: float, call: int, last_hit: int) -> bool:
-        """Record that no program's state was the present one; return whether calls now run without comparing it.
+        """Record that no program's state was the present one; return whether calls now run without
+        comparing it.
 
         Args:
             account: the account of the structure.

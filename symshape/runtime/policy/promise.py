@@ -1,4 +1,6 @@
-"""The promise on overhead: at every moment, time so far is at most a share above eager's, plus a second."""
+"""The promise on overhead: at every moment, time so far is at most a share above eager's, plus a
+second.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,13 @@ import attrs
 __all__ = ["Promise"]
 
 SHARE = 0.2
-"""The share of eager's time that may be spent on top of it: .25 is promised, the rest is for estimates' errors."""
+"""The share of eager's time that may be spent on top of it: .25 is promised, the rest is for
+estimates' errors.
+"""
 GRACE = 900.0
-"""The ms that may be spent beyond that share: the promise is a second, the rest is for estimates' errors."""
+"""The ms that may be spent beyond that share: the promise is a second, the rest is for estimates'
+errors.
+"""
 
 
 @attrs.define(eq=False)
@@ -31,7 +37,9 @@ class Promise:
         self.eager = self.served = self.spent = 0.0
 
     def call(self, eager: float, served: float, times: int = 1) -> None:
-        """Record similar calls: the ms that eager would have taken for one, and the ms that one took."""
+        """Record similar calls: the ms that eager would have taken for one, and the ms that one
+        took.
+        """
         self.eager += eager * times
         self.served += served * times
 
@@ -41,7 +49,9 @@ class Promise:
 
     @property
     def room(self) -> float:
-        """Return the ms that may be spent now without breaking the promise; negative if it is broken already."""
+        """Return the ms that may be spent now without breaking the promise; negative if it is
+        broken already.
+        """
         return (1 + SHARE) * self.eager + GRACE - self.served - self.spent
 
     @property

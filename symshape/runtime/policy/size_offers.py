@@ -1,4 +1,6 @@
-"""The buckets of one program as offers: the bucket that serves a call's sizes, and the bucket to make for it."""
+"""The buckets of one program as offers: the bucket that serves a call's sizes, and the bucket to
+make for it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from symshape.runtime.policy.ledger import Ledger, Offer, Quote
 __all__ = ["Answer", "Caps", "SizeOffers"]
 
 Caps = tuple[int, ...]
-"""A capacity for each symbol of a program, in the order of its symbols; for an exact symbol its value."""
+"""A capacity for each symbol of a program, in the order of its symbols; for an exact symbol its
+value.
+"""
 _WIDEST = "everything seen so far"
 MOST_OPEN = 4096
 """The number of unmade buckets whose credit is remembered; the oldest are forgotten."""
@@ -26,7 +30,9 @@ OUTSIDE = 0.5
 Measured on simulated streams: 0 and 1 are worse.
 """
 MOST_COARSE = 64
-"""The number of other calls' buckets that are looked at, for calls with the same exact sizes: those used last."""
+"""The number of other calls' buckets that are looked at, for calls with the same exact sizes: those
+used last.
+"""
 
 
 @attrs.frozen
@@ -36,7 +42,8 @@ class Answer:
     Attributes:
         serves: the capacities of the bucket; None if the call runs eagerly.
         makes: the capacities of the bucket to make first; None if none is.
-        rest: the number of similar calls that may be served the same way before the ledger is asked again.
+        rest: the number of similar calls that may be served the same way before the ledger is asked
+            again.
         credit: the ms that the bucket to make would have saved so far.
         gain: the ms that it saves in a call like this.
     """
@@ -51,8 +58,9 @@ class Answer:
 class SizeOffers:
     """The buckets of one program on one stream, made or not.
 
-    A call credits each bucket that would have served it: those of its own sizes, and the coarse buckets of other calls
-    that hold it.  So a bucket in the middle of the traffic is made first, and not one for each corner of it.
+    A call credits each bucket that would have served it: those of its own sizes, and the coarse
+    buckets of other calls that hold it.  So a bucket in the middle of the traffic is made first,
+    and not one for each corner of it.
 
     Args:
         ledger: the program's account.
@@ -71,7 +79,8 @@ class SizeOffers:
         self._ledger, self._estimates, self._work, self._words = ledger, estimates, work, words
         self._made: dict[Caps, Offer] = {}
         self._open: OrderedDict[Hashable, Offer] = OrderedDict()
-        self._coarse: OrderedDict[Hashable, OrderedDict[Caps, None]] = OrderedDict()  # by exact sizes
+        # by exact sizes
+        self._coarse: OrderedDict[Hashable, OrderedDict[Caps, None]] = OrderedDict()
 
     def ask(
         self,
@@ -88,7 +97,8 @@ class SizeOffers:
             sizes: the sizes of the call.
             covering: the existing buckets that hold the call.
             wanted: buckets that would hold the call, made or not, coarse ones first.
-            widest: the bucket that holds everything seen so far; its credit carries over as it grows.
+            widest: the bucket that holds everything seen so far; its credit carries over as it
+                grows.
             times: the number of such calls since the last answer, including this one.
             exact: the exact sizes that calls must have in common to share a bucket.
         """
@@ -97,8 +107,12 @@ class SizeOffers:
         estimates, price = self._estimates, self._estimates.bucket_price()
         quotes = [Quote(self._ledger.eager, estimates.eager(self._work(sizes)))]
         capacities: list[Caps | None] = [None]
-        for caps in dict.fromkeys((*(() if widest is None else (widest,)), *shared, *wanted, *covering)):
-            offer = self._made.get(caps) or self._offered((_WIDEST, exact) if caps == widest else caps, caps, price)
+        for caps in dict.fromkeys(
+            (*(() if widest is None else (widest,)), *shared, *wanted, *covering)
+        ):
+            offer = self._made.get(caps) or self._offered(
+                (_WIDEST, exact) if caps == widest else caps, caps, price
+            )
             quotes.append(Quote(offer, estimates.bucket(self._work(caps))))
             capacities.append(caps)
         decision = self._ledger.call(quotes, times)
@@ -110,7 +124,9 @@ class SizeOffers:
         return Answer(serves, capacities[made], decision.rest, decision.makes.credit, gain)
 
     def _shared(self, sizes: Caps, own: Caps, exact: Hashable) -> list[Caps]:
-        """Return the coarse buckets of other calls that hold a call of these sizes, and remember this call's."""
+        """Return the coarse buckets of other calls that hold a call of these sizes, and remember
+        this call's.
+        """
         known = self._coarse.setdefault(exact, OrderedDict())
         found = [caps for caps in known if caps != own and all(map(int.__ge__, caps, sizes))]
         known[own] = None
@@ -135,7 +151,9 @@ class SizeOffers:
         return caps
 
     def _offered(self, key: Hashable, caps: Caps, price: float) -> Offer:
-        """Return the offer of a bucket that is not made; the widest bucket has one offer for all its capacities."""
+        """Return the offer of a bucket that is not made; the widest bucket has one offer for all
+        its capacities.
+        """
         found = self._open.get(key)
         if found is None:
             found = self._open[key] = Offer(self._words(caps), price)
@@ -152,8 +170,9 @@ class SizeOffers:
     def bought(self, caps: Caps, milliseconds: float) -> None:
         """Record that a bucket was made in so many ms.
 
-        The credit of smaller buckets starts at 0: the new one saves from now on most of what they would have saved.
-        Others keep half of theirs: the new one serves some of the calls that it came from.
+        The credit of smaller buckets starts at 0: the new one saves from now on most of what they
+        would have saved. Others keep half of theirs: the new one serves some of the calls that it
+        came from.
         """
         offer = Offer(self._words(caps), milliseconds)
         self._made[caps] = offer
@@ -161,7 +180,10 @@ class SizeOffers:
         wanted = {key: each for key, each in self._open.items() if each.words == offer.words}
         if wanted and events.anybody():
             most = max(wanted.values(), key=lambda each: each.credit)
-            why = f"calls would have saved {most.credit:.3g} ms with it so far; {most.price:.3g} ms were expected"
+            why = (
+                f"calls would have saved {most.credit:.3g} ms with it so far; {most.price:.3g} "
+                "ms were expected"
+            )
             events.emit(events.Bought(offer.words, milliseconds, why))
         for key in wanted:
             del self._open[key]
@@ -171,7 +193,9 @@ class SizeOffers:
             known.pop(caps, None)
 
     def failed(self, caps: Caps, milliseconds: float = 0.0, *, dearer: bool = True) -> None:
-        """Record that a bucket could not be made after so many ms; ``dearer`` as for :meth:`Ledger.failed`."""
+        """Record that a bucket could not be made after so many ms; ``dearer`` as for
+        :meth:`Ledger.failed`.
+        """
         words = self._words(caps)
         for each in [each for each in self._open.values() if each.words == words]:
             self._ledger.failed(each, milliseconds, dearer=dearer)
@@ -185,9 +209,17 @@ class SizeOffers:
     def offers(self) -> list[Offer]:
         """Return the offers: those made, by their savings; then the others, by their credit."""
         made = sorted(self._made.values(), key=lambda each: -each.saved)
-        return [self._ledger.eager, *made, *sorted(self._open.values(), key=lambda each: -each.credit)]
+        return [
+            self._ledger.eager,
+            *made,
+            *sorted(self._open.values(), key=lambda each: -each.credit),
+        ]
 
 
 def _within(key: tuple[Hashable, ...], caps: Caps) -> bool:
-    """Return whether a bucket's capacities are within another one's; False for the widest bucket."""
-    return key[0] is not _WIDEST and all(isinstance(a, int) and a <= b for a, b in zip(key, caps, strict=True))
+    """Return whether a bucket's capacities are within another one's; False for the widest
+    bucket.
+    """
+    return key[0] is not _WIDEST and all(
+        isinstance(a, int) and a <= b for a, b in zip(key, caps, strict=True)
+    )

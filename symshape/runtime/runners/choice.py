@@ -1,7 +1,7 @@
 """The choice of the runner that serves a program, from a table of runners.
 
-A runner that cannot serve a program raises ``Unfit`` when it is made; ``eager`` serves then, and an event says why.
-The module of each runner but ``eager`` is imported when the runner is first made.
+A runner that cannot serve a program raises ``Unfit`` when it is made; ``eager`` serves then, and an
+event says why. The module of each runner but ``eager`` is imported when the runner is first made.
 """
 
 from __future__ import annotations
@@ -73,13 +73,17 @@ def _on_cuda(program: Program) -> bool:
 
 
 def _padded(order: Order) -> Runner:
-    """Return the padded runner; under ``auto`` it serves only where it is faster, and exact graphs serve the rest."""
+    """Return the padded runner; under ``auto`` it serves only where it is faster, and exact graphs
+    serve the rest.
+    """
     from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
     from symshape.runtime.runners.padded.runner import PaddedRunner
 
     cut = _cutter("padded", order)
     if not order.patient:
-        return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note, cut=cut)
+        return PaddedRunner(
+            order.program, order.eager, order.graphs, order.options, note=order.note, cut=cut
+        )
     graph = order.program.graph
     trains = _trains(order.program)
     # If a padded program draws its own numbers, a trial may draw several times.
@@ -88,14 +92,20 @@ def _padded(order: Order) -> Runner:
         raise Unfit("it has effects, which cannot be timed")
     exact = CudaGraphRunner(order.program, order.eager, order.graphs, patient=True, note=order.note)
     return PaddedRunner(
-        *(order.program, order.eager, order.graphs, order.options, exact, order.note, cut), where_it_pays=True
+        *(order.program, order.eager, order.graphs, order.options, exact, order.note, cut),
+        where_it_pays=True,
     )
 
 
 def _trains(program: Program) -> bool:
-    """Return whether a program is a training step: it changes parameters, so each call runs it exactly once."""
+    """Return whether a program is a training step: it changes parameters, so each call runs it
+    exactly once.
+    """
     changed = {id(value.storage) for value in program.graph.mutated}
-    return any(id(each.value.storage) in changed and each.tensor.requires_grad for each in program.graph.lifted)
+    return any(
+        id(each.value.storage) in changed and each.tensor.requires_grad
+        for each in program.graph.lifted
+    )
 
 
 def _inductor(order: Order) -> Runner:
@@ -108,11 +118,14 @@ def _exact(order: Order) -> Runner:
     from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
 
     cut = _cutter("cudagraph", order)
-    return CudaGraphRunner(order.program, order.eager, order.graphs, patient=order.patient, note=order.note, cut=cut)
+    return CudaGraphRunner(
+        order.program, order.eager, order.graphs, patient=order.patient, note=order.note, cut=cut
+    )
 
 
 def _in_pieces(name: RunnerName, order: Order) -> Runner:
-    """Return a runner of the program in pieces, each with the runner of this name where that is fit.
+    """Return a runner of the program in pieces, each with the runner of this name where that is
+    fit.
 
     Raises:
         Unfit: nothing is gained by pieces.
@@ -120,12 +133,18 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
     from symshape.runtime.runners.pieces.runner import PiecewiseRunner
 
     def make(piece: Program) -> Runner:
-        number, options = piece.name.rpartition(", ")[2], attrs.evolve(order.options, outputs="copy")
+        number, options = (
+            piece.name.rpartition(", ")[2],
+            attrs.evolve(order.options, outputs="copy"),
+        )
 
         def note(kind: str, *, values: tuple[int, ...] = (), text: str = "", **what: Any) -> None:
-            order.note(kind, text=f"{number}: {text}" if text else number, **what)  # ``values`` are the piece's
+            # ``values`` are the piece's
+            order.note(kind, text=f"{number}: {text}" if text else number, **what)
 
-        own = attrs.evolve(order, program=piece, eager=EagerRunner(piece), options=options, note=note)
+        own = attrs.evolve(
+            order, program=piece, eager=EagerRunner(piece), options=options, note=note
+        )
         return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
 
     draws = name == "cudagraph" or draws_any(order.program, order.options)
@@ -170,9 +189,13 @@ RUNNERS: Mapping[str, Row] = {
     "padded": Row(_padded, auto=_on_cuda),
     "cudagraph": Row(_exact, auto=_on_cuda),
 }
-"""The runners by name.  A new runner is a file and a row here (and its name above, for type checkers)."""
+"""The runners by name.  A new runner is a file and a row here (and its name above, for type
+checkers).
+"""
 _IN_PIECES = ("padded", "cudagraph")
-"""The runners that record; they can also serve the pieces of a program that cannot be recorded whole."""
+"""The runners that record; they can also serve the pieces of a program that cannot be recorded
+whole.
+"""
 
 
 def check_name(name: str) -> RunnerName:
@@ -182,26 +205,36 @@ def check_name(name: str) -> RunnerName:
         RunnerError: there is no such runner.
     """
     if name not in get_args(RunnerName):
-        raise RunnerError(f"there is no runner {name!r}; choose one of {', '.join(get_args(RunnerName))}")
+        raise RunnerError(
+            f"there is no runner {name!r}; choose one of {', '.join(get_args(RunnerName))}"
+        )
     return name  # type: ignore[return-value]
 
 
 def constants_for(name: RunnerName) -> int:
-    """Return how many values of a float argument are traced as constants before programs read it at run time.
+    """Return how many values of a float argument are traced as constants before programs read it at
+    run time.
 
-    Only ``eager`` runs a program that reads a number on the host; other runners are worth more traces.
+    Only ``eager`` runs a program that reads a number on the host; other runners are worth more
+    traces.
     """
     return 1 if name == "eager" or (name == "auto" and not torch.cuda.is_available()) else 4
 
 
 def make_runner(
-    name: RunnerName, program: Program, graphs: GraphStore, options: Options | None = None, note: Note = silent
+    name: RunnerName,
+    program: Program,
+    graphs: GraphStore,
+    options: Options | None = None,
+    note: Note = silent,
 ) -> tuple[str, Runner]:
     """Return the runner for a program, and its name."""
     build_missing()
     eager = EagerRunner(program)
     patient, options = name == "auto", options or Options()
-    order = Order(program=program, eager=eager, graphs=graphs, patient=patient, options=options, note=note)
+    order = Order(
+        program=program, eager=eager, graphs=graphs, patient=patient, options=options, note=note
+    )
     if name != "auto":
         try:
             return name, RUNNERS[name].make(order)

@@ -1,7 +1,9 @@
-"""The store of one compiled function's captured graphs and buckets, for all its programs, within one budget.
+"""The store of one compiled function's captured graphs and buckets, for all its programs, within
+one budget.
 
-Everything in the store was expensive to make.  An item is removed only for a new one that has clearly more credit: if
-more sizes come than fit, they do not evict each other in turn, but some run without a graph.
+Everything in the store was expensive to make.  An item is removed only for a new one that has
+clearly more credit: if more sizes come than fit, they do not evict each other in turn, but some run
+without a graph.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _REMEMBERED = 4
 
 @attrs.frozen
 class GraphKey:
-    """The key of one captured graph.  Only :meth:`CudaGraphRunner.key` makes it, for capture and for look-up."""
+    """The key of one captured graph.  Only :meth:`CudaGraphRunner.key` makes it, for capture and
+    for look-up.
+    """
 
     program: int
     sizes: tuple[int, ...]
@@ -40,7 +44,8 @@ class Weight:
     Attributes:
         own: results, and other memory that no other item may use.
         shared: temporary memory of a run; graphs of one pool reuse the same memory for it.
-        buffers: the buffers that inputs are copied to; items of one pool use the same memory, if there is enough of it.
+        buffers: the buffers that inputs are copied to; items of one pool use the same memory, if
+            there is enough of it.
     """
 
     own: int = 0
@@ -76,7 +81,8 @@ class Lease:
 
 
 class GraphStore:
-    """The graphs and buckets of one compiled function, within a budget of number and, if given, of bytes.
+    """The graphs and buckets of one compiled function, within a budget of number and, if given, of
+    bytes.
 
     Callers hold the store's lock.
 
@@ -98,7 +104,9 @@ class GraphStore:
         self._leases: dict[Hashable, Lease] = {}
         self._wanted: OrderedDict[Hashable, Credit] = OrderedDict()
         self._pools: dict[int, GraphPool] = {}
-        self._buffers: dict[int, weakref.ref[torch.Tensor]] = {}  # by stream; alive while a bucket uses them
+        self._buffers: dict[
+            int, weakref.ref[torch.Tensor]
+        ] = {}  # by stream; alive while a bucket uses them
         self._programs = 0
         self.clock = 0
         self.evictions = 0
@@ -117,7 +125,8 @@ class GraphStore:
         return self._memory
 
     def widen(self, pieces: int) -> None:
-        """Raise the limit for ``pieces`` more pieces, since a call of a program in pieces needs an item of each.
+        """Raise the limit for ``pieces`` more pieces, since a call of a program in pieces needs an
+        item of each.
 
         A negative number lowers the limit again, when a program releases its pieces.
         """
@@ -146,7 +155,9 @@ class GraphStore:
         return None if here is None else here()
 
     def get(self, key: Hashable) -> Any:
-        """Count a call, and return the item for ``key``, crediting its use; None if there is none."""
+        """Count a call, and return the item for ``key``, crediting its use; None if there is
+        none.
+        """
         self.clock += 1
         found = self._leases.get(key)
         if found is None:
@@ -242,7 +253,9 @@ class GraphStore:
         return [each.item for each in self._all().values() if each.program == program]
 
     def bytes(self) -> int:
-        """Return the bytes of all items: each item's own memory, and for each pool the most that one item shares."""
+        """Return the bytes of all items: each item's own memory, and for each pool the most that
+        one item shares.
+        """
         return self._bytes({}, 0)
 
     def clear(self) -> None:
@@ -257,7 +270,9 @@ class GraphStore:
         return len(self._leases)
 
     def _all(self) -> dict[Hashable, Lease]:
-        """Return a copy of all leases: an entry whose objects die may remove its own at any moment."""
+        """Return a copy of all leases: an entry whose objects die may remove its own at any
+        moment.
+        """
         return self._leases.copy()
 
     def _fits(self, pool: int, weight: Weight, without: frozenset[Hashable] = frozenset()) -> bool:
@@ -269,7 +284,9 @@ class GraphStore:
         new = 0 if there is not None and there.nbytes >= weight.buffers else weight.buffers
         return self._bytes({pool: weight.shared}, weight.own + new, without) <= self._memory
 
-    def _bytes(self, shared: dict[int, int], own: int, without: frozenset[Hashable] = frozenset()) -> int:
+    def _bytes(
+        self, shared: dict[int, int], own: int, without: frozenset[Hashable] = frozenset()
+    ) -> int:
         buffers: dict[int, int] = {}
         for each in [lease for key, lease in self._all().items() if key not in without]:
             own += each.weight.own + (each.weight.buffers if each.buffers is None else 0)

@@ -1,4 +1,6 @@
-"""The callbacks by which runners record events in the history of their compiled function, or drop them."""
+"""The callbacks by which runners record events in the history of their compiled function, or drop
+them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from typing import Any, Protocol
 
 
 class Note(Protocol):
-    """A callback that records an event of one entry; the kinds are those of ``runtime.history.Moment``."""
+    """A callback that records an event of one entry; the kinds are those of
+    ``runtime.history.Moment``.
+    """
 
     def __call__(
         self,

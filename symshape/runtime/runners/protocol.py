@@ -1,4 +1,6 @@
-"""The protocol of runners: a runner executes one program, describes itself, and releases what it holds."""
+"""The protocol of runners: a runner executes one program, describes itself, and releases what it
+holds.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,20 @@ class Unfit(Exception):
 
 
 Cut = Callable[["Left"], "Runner | None"]
-"""Makes a runner that records a program in pieces around the given ops; returns None if nothing is gained."""
+"""Makes a runner that records a program in pieces around the given ops; returns None if nothing is
+gained.
+"""
 
 
 class Runner(Protocol):
-    """A runner executes one program.  Its constructor raises ``Unfit`` for a program that it cannot serve."""
+    """A runner executes one program.  Its constructor raises ``Unfit`` for a program that it cannot
+    serve.
+    """
 
     def run(self, leaves: Sequence[Any], values: Sequence[int], /) -> list[Any]:
-        """Return the flat outputs of one call.  Several threads may call it at once, and even after a release."""
+        """Return the flat outputs of one call.  Several threads may call it at once, and even after
+        a release.
+        """
 
     def release(self) -> None:
         """Release compiled code and device memory, and make no more: late calls run op by op."""

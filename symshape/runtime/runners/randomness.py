@@ -1,4 +1,6 @@
-"""The programs and calls that need eager's random numbers: checkpoints draw forward's numbers again in backward."""
+"""The programs and calls that need eager's random numbers: checkpoints draw forward's numbers again
+in backward.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,17 @@ _OWN = ("torch._functorch", "symshape")
 _MOST_KNOWN = 65536
 
 _known: dict[int, tuple[CodeType, bool]] = {}
-"""For code that was seen in a frame, by its id: the code, and whether it is the forward of an autograd function."""
+"""For code that was seen in a frame, by its id: the code, and whether it is the forward of an
+autograd function.
+"""
 
 
 def draws_any(program: Program, options: Options) -> bool:
     """Return whether padded programs may draw other numbers than eager.
 
-    False where the same numbers are needed twice, from one state at capacities that may differ: for a program that sets
-    the state of a generator back, and for one that exchanges tensors with other processes, which may have to drop the
-    same elements.
+    False where the same numbers are needed twice, from one state at capacities that may differ: for
+    a program that sets the state of a generator back, and for one that exchanges tensors with other
+    processes, which may have to drop the same elements.
     """
     return options.randomness == "any" and not any(map(_needs_eagers, program.graph.steps))
 
@@ -41,10 +45,11 @@ def _needs_eagers(step: Step) -> bool:
 
 
 def repeats_draws() -> bool:
-    """Return whether this call may run twice from the same random state: a checkpoint's forward, or its recomputation.
+    """Return whether this call may run twice from the same random state: a checkpoint's forward, or
+    its recomputation.
 
-    Saved-tensor hooks mark checkpoints that are not reentrant.  Reentrant ones, of any library, run inside the forward
-    of an autograd function, and again in its backward.
+    Saved-tensor hooks mark checkpoints that are not reentrant.  Reentrant ones, of any library, run
+    inside the forward of an autograd function, and again in its backward.
     """
     if top_saving_hooks(True) is not None:
         return True
@@ -62,7 +67,9 @@ def repeats_draws() -> bool:
 
 
 def _is_forward(code: CodeType) -> bool:
-    """Return whether code is the forward of an autograd function that is not ours, and remember the answer."""
+    """Return whether code is the forward of an autograd function that is not ours, and remember the
+    answer.
+    """
     found = any(code is getattr(each, "__code__", None) for each in _forwards(Function))
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
@@ -71,7 +78,9 @@ def _is_forward(code: CodeType) -> bool:
 
 
 def _is_own(kind: type) -> bool:
-    """Return whether a class is of one of ``_OWN``: its autograd functions never run forward twice."""
+    """Return whether a class is of one of ``_OWN``: its autograd functions never run forward
+    twice.
+    """
     return f"{kind.__module__}.".startswith(tuple(f"{each}." for each in _OWN))
 
 

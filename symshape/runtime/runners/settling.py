@@ -1,7 +1,9 @@
-"""A runner for a program whose parameters were just replaced: op by op until another preparation pays.
+"""A runner for a program whose parameters were just replaced: op by op until another preparation
+pays.
 
-A captured or padded program holds the addresses of its parameters.  A function whose parameters are replaced at each
-call would capture at each call; one whose parameters were replaced once captures once more, some calls later.
+A captured or padded program holds the addresses of its parameters.  A function whose parameters are
+replaced at each call would capture at each call; one whose parameters were replaced once captures
+once more, some calls later.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ SETTLED = 16
 
 
 class SettlingRunner:
-    """A runner that executes some calls op by op, and then has another runner made, which serves from then on.
+    """A runner that executes some calls op by op, and then has another runner made, which serves
+    from then on.
 
     Args:
         eager: runs the program op by op.

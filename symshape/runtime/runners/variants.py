@@ -15,7 +15,9 @@ __all__ = ["Variant", "measured"]
 _REPEATS = 5
 """The replays of each variant where there are several; the median counts."""
 _ALONE = 2
-"""The replays of a single variant, which is only priced; the faster one counts: the first uploads the graph."""
+"""The replays of a single variant, which is only priced; the faster one counts: the first uploads
+the graph.
+"""
 
 
 @attrs.frozen
@@ -34,7 +36,9 @@ class Variant:
 
 
 def measured(variants: Sequence[Variant], device: torch.device) -> tuple[Variant, ...]:
-    """Return the variants with their times, the fastest first; they are timed in turn, for equal conditions."""
+    """Return the variants with their times, the fastest first; they are timed in turn, for equal
+    conditions.
+    """
     times: list[list[float]] = [[] for _ in variants]
     for _ in range(_REPEATS if len(variants) > 1 else _ALONE):
         for variant, found in zip(variants, times, strict=True):

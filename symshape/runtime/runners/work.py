@@ -1,4 +1,6 @@
-"""An estimate of a graph's work at given sizes: a number that grows with the sizes like a device's time."""
+"""An estimate of a graph's work at given sizes: a number that grows with the sizes like a device's
+time.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ __all__ = ["Work", "estimates_of"]
 
 _REMEMBERED = 4096  # tuples of sizes
 _LAUNCH, _BYTE = 2e-3, 1e-9
-"""The ms for each kernel of a replay, and for each byte moved (1 TB/s): guesses until a replay was measured."""
+"""The ms for each kernel of a replay, and for each byte moved (1 TB/s): guesses until a replay was
+measured.
+"""
 _MADE = 0.2
 """The ms to make a bucket for each op of its program, until one was made (H100).
 
@@ -36,16 +40,20 @@ def estimates_of(graph: Graph) -> Estimates:
 
 
 _PER_FLOP = {torch.float16: 0.003, torch.bfloat16: 0.003, torch.float32: 0.04, torch.float64: 0.04}
-"""The bytes that take a device as long as one operation of a matrix product (1 TB/s; 330 and 25 TFLOP/s): guesses."""
+"""The bytes that take a device as long as one operation of a matrix product (1 TB/s; 330 and 25
+TFLOP/s): guesses.
+"""
 _TF32 = 0.006
 """The same bytes for float32 with TF32."""
 
 
 class Work:
-    """The work of a graph at given sizes: the bytes that its ops read and write, each operand once, and its products.
+    """The work of a graph at given sizes: the bytes that its ops read and write, each operand once,
+    and its products.
 
-    Operations of matrix products, convolutions and attention count as bytes that take as long.  Tensors of the same
-    sizes are one product in a formula, so that a graph of a thousand ops is evaluated quickly.
+    Operations of matrix products, convolutions and attention count as bytes that take as long.
+    Tensors of the same sizes are one product in a formula, so that a graph of a thousand ops is
+    evaluated quickly.
 
     Args:
         graph: the graph.
@@ -62,7 +70,11 @@ class Work:
         for node in self._graph.nodes:
             if _moves_nothing(node):
                 continue
-            for value in (*values_in(node.args), *values_in(node.kwargs), *(each for each in node.outputs if each)):
+            for value in (
+                *values_in(node.args),
+                *values_in(node.kwargs),
+                *(each for each in node.outputs if each),
+            ):
                 spec = getattr(value, "spec", None)
                 if spec is not None and all(_known(size, self._names) for size in spec.sizes):
                     tensors[tuple(spec.sizes)] += spec.dtype.itemsize
@@ -71,11 +83,20 @@ class Work:
                 tensors[sizes] += flops
         named = {name: f"v{place}" for place, name in enumerate(self._names)}
         products = [
-            " * ".join([str(count), *(_text(size, named) for size in sizes)]) for sizes, count in tensors.items()
+            " * ".join([str(count), *(_text(size, named) for size in sizes)])
+            for sizes, count in tensors.items()
         ]
-        given = f"    ({''.join(f'{each}, ' for each in named.values())}) = sizes" if named else "    pass"
-        source = "\n".join(["def work(sizes):", given, f"    return {' + '.join(products) or 0}", ""])
-        made: Callable[[tuple[int, ...]], float] = generated_function(source, "work", "symshape work", {})
+        given = (
+            f"    ({''.join(f'{each}, ' for each in named.values())}) = sizes"
+            if named
+            else "    pass"
+        )
+        source = "\n".join(
+            ["def work(sizes):", given, f"    return {' + '.join(products) or 0}", ""]
+        )
+        made: Callable[[tuple[int, ...]], float] = generated_function(
+            source, "work", "symshape work", {}
+        )
         return made
 
     def __call__(self, sizes: tuple[int, ...]) -> float:
@@ -97,26 +118,43 @@ _PLAIN_PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddb
 
 
 def _products(node: Node) -> tuple[tuple[Any, ...], float]:
-    """Return sizes, and the bytes for each element of their product, for an op that multiplies matrices.
+    """Return sizes, and the bytes for each element of their product, for an op that multiplies
+    matrices.
 
     An op whose tensors are not in the usual argument positions counts as none.
     """
     name = node.op._schema.name
-    specs = [value.spec.sizes for value in node.args if isinstance(value, Value) and hasattr(value.spec, "sizes")]
+    specs = [
+        value.spec.sizes
+        for value in node.args
+        if isinstance(value, Value) and hasattr(value.spec, "sizes")
+    ]
     first = _PLAIN_PRODUCTS.get(name)
     backward = name.endswith("_backward")
     if first is not None and len(specs) >= first + 2 and specs[first + 1]:
         return (*specs[first], specs[first + 1][-1]), 2 * _per_flop(node)
-    if "scaled_dot_product" in name and len(specs) >= backward + 2 and len(specs[backward + 1]) >= 2:
-        return (*specs[backward], specs[backward + 1][-2]), (10 if backward else 4) * _per_flop(node)
+    if (
+        "scaled_dot_product" in name
+        and len(specs) >= backward + 2
+        and len(specs[backward + 1]) >= 2
+    ):
+        return (*specs[backward], specs[backward + 1][-2]), (10 if backward else 4) * _per_flop(
+            node
+        )
     if name in ("aten::convolution", "aten::convolution_backward") and len(specs) >= 2 + backward:
-        made = specs[0] if backward else getattr(getattr(node.outputs[0], "spec", None), "sizes", ())
+        made = (
+            specs[0] if backward else getattr(getattr(node.outputs[0], "spec", None), "sizes", ())
+        )
         return (*made, *specs[1 + backward][1:]), (4 if backward else 2) * _per_flop(node)
     return (), 0.0
 
 
 def _per_flop(node: Node) -> float:
-    dtype = next(value.spec.dtype for value in node.args if isinstance(value, Value) and hasattr(value.spec, "dtype"))
+    dtype = next(
+        value.spec.dtype
+        for value in node.args
+        if isinstance(value, Value) and hasattr(value.spec, "dtype")
+    )
     if dtype is torch.float32 and torch.get_float32_matmul_precision() != "highest":
         return _TF32
     return _PER_FLOP.get(dtype, 0.0)
@@ -128,7 +166,9 @@ def _moves_nothing(node: Node) -> bool:
 
 
 def _known(size: Any, names: tuple[str, ...]) -> bool:
-    """Return whether a size is a number or a formula of these symbols; other sizes are known only in a run."""
+    """Return whether a size is a number or a formula of these symbols; other sizes are known only
+    in a run.
+    """
     if isinstance(size, int):
         return True
     return all(each.name in names for each in _term(size).symbols)

@@ -1,1 +1,3 @@
-"""Autograd inside a trace: functions with gradients of their own, histories, checkpoints and gradient scaling."""
+"""Autograd inside a trace: functions with gradients of their own, histories, checkpoints and
+gradient scaling.
+"""

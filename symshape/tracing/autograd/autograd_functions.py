@@ -17,16 +17,19 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.traced_modes import outside_transforms
 
 NODE = torch.autograd.function.BackwardCFunction
-_OF_OPERATORS = "torch._library.autograd"  # gradients of custom operators: an operator in a graph calls its own
+# gradients of custom operators: an operator in a graph calls its own
+_OF_OPERATORS = "torch._library.autograd"
 
 
 @attrs.frozen(eq=False)
 class Applied:
-    """A call of an ``autograd.Function``: its range of steps, and the node that calls the function in a graph.
+    """A call of an ``autograd.Function``: its range of steps, and the node that calls the function
+    in a graph.
 
     Attributes:
         name: the function's name.
-        node: the autograd node of its results; None under a transform that hides the history from the trace.
+        node: the autograd node of its results; None under a transform that hides the history from
+            the trace.
         start, end: the range of steps that it made.
         live: a node that makes the call, or the reason why a graph cannot make it.
     """
@@ -48,11 +51,16 @@ def outermost(applied: Iterable[Applied]) -> list[Applied]:
 
 
 def is_of_operator(inside: Sequence[Step], cls: Any) -> TypeGuard[Sequence[Node]]:
-    """Return whether a function belongs to a custom operator (``register_autograd``), which a graph calls instead."""
-    if getattr(cls.forward, "__module__", "") != _OF_OPERATORS or [type(each) for each in inside] != [Node]:
+    """Return whether a function belongs to a custom operator (``register_autograd``), which a graph
+    calls instead.
+    """
+    if getattr(cls.forward, "__module__", "") != _OF_OPERATORS or [
+        type(each) for each in inside
+    ] != [Node]:
         return False
     op: Any = inside[0].op  # type: ignore[union-attr]
-    return bool(op.namespace != COLLECTIVES)  # gradients that exchange data were never tested on several ranks
+    # gradients that exchange data were never tested on several ranks
+    return bool(op.namespace != COLLECTIVES)
 
 
 class NotLive(Exception):
@@ -60,7 +68,9 @@ class NotLive(Exception):
 
 
 def node_of(result: Any) -> Any:
-    """Return the autograd node of a function's result if an ``autograd.Function`` made it; else None."""
+    """Return the autograd node of a function's result if an ``autograd.Function`` made it; else
+    None.
+    """
     for each in result if isinstance(result, tuple) else (result,):
         if type(each) is SymbolicTensor:
             with dispatch.DisableTorchFunction():  # our own read, not the program's
@@ -73,7 +83,8 @@ def node_of(result: Any) -> Any:
 def node_for(leaf: torch.Tensor) -> Any:
     """Return the autograd node of a tensor: its history, or the gradient accumulator of a leaf.
 
-    Transforms (``torch.func.grad`` around the call) are left: inside, a view of the leaf has a history of their level.
+    Transforms (``torch.func.grad`` around the call) are left: inside, a view of the leaf has a
+    history of their level.
     """
     with outside_transforms(), torch.inference_mode(False), torch.enable_grad():
         return leaf.grad_fn or leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
@@ -81,7 +92,13 @@ def node_for(leaf: torch.Tensor) -> Any:
 
 def made_in(steps: Sequence[Step]) -> set[Value]:
     """Return the values that steps make."""
-    return {value for step in steps if isinstance(step, Node) for value in step.outputs if value is not None}
+    return {
+        value
+        for step in steps
+        if isinstance(step, Node)
+        for value in step.outputs
+        if value is not None
+    }
 
 
 def not_again(inside: Sequence[Step]) -> str:
@@ -92,7 +109,9 @@ def not_again(inside: Sequence[Step]) -> str:
 
 
 def not_twice(inside: Sequence[Step]) -> str:
-    """Return why steps may behave differently when eager's backward runs them again; empty if they do not."""
+    """Return why steps may behave differently when eager's backward runs them again; empty if they
+    do not.
+    """
     nodes = [step for step in inside if isinstance(step, Node)]
     made = made_in(inside)
     outside = {id(value.storage) for node in nodes for value in node.reads if value not in made}

@@ -1,7 +1,7 @@
 """States of random generators that a checkpoint saves, to draw the same numbers when it recomputes.
 
-During a trace nothing is drawn, so there is no state to save. The graph saves and restores the states itself, in the
-same places, if numbers are drawn in between.
+During a trace nothing is drawn, so there is no state to save. The graph saves and restores the
+states itself, in the same places, if numbers are drawn in between.
 """
 
 from __future__ import annotations
@@ -49,12 +49,16 @@ class KeptStates:
 
     def __init__(self, trace: KeepingTrace) -> None:
         self._trace = trace
-        self._values: dict[int, tuple[torch.Tensor, Value]] = {}  # by ids of the placeholders for states
+        self._values: dict[
+            int, tuple[torch.Tensor, Value]
+        ] = {}  # by ids of the placeholders for states
 
     def keep(self, generator: torch.Generator) -> torch.Tensor:
         """Return a placeholder for the state that a generator has here, and record the read."""
         state = state_of(generator)
-        value = self._trace.new_value(TensorSpec.contiguous(tuple(state.shape), state.dtype, state.device))
+        value = self._trace.new_value(
+            TensorSpec.contiguous(tuple(state.shape), state.dtype, state.device)
+        )
         self._values[id(state)] = state, value
         self._add(_Keep(generator, back=False), (), (value,))
         return state
@@ -98,11 +102,17 @@ def _unread(steps: Sequence[Step]) -> set[int]:
     """Return the ids of steps that save states which are never restored."""
     nodes = [step for step in steps if isinstance(step, Node)]
     read = {value for node in nodes for value in node.reads}
-    return {id(node) for node in nodes if keeps_state(node) and node.outputs and node.outputs[0] not in read}
+    return {
+        id(node)
+        for node in nodes
+        if keeps_state(node) and node.outputs and node.outputs[0] not in read
+    }
 
 
 def _overwritten(steps: Sequence[Step]) -> set[int]:
-    """Return the ids of steps that restore a state which the next restore overwrites before a read or a draw."""
+    """Return the ids of steps that restore a state which the next restore overwrites before a read
+    or a draw.
+    """
     last: dict[int, Step] = {}
     found: set[int] = set()
     for step in steps:

@@ -1,6 +1,8 @@
-"""Histories that ran backward inside a program and freed their saved tensors: another backward fails.
+"""Histories that ran backward inside a program and freed their saved tensors: another backward
+fails.
 
-Training steps return such a loss. A graph that kept its ops' history would keep their saved tensors, step after step.
+Training steps return such a loss. A graph that kept its ops' history would keep their saved
+tensors, step after step.
 """
 
 from __future__ import annotations
@@ -36,15 +38,22 @@ class _Spent(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Raise the error that eager raises."""
         raise RuntimeError(
-            "Trying to backward through the graph a second time: the compiled function ran backward through what this "
-            "result was computed by; specify retain_graph=True there if you need to backward through it again"
+            "Trying to backward through the graph a second time: the compiled function ran "
+            "backward through what this "
+            "result was computed by; specify retain_graph=True there if you need to backward "
+            "through it again"
         )
 
 
 def as_spent(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
-    """Return the tensor with a history that leads to the same leaves, saves nothing, and cannot run backward."""
-    with torch.inference_mode(False), torch.enable_grad():  # in the modes where the program ran backward
-        leaves = tuple(each for each in leaves if each.requires_grad) or (torch.empty((), requires_grad=True),)
+    """Return the tensor with a history that leads to the same leaves, saves nothing, and cannot run
+    backward.
+    """
+    # in the modes where the program ran backward
+    with torch.inference_mode(False), torch.enable_grad():
+        leaves = tuple(each for each in leaves if each.requires_grad) or (
+            torch.empty((), requires_grad=True),
+        )
         return _Spent.apply(tensor.detach(), *leaves)  # type: ignore[no-any-return]
 
 
@@ -65,7 +74,9 @@ class Ended(Protocol):
 
     @property
     def originals(self) -> Mapping[Value, tuple[int, torch.Tensor]]:
-        """Return the argument tensors with their positions among the leaves, while the trace lasts."""
+        """Return the argument tensors with their positions among the leaves, while the trace
+        lasts.
+        """
 
     def note(self, question: Question, leaf: Any) -> Hashable:
         """Return the answer to a question about an argument; later calls must answer the same."""
@@ -88,14 +99,17 @@ class SpentHistories:
         self._shown: dict[Value, Value] = {}
 
     def __contains__(self, node: Any) -> bool:
-        """Return whether a backward pass from a node would reach a node that freed its saved tensors."""
+        """Return whether a backward pass from a node would reach a node that freed its saved
+        tensors.
+        """
         return bool(self._nodes) and any(id(each) in self._nodes for each in reached([node]))
 
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Record the backward passes that this thread runs inside.
 
-        (Where torch's Python code hands over to the engine, a private name; checked on 2.11 to 2.13.)
+        (Where torch's Python code hands over to the engine, a private name; checked on 2.11 to
+        2.13.)
         """
         namespace = vars(torch.autograd)
         engine, thread = namespace["_engine_run_backward"], threading.get_ident()
@@ -118,7 +132,9 @@ class SpentHistories:
             namespace["_engine_run_backward"] = engine
 
     def output(self, tensor: SymbolicTensor, value: Value) -> Value:
-        """Return the value that a graph returns for a tensor; a history that ran backward becomes a spent one."""
+        """Return the value that a graph returns for a tensor; a history that ran backward becomes a
+        spent one.
+        """
         node = _node_of(tensor)
         if node is None or node not in self:
             return value
@@ -131,7 +147,9 @@ class SpentHistories:
         return self._shown[value]
 
     def _leaves(self, node: Any) -> list[Value]:
-        """Return the outer tensors that a history leads to, and all arguments if one of them is no leaf."""
+        """Return the outer tensors that a history leads to, and all arguments if one of them is no
+        leaf.
+        """
         found: set[Value] = set()
         for each in reached([node]):
             leaf = getattr(each, "variable", None)
@@ -144,29 +162,41 @@ class SpentHistories:
         return sorted(found, key=lambda value: value.index)
 
     def _check_given(self, outputs: Iterable[Any], inputs: Sequence[Any]) -> None:
-        """Check gradients of outer tensors: backward may reach them through the history of another argument.
+        """Check gradients of outer tensors: backward may reach them through the history of another
+        argument.
 
         Raises:
             UnsupportedError: an argument has a history.
         """
         arguments = self._trace.arguments
-        outside = [each for each in inputs if type(each) is not SymbolicTensor or each._value in arguments]
+        outside = [
+            each for each in inputs if type(each) is not SymbolicTensor or each._value in arguments
+        ]
         if not outside:
             return
         alone = outside if len(outside) == 1 else ()  # its own history does not lead to it
         ends = {id(_node_of(each)) for each in alone}
         asked = {each._value for each in alone if type(each) is SymbolicTensor}
         for node in reached(map(_node_of, outputs)):
-            made = type(node).__name__ == f"{MadeByAutograd.__name__}Backward" and id(node) not in ends
+            made = (
+                type(node).__name__ == f"{MadeByAutograd.__name__}Backward" and id(node) not in ends
+            )
             leaf = getattr(node, "variable", None)
-            if type(leaf) is SymbolicTensor and leaf._value in self._trace.originals and leaf._value not in asked:
+            if (
+                type(leaf) is SymbolicTensor
+                and leaf._value in self._trace.originals
+                and leaf._value not in asked
+            ):
                 position, original = self._trace.originals[leaf._value]
                 made = bool(self._trace.note(Question(position, HAS_HISTORY), original))
             if made:
                 raise UnsupportedError(
-                    "the function computes gradients of a tensor created outside it, and backward passes through "
-                    "an argument that was itself computed with gradients: that part of backward differs from call "
-                    "to call and is not in a compiled graph; detach that argument, or compute it inside the "
+                    "the function computes gradients of a tensor created outside it, and backward "
+                    "passes through "
+                    "an argument that was itself computed with gradients: that part of backward "
+                    "differs from call "
+                    "to call and is not in a compiled graph; detach that argument, or compute it "
+                    "inside the "
                     "function",
                     reason=Reason.LOST_GRADIENTS,
                 )
@@ -187,7 +217,9 @@ def _leading_to(inputs: Iterable[Any], nodes: Sequence[Any]) -> list[Any]:
     """Return the nodes that run to compute the gradients of these inputs."""
     leaves = {id(each) for each in inputs}
     ends = {id(_node_of(each)) for each in inputs}
-    waiting = [each for each in nodes if id(each) in ends or id(getattr(each, "variable", None)) in leaves]
+    waiting = [
+        each for each in nodes if id(each) in ends or id(getattr(each, "variable", None)) in leaves
+    ]
     users: dict[int, list[Any]] = {}
     for each in nodes:
         for parent, _ in each.next_functions:
@@ -203,4 +235,6 @@ def _leading_to(inputs: Iterable[Any], nodes: Sequence[Any]) -> list[Any]:
 
 def _saves(node: Any) -> bool:
     """Return whether an operator's node saves tensors for backward."""
-    return any(name.startswith("_raw_saved_") for name in dir(type(node)) if name != "_raw_saved_tensors")
+    return any(
+        name.startswith("_raw_saved_") for name in dir(type(node)) if name != "_raw_saved_tensors"
+    )

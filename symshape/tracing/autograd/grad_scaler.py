@@ -1,8 +1,10 @@
-"""The flag that says whether a gradient overflowed when it was unscaled: ``torch.amp.GradScaler`` steps unless it did.
+"""The flag that says whether a gradient overflowed when it was unscaled: ``torch.amp.GradScaler``
+steps unless it did.
 
-The trace assumes that none did, as it assumes finite data (``finite_data.py``), before the program has written
-anything. After the first optimizer's step it is too late for assumptions. So the first question assumes the same of all
-gradients that exist by then: the flags of later optimizers follow from that.
+The trace assumes that none did, as it assumes finite data (``finite_data.py``), before the program
+has written anything. After the first optimizer's step it is too late for assumptions. So the first
+question assumes the same of all gradients that exist by then: the flags of later optimizers follow
+from that.
 """
 
 from __future__ import annotations
@@ -40,10 +42,16 @@ class Unscaled:
     def __init__(self, trace: Trace, leaves: Callable[[], Iterable[torch.Tensor]]) -> None:
         self._trace, self._leaves = trace, leaves
         self._zero: dict[Value, int] = {}  # flags that are asserted to be 0, and at which step
-        self._finite: dict[Value, int] = {}  # gradients that are asserted to be finite, and at which step
+        self._finite: dict[
+            Value, int
+        ] = {}  # gradients that are asserted to be finite, and at which step
 
-    def __call__(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
-        """Return the answer if nothing overflowed, which is asserted; None for other numbers, or if it is too late."""
+    def __call__(
+        self, relation: str, left: FloatTerm | float, right: FloatTerm | float
+    ) -> bool | None:
+        """Return the answer if nothing overflowed, which is asserted; None for other numbers, or if
+        it is too late.
+        """
         terms = [each for each in (left, right) if isinstance(each, FloatTerm)]
         names = {name for each in terms for name in each.unbacked()}
         values = _told_of_unscaling(self._trace.steps, names)
@@ -54,24 +62,37 @@ class Unscaled:
                 return None
             self._presume(values)
         zero = dict.fromkeys(names, 0.0)
-        one, other = (each.evaluate({}, zero) if isinstance(each, FloatTerm) else each for each in (left, right))
+        one, other = (
+            each.evaluate({}, zero) if isinstance(each, FloatTerm) else each
+            for each in (left, right)
+        )
         return bool(COMPARE[relation](one, other))
 
     def _presume(self, values: Sequence[Value]) -> None:
-        others = [step.args[1] for step in self._trace.steps if type(step) is Node and step.op in _UNSCALES]
+        others = [
+            step.args[1]
+            for step in self._trace.steps
+            if type(step) is Node and step.op in _UNSCALES
+        ]
         given = _unscaled(self._trace.steps)
         pending = [each for each in self._gradients() if each._value not in given]
         for value in dict.fromkeys((*values, *others)):
             stand_in = SymbolicTensor.make(value.spec, value, self._trace, False)
-            told = self._trace.dispatch(_ITEM, (self._trace.dispatch(_NOT_0, (stand_in, 0), {}),), {})
+            told = self._trace.dispatch(
+                _ITEM, (self._trace.dispatch(_NOT_0, (stand_in, 0), {}),), {}
+            )
             self._assert(boolean.not_(told.node.term))
             self._zero[value] = len(self._trace.steps)
         for alike in _sorted(pending):
             found = self._trace.dispatch(aten._foreach_norm.Scalar, (alike, math.inf), {})
             below = self._trace.dispatch(
-                aten.lt.Scalar, (self._trace.dispatch(aten.stack.default, (found,), {}), math.inf), {}
+                aten.lt.Scalar,
+                (self._trace.dispatch(aten.stack.default, (found,), {}), math.inf),
+                {},
             )
-            told = self._trace.dispatch(_ITEM, (self._trace.dispatch(aten.all.default, (below,), {}),), {})
+            told = self._trace.dispatch(
+                _ITEM, (self._trace.dispatch(aten.all.default, (below,), {}),), {}
+            )
             self._assert(told.node.term)
             self._finite.update((each._value, len(self._trace.steps)) for each in alike)
 
@@ -84,15 +105,21 @@ class Unscaled:
         """Return the gradients that the trace has put into leaves around the program."""
         with dispatch.DisableTorchFunction():
             found = [each.grad for each in self._leaves() if each.requires_grad and each.is_leaf]
-        return [each for each in found if type(each) is SymbolicTensor and each._tracer is self._trace]
+        return [
+            each for each in found if type(each) is SymbolicTensor and each._tracer is self._trace
+        ]
 
     def _is_zero(self, value: Value) -> bool:
-        """Return whether a flag is 0 by the assertions: no gradient that was unscaled into it had overflowed."""
+        """Return whether a flag is 0 by the assertions: no gradient that was unscaled into it had
+        overflowed.
+        """
         steps = self._trace.steps
         if value in self._zero:
             return not any(_writes(step, value) for step in steps[self._zero[value] :])
         writing = [position for position, step in enumerate(steps) if _writes(step, value)]
-        return _began_at_zero(value, steps) and all(self._found_none(position) for position in writing)
+        return _began_at_zero(value, steps) and all(
+            self._found_none(position) for position in writing
+        )
 
     def _found_none(self, position: int) -> bool:
         step = self._trace.steps[position]
@@ -100,13 +127,16 @@ class Unscaled:
             return False
         checked = [(each, self._finite.get(each)) for each in step.args[0]]
         return all(
-            since is not None and not any(_writes(other, each) for other in self._trace.steps[since:position])
+            since is not None
+            and not any(_writes(other, each) for other in self._trace.steps[since:position])
             for each, since in checked
         )
 
 
 def _writes(step: Step, value: Value) -> bool:
-    return type(step) is Node and any(each.storage is value.storage for each in written_values(step))
+    return type(step) is Node and any(
+        each.storage is value.storage for each in written_values(step)
+    )
 
 
 def _began_at_zero(value: Value, steps: Sequence[Step]) -> bool:
@@ -126,11 +156,18 @@ def _began_at_zero(value: Value, steps: Sequence[Step]) -> bool:
 
 def _unscaled(steps: Sequence[Step]) -> set[Value]:
     """Return the gradients that were unscaled."""
-    return {each for step in steps if type(step) is Node and step.op in _UNSCALES for each in step.args[0]}
+    return {
+        each
+        for step in steps
+        if type(step) is Node and step.op in _UNSCALES
+        for each in step.args[0]
+    }
 
 
 def _sorted(gradients: Sequence[SymbolicTensor]) -> list[list[SymbolicTensor]]:
-    """Return gradients grouped by dtype and device, without empty ones, which have no largest element."""
+    """Return gradients grouped by dtype and device, without empty ones, which have no largest
+    element.
+    """
     found: dict[Any, list[SymbolicTensor]] = {}
     for each in gradients:
         sizes = each._spec.sizes
@@ -140,7 +177,9 @@ def _sorted(gradients: Sequence[SymbolicTensor]) -> list[list[SymbolicTensor]]:
 
 
 def _told_of_unscaling(steps: Sequence[Step], names: set[str]) -> list[Value] | None:
-    """Return the values that numbers were read from, if unscaling wrote each last, before the read; else None."""
+    """Return the values that numbers were read from, if unscaling wrote each last, before the read;
+    else None.
+    """
     found: dict[str, Value] = {}
     unscaled: set[int] = set()
     for step in steps:
@@ -155,5 +194,9 @@ def _told_of_unscaling(steps: Sequence[Step], names: set[str]) -> list[Value] | 
                 unscaled.add(id(value.storage))
             else:
                 unscaled.discard(id(value.storage))
-    told = bool(names) and found.keys() == names and all(id(each.storage) in unscaled for each in found.values())
+    told = (
+        bool(names)
+        and found.keys() == names
+        and all(id(each.storage) in unscaled for each in found.values())
+    )
     return list(found.values()) if told else None

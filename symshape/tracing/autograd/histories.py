@@ -1,4 +1,6 @@
-"""The autograd history of symbolic tensors: of arguments that are no leaves, of subgraphs, and of results."""
+"""The autograd history of symbolic tensors: of arguments that are no leaves, of subgraphs, and of
+results.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +43,24 @@ def reached(roots: Iterable[Any]) -> Iterator[Any]:
 
 
 def histories(tracer: Inferrer, result: Any) -> list[Any]:
-    """Return the autograd nodes of the results.  Must be called within the trace: for a view autograd runs ops anew."""
+    """Return the autograd nodes of the results.  Must be called within the trace: for a view
+    autograd runs ops anew.
+    """
     with dispatch.DisableTorchFunction(), tracer.inferring():
-        return [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, SymbolicTensor)]
+        return [
+            leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, SymbolicTensor)
+        ]
 
 
 class MadeInside(torch.autograd.Function):
-    """Give a symbolic tensor inside a subgraph a history that leads to the tensors which the subgraph is run with."""
+    """Give a symbolic tensor inside a subgraph a history that leads to the tensors which the
+    subgraph is run with.
+    """
 
     @staticmethod
-    def forward(ctx: Any, make: Callable[[], SymbolicTensor], *tensors: torch.Tensor) -> SymbolicTensor:
+    def forward(
+        ctx: Any, make: Callable[[], SymbolicTensor], *tensors: torch.Tensor
+    ) -> SymbolicTensor:
         """Return the symbolic tensor."""
         return make()
 
@@ -68,26 +78,37 @@ class MadeInside(torch.autograd.Function):
 
 
 class MadeOfParts(torch.autograd.Function):
-    """Give the results of a control-flow node a history that leads to the tensors which its subgraphs read."""
+    """Give the results of a control-flow node a history that leads to the tensors which its
+    subgraphs read.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, make: Callable[[], list[SymbolicTensor]], floating: Sequence[bool], name: str, *tensors: torch.Tensor
+        ctx: Any,
+        make: Callable[[], list[SymbolicTensor]],
+        floating: Sequence[bool],
+        name: str,
+        *tensors: torch.Tensor,
     ) -> Any:
         """Return the results; ``floating`` says which of them have gradients."""
         ctx.name = name
         made = make()
-        ctx.mark_non_differentiable(*(each for each, is_so in zip(made, floating, strict=True) if not is_so))
+        ctx.mark_non_differentiable(
+            *(each for each, is_so in zip(made, floating, strict=True) if not is_so)
+        )
         return tuple(made)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """Refuse a backward pass through the node: the trace does not know which subgraph runs, and how often.
+        """Refuse a backward pass through the node: the trace does not know which subgraph runs, and
+        how often.
 
         Raises:
             Restart: always, with loops unrolled.
         """
         raise needs_loops(
-            f"the function computes gradients of a {ctx.name} itself, of which a trace does not know what it runs; "
-            "call backward outside of the function, or train through torch.compile(backend='symshape')"
+            f"the function computes gradients of a {ctx.name} itself, of which a trace does not "
+            "know what it runs; "
+            "call backward outside of the function, or train through "
+            "torch.compile(backend='symshape')"
         )

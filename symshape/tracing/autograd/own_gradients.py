@@ -1,8 +1,10 @@
-"""Autograd calls of the program itself: ``requires_grad_()``, ``autograd.Function``, hooks, gradients of its own.
+"""Autograd calls of the program itself: ``requires_grad_()``, ``autograd.Function``, hooks,
+gradients of its own.
 
-A graph of ATen ops repeats none of these, and most programs do not need that: a training step with its backward is all
-in its ops. Where a result depends on such a tensor, or on an ``autograd.Function``, the graph makes the call itself, as
-eager does, in place of the ops that the function ran.
+A graph of ATen ops repeats none of these, and most programs do not need that: a training step with
+its backward is all in its ops. Where a result depends on such a tensor, or on an
+``autograd.Function``, the graph makes the call itself, as eager does, in place of the ops that the
+function ran.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ _PLAIN = frozenset(
         *(torch.dtype, torch.device, torch.layout, torch.memory_format),
     )
 )
-"""The types of arguments besides tensors that a function may get; subclasses (an enumeration) do not count."""
+"""The types of arguments besides tensors that a function may get; subclasses (an enumeration) do
+not count.
+"""
 _ADVICE = "call it under torch.no_grad(), or train through torch.compile(backend='symshape')"
 
 
@@ -59,7 +63,9 @@ class GradientTrace(Ended, Protocol):
     originals: dict[Value, tuple[int, torch.Tensor]]
 
     def modes_now(self) -> tuple[bool | None, bool | None]:
-        """Return whether gradients are recorded, and inference mode; None where unchanged since the start."""
+        """Return whether gradients are recorded, and inference mode; None where unchanged since the
+        start.
+        """
 
 
 class OwnHistories:
@@ -88,17 +94,30 @@ class OwnHistories:
         self.spent = SpentHistories(trace)
 
     def forget(self) -> None:
-        """Release autograd's nodes after the trace: they would keep the parameters alive that they lead to."""
+        """Release autograd's nodes after the trace: they would keep the parameters alive that they
+        lead to.
+        """
         self._applied, self._called, self._by_operators = [], [], []
-        self._hooks, self.spent = AutogradHooks(lambda: self._trace.steps), SpentHistories(self._trace)
+        self._hooks, self.spent = (
+            AutogradHooks(lambda: self._trace.steps),
+            SpentHistories(self._trace),
+        )
 
     # -- while the program runs
     def looks(self) -> tuple[int, ...]:
         """Return a count of all autograd calls of the program."""
-        return (len(self.told), len(self._tellings), len(self._applied), self.spent.runs, *self._hooks.looks())
+        return (
+            len(self.told),
+            len(self._tellings),
+            len(self._applied),
+            self.spent.runs,
+            *self._hooks.looks(),
+        )
 
     def transformed(self) -> bool:
-        """Return whether a transform of ``torch.func`` is around the call; later calls must answer the same."""
+        """Return whether a transform of ``torch.func`` is around the call; later calls must answer
+        the same.
+        """
         for position, _ in islice(self._trace.originals.values(), 1):
             self._trace.questions[Question(position, TRANSFORMED)] = self._transformed
         return self._transformed
@@ -125,7 +144,9 @@ class OwnHistories:
 
     @contextmanager
     def functions_watched(self) -> Iterator[None]:
-        """Record calls of ``autograd.Function`` inside, however ``apply`` is reached, and hooks and backward passes."""
+        """Record calls of ``autograd.Function`` inside, however ``apply`` is reached, and hooks and
+        backward passes.
+        """
         with calls_watched(self._begun), self._hooks.watched(), self.spent.watched():
             yield
 
@@ -137,7 +158,9 @@ class OwnHistories:
         start, location, autocast = len(self._trace.steps), user_location(), dispatch.any_autocast()
         modes = self._trace.modes_now()  # inside the call gradients are not recorded
 
-        def ended(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any, known: Any) -> None:
+        def ended(
+            args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any, known: Any
+        ) -> None:
             node = node_of(result) if known is None else known
             inside = self._trace.steps[start:]
             if node is not None and is_of_operator(inside, cls):
@@ -172,7 +195,9 @@ class OwnHistories:
         Raises:
             NotLive: another call might differ from the steps that the trace has of this one.
         """
-        leaves, tree = pytree.tree_flatten((args, kwargs), is_leaf=lambda each: type(each) is torch.Size)
+        leaves, tree = pytree.tree_flatten(
+            (args, kwargs), is_leaf=lambda each: type(each) is torch.Size
+        )
         values = [self._argument(each) for each in leaves]
         inside = self._trace.steps[slice(*region)]
         made = made_in(inside)
@@ -198,11 +223,14 @@ class OwnHistories:
     def _telling(self, value: Value, required: bool, location: Location | None) -> Node:
         tree = pytree.tree_structure(((value, required), {}))
         op: Any = LiveCall(torch.Tensor.requires_grad_, tree, [], "requires_grad_")
-        return Node(op, (value, required), {}, (), False, (), *self._trace.modes_now(), location=location)
+        return Node(
+            op, (value, required), {}, (), False, (), *self._trace.modes_now(), location=location
+        )
 
     # -- at its end
     def settle(self, histories: Sequence[Any], changes: Sequence[Any]) -> None:
-        """Check the histories that results depend on; find the functions that the graph has to call.
+        """Check the histories that results depend on; find the functions that the graph has to
+        call.
 
         Args:
             histories: autograd's nodes of results.
@@ -219,7 +247,9 @@ class OwnHistories:
             )
         nodes = list(reached(each for each in histories if each not in self.spent))
         for node in nodes:
-            own = type(node).__name__ in _OWN_NODES or any(each is node for each in self._by_operators)
+            own = type(node).__name__ in _OWN_NODES or any(
+                each is node for each in self._by_operators
+            )
             if isinstance(node, NODE) and not own:
                 self._call(self._of(node))
             leaf = getattr(node, "variable", None)
@@ -237,26 +267,37 @@ class OwnHistories:
         Raises:
             UnsupportedError: it calls hooks of the program's, or recomputes steps that also write.
         """
-        leaves = [each.tensor for each in self._trace.lifting.lifted.values() if each.tensor.requires_grad]
+        leaves = [
+            each.tensor for each in self._trace.lifting.lifted.values() if each.tensor.requires_grad
+        ]
         what = "registers hooks on a tensor created outside it" if self._hooks.left else ""
-        tracked = (leaf for leaf in leaves if not leaf.is_inference())  # autograd has no node for others
+        # autograd has no node for others
+        tracked = (leaf for leaf in leaves if not leaf.is_inference())
         if self._hooks.on(chain(nodes, map(node_for, tracked))):
-            what = "registers hooks on autograd nodes (a module's backward hooks do), or on tensors that it creates"
+            what = (
+                "registers hooks on autograd nodes (a module's backward hooks do), or on "
+                "tensors that it creates"
+            )
         elif nodes and self._hooks.own:
             what = "registers saved-tensor hooks (torch.autograd.graph.saved_tensors_hooks)"
-        elif nodes and any(changes or not_twice(self._trace.steps[slice(*each)]) for each in self._hooks.again):
+        elif nodes and any(
+            changes or not_twice(self._trace.steps[slice(*each)]) for each in self._hooks.again
+        ):
             what = (
-                "writes to a tensor or variable outside it, inside or beside a checkpoint, whose backward writes again"
+                "writes to a tensor or variable outside it, inside or beside a checkpoint, "
+                "whose backward writes again"
             )
         if what:
             raise UnsupportedError(
-                f"the function {what}, which a compiled graph would not repeat in backward; {_ADVICE}",
+                f"the function {what}, which a compiled graph would not repeat in backward; "
+                f"{_ADVICE}",
                 reason=Reason.HOOKS,
             )
 
     def _refuse(self, name: str, why: str) -> NoReturn:
         raise UnsupportedError(
-            f"the function uses the autograd.Function {name} {why}, on tensors that require gradients, whose "
+            f"the function uses the autograd.Function {name} {why}, on tensors that require "
+            "gradients, whose "
             f"backward a compiled graph would lose; {_ADVICE}",
             reason=Reason.LOST_GRADIENTS,
         )
@@ -265,7 +306,9 @@ class OwnHistories:
         """Return the call that made an autograd node."""
         applied = next((each for each in self._applied if each.node is node), None)
         if applied is None:
-            self._refuse(type(node).__name__.removesuffix("Backward"), "by another way than apply()")
+            self._refuse(
+                type(node).__name__.removesuffix("Backward"), "by another way than apply()"
+            )
         return applied
 
     def _call(self, applied: Applied) -> None:
@@ -279,21 +322,24 @@ class OwnHistories:
         """Record that a result depends on a tensor on which the program set ``requires_grad``.
 
         Raises:
-            UnsupportedError: it is a constant, which a graph shares between calls; or the flag was set unseen, inside a
-                gradient of the program's own.
+            UnsupportedError: it is a constant, which a graph shares between calls; or the flag was
+                set unseen, inside a gradient of the program's own.
         """
         constant = any(each.value is value for each in self._trace.lifting.lifted.values())
         if constant or (self._applied and value not in self._tellings):
             raise UnsupportedError(
-                f"the function returns a result that depends on a {'constant' if constant else 'tensor'} to which "
-                "it applied requires_grad_(), which a compiled graph would not repeat; return detached results, "
+                "the function returns a result that depends on a "
+                f"{'constant' if constant else 'tensor'} to which "
+                "it applied requires_grad_(), which a compiled graph would not repeat; return "
+                "detached results, "
                 "or pass that tensor as an argument",
                 reason=Reason.LOST_GRADIENTS,
             )
         self._needed.add(value)
 
     def steps(self, outputs: Sequence[Any]) -> list[Step]:
-        """Return the steps of the trace, with the autograd calls that the results need and without the others.
+        """Return the steps of the trace, with the autograd calls that the results need and without
+        the others.
 
         Raises:
             UnsupportedError: a function would have to be called whose steps the graph needs.
@@ -302,15 +348,25 @@ class OwnHistories:
             return self._trace.steps
         found: list[Step] = list(self._trace.steps)
         found = self._with_calls(found, outputs) if self._called else found
-        idle = {id(each) for value, of in self._tellings.items() if value not in self._needed for each in of}
+        idle = {
+            id(each)
+            for value, of in self._tellings.items()
+            if value not in self._needed
+            for each in of
+        }
         untold = self._needed - self._tellings.keys()
         kept: list[Step] = []
         for step in found:
             if id(step) in idle:
                 continue
             kept.append(step)
-            if untold and isinstance(step, Node):  # made with the flag: torch.zeros(3, requires_grad=True)
-                kept += [self._telling(each, True, step.location) for each in step.outputs if each in untold]
+            # made with the flag: torch.zeros(3, requires_grad=True)
+            if untold and isinstance(step, Node):
+                kept += [
+                    self._telling(each, True, step.location)
+                    for each in step.outputs
+                    if each in untold
+                ]
         return kept
 
     def _with_calls(self, steps: list[Step], outputs: Sequence[Any]) -> list[Step]:
@@ -320,7 +376,9 @@ class OwnHistories:
             hidden = made_in(inside) - set(each.live.outputs)
             rest = [*steps[: each.start], *steps[each.end :]]
             read = {value for step in rest if isinstance(step, Node) for value in step.reads}
-            reason = not_again(inside) or ("" if hidden.isdisjoint(read | set(values_in(outputs))) else _INSIDE)
+            reason = not_again(inside) or (
+                "" if hidden.isdisjoint(read | set(values_in(outputs))) else _INSIDE
+            )
             if reason:
                 self._refuse(each.name, reason)
             steps = [*steps[: each.start], each.live, *steps[each.end :]]

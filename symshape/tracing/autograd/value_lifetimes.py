@@ -1,7 +1,7 @@
 """The lifetime of each traced tensor: the last value that was made before the tensor died.
 
-Python keeps a tensor as long as a variable names it, which is longer than it is read. The trace records when each
-symbolic tensor dies; the memory that the eager program needs follows from that.
+Python keeps a tensor as long as a variable names it, which is longer than it is read. The trace
+records when each symbolic tensor dies; the memory that the eager program needs follows from that.
 """
 
 from __future__ import annotations

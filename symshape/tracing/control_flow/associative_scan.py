@@ -1,8 +1,10 @@
-"""``associative_scan`` as one node for any length: eager's own recursion, with the function traced into parts.
+"""``associative_scan`` as one node for any length: eager's own recursion, with the function traced
+into parts.
 
-Eager combines pairs of rows, scans the results, and combines those with the remaining rows. The memory layout of rows
-differs between the level of the operands and inner levels, and where one or two rows are left. Each case has a part of
-its own. A part takes any number of rows; if the function asks for that number, the scan is unrolled level by level.
+Eager combines pairs of rows, scans the results, and combines those with the remaining rows. The
+memory layout of rows differs between the level of the operands and inner levels, and where one or
+two rows are left. Each case has a part of its own. A part takes any number of rows; if the function
+asks for that number, the scan is unrolled level by level.
 """
 
 from __future__ import annotations
@@ -37,14 +39,20 @@ class Placing(Protocol):
         """Return a tensor that stands for others of this spec, which are made of ``outer``."""
 
     def recorded(
-        self, op: ControlFlow, operands: Sequence[Any], parts: Sequence[Part], specs: Sequence[TensorSpec]
+        self,
+        op: ControlFlow,
+        operands: Sequence[Any],
+        parts: Sequence[Part],
+        specs: Sequence[TensorSpec],
     ) -> list[Any]:
         """Return the results of a node that autograd records as it runs."""
 
 
 @attrs.frozen(eq=False)
 class _Rows:
-    """The memory layout of rows: their specs, and the symbol of their number (None where the number is a formula)."""
+    """The memory layout of rows: their specs, and the symbol of their number (None where the number
+    is a formula).
+    """
 
     specs: Sequence[TensorSpec]
     symbol: Term | None
@@ -59,7 +67,8 @@ class _Rows:
             return env.nodes.size(fold.substitute(each.term, {self.symbol: other}))
 
         return [
-            spec.with_(sizes=(number, *spec.sizes[1:]), strides=tuple(map(stride, spec.strides))) for spec in self.specs
+            spec.with_(sizes=(number, *spec.sizes[1:]), strides=tuple(map(stride, spec.strides)))
+            for spec in self.specs
         ]
 
 
@@ -74,7 +83,11 @@ class LevelsTrace:
     """
 
     def __init__(
-        self, env: ShapeEnv, placing: Placing, combine: Callable[..., Any], operands: Sequence[SymbolicTensor]
+        self,
+        env: ShapeEnv,
+        placing: Placing,
+        combine: Callable[..., Any],
+        operands: Sequence[SymbolicTensor],
     ) -> None:
         self._env, self._placing, self._combine, self._operands = env, placing, combine, operands
         self._tracked = [torch.is_grad_enabled() and each.requires_grad for each in operands]
@@ -92,19 +105,25 @@ class LevelsTrace:
             inner, again = self._level(made, made)
             _check_same(again.of(number := self._number(4), env), made.of(number, env))
         parts = [*level, *inner]
-        op = AssociativeScan("associative_scan", around(parts), loop, draws=any(part.draws for part in parts))
+        op = AssociativeScan(
+            "associative_scan", around(parts), loop, draws=any(part.draws for part in parts)
+        )
         specs = [TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device) for spec in outer]
         return self._placing.recorded(op, self._operands, parts, specs)
 
     # -- parts
     def _level(self, rows: _Rows, made: _Rows | None = None) -> tuple[list[Part], _Rows]:
-        """Return the parts of a level, and the layout of the combined pairs; ``made`` is that layout if it is known."""
+        """Return the parts of a level, and the layout of the combined pairs; ``made`` is that
+        layout if it is known.
+        """
         env = self._env
         pairs, found = self._pairs(rows.of(number := self._number(4), env), number)
         made = made or found
         parts = [self._pairs(rows.of(few, env), few)[0] for few in (2, 3)] + [pairs]
         parts += [self._filled(rows.of(few, env), few, made.of(1, env)) for few in (2, 3)]
-        parts += [self._filled(rows.of(number, env), number, None) for number in (4, self._number(5))]
+        parts += [
+            self._filled(rows.of(number, env), number, None) for number in (4, self._number(5))
+        ]
         return parts, found
 
     def _number(self, least: int) -> IntNode:
@@ -125,24 +144,38 @@ class LevelsTrace:
             self._placing.parts.fresh(part, leaf, part.own_numbers)
             spec: TensorSpec = leaf._spec
             sizes = (count, *like.sizes[1:])
-            if spec.dtype is not like.dtype or spec.device != like.device or not _equal(spec.sizes, sizes):
+            if (
+                spec.dtype is not like.dtype
+                or spec.device != like.device
+                or not _equal(spec.sizes, sizes)
+            ):
                 self._placing.parts.refuse(part.name, "returns other rows than it is given")
             if spec.storage_offset != 0:
                 self._placing.parts.refuse(part.name, "returns a view")
             specs.append(spec)
         return _Rows(specs, count.term if type(count) is IntNode else None)
 
-    def _filled(self, rows: Sequence[TensorSpec], length: Any, single: Sequence[TensorSpec] | None) -> Part:
-        """Return the part that combines the scanned pairs, or the ``single`` pair, with the remaining rows."""
+    def _filled(
+        self, rows: Sequence[TensorSpec], length: Any, single: Sequence[TensorSpec] | None
+    ) -> Part:
+        """Return the part that combines the scanned pairs, or the ``single`` pair, with the
+        remaining rows.
+        """
         count = (length - 1) // 2 if type(length) is int else self._number(2)
-        scanned = single or [TensorSpec.contiguous((count + 1, *s.sizes[1:]), s.dtype, s.device) for s in rows]
+        scanned = single or [
+            TensorSpec.contiguous((count + 1, *s.sizes[1:]), s.dtype, s.device) for s in rows
+        ]
         head = [spec.with_(sizes=(1, *spec.sizes[1:])) for spec in rows]
         number = len(rows)
 
         def fill(*given: Any) -> list[torch.Tensor]:
             odd, rest = given[:number], given[number : 2 * number]
-            made: list[torch.Tensor] = self._combine(*(_slice(each, 0, 0, outward(count)) for each in odd), *rest)
-            _check_layout(given[2 * number :], made if type(count) is IntNode or count else None, odd)
+            made: list[torch.Tensor] = self._combine(
+                *(_slice(each, 0, 0, outward(count)) for each in odd), *rest
+            )
+            _check_layout(
+                given[2 * number :], made if type(count) is IntNode or count else None, odd
+            )
             return made
 
         rest = [self._every_other(spec, count) for spec in rows]
@@ -153,22 +186,32 @@ class LevelsTrace:
     def _every_other(self, spec: TensorSpec, count: Any) -> TensorSpec:
         offset = self._env.new_unbacked(0, None, description="where a row begins")
         return spec.with_(
-            sizes=(count, *spec.sizes[1:]), strides=(spec.strides[0] * 2, *spec.strides[1:]), storage_offset=offset
+            sizes=(count, *spec.sizes[1:]),
+            strides=(spec.strides[0] * 2, *spec.strides[1:]),
+            storage_offset=offset,
         )
 
-    def _traced(self, specs: Sequence[TensorSpec], length: Any, count: Any, function: Callable[..., Any]) -> Part:
+    def _traced(
+        self, specs: Sequence[TensorSpec], length: Any, count: Any, function: Callable[..., Any]
+    ) -> Part:
         """Return a part whose numbers are how many rows its level has, and how many it gets."""
         names = [_name(length, self._env) or "rows on a level", _name(count, self._env) or "rows"]
         operands = [self._operands[i % len(self._operands)] for i in range(len(specs))]
-        given = [self._placing.stand_in(spec, [each]) for spec, each in zip(specs, operands, strict=True)]
+        given = [
+            self._placing.stand_in(spec, [each]) for spec, each in zip(specs, operands, strict=True)
+        ]
         own: list[Value] = [each._value for each in given]
         parts = self._placing.parts
-        part = parts.traced("the function of associative_scan", function, given, own, names, self._combine)
+        part = parts.traced(
+            "the function of associative_scan", function, given, own, names, self._combine
+        )
         if any(isinstance(step, Assertion) for step in parts.steps_of(*part.place)):
             parts.refuse(part.name, "asserts something of data")
         if [leaf.requires_grad for leaf in part.leaves] != self._tracked:
             parts.refuse(
-                part.name, "returns a tensor that requires gradients from inputs that do not, or the other way round"
+                part.name,
+                "returns a tensor that requires gradients from inputs that do not, or the other "
+                "way round",
             )
         return part
 
@@ -195,9 +238,15 @@ def _check_layout(head: Sequence[Any], made: Sequence[Any] | None, odd: Sequence
     Raises:
         UnsupportedError: they may have another layout.
     """
-    even = head if made is None else [torch.cat([one, other], 0) for one, other in zip(head, made, strict=True)]
+    even = (
+        head
+        if made is None
+        else [torch.cat([one, other], 0) for one, other in zip(head, made, strict=True)]
+    )
     for one, other in zip(even, odd, strict=True):
-        for second in (other, one) if made is None or type(one._spec.sizes[0]) is IntNode else (one,):
+        for second in (
+            (other, one) if made is None or type(one._spec.sizes[0]) is IntNode else (one,)
+        ):
             rows: Any = torch.stack([one, second], 1).flatten(0, 1)
             if not rows._spec.canonical():
                 raise UnsupportedError(
@@ -223,5 +272,10 @@ def _check_same(specs: Sequence[TensorSpec], others: Sequence[TensorSpec]) -> No
 
 
 def _equal(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
-    terms = ([each.term if type(each) is IntNode else each for each in of] for of in (sizes, others))
-    return all(one is other or (type(one) is int and one == other) for one, other in zip(*terms, strict=True))
+    terms = (
+        [each.term if type(each) is IntNode else each for each in of] for of in (sizes, others)
+    )
+    return all(
+        one is other or (type(one) is int and one == other)
+        for one, other in zip(*terms, strict=True)
+    )

@@ -1,4 +1,6 @@
-"""One description of the results of two functions, one of which runs: sizes that differ are known after the run."""
+"""One description of the results of two functions, one of which runs: sizes that differ are known
+after the run.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,11 @@ class Merged:
             yield Binding(self.spec.sizes[dim].term.name, "size", output, dim)
 
 
-def merged(env: ShapeEnv, one: TensorSpec, other: TensorSpec, hidden: frozenset[str]) -> Merged | None:
-    """Merge two fresh tensors; return None if they differ in more than sizes: in dtype, device or layout.
+def merged(
+    env: ShapeEnv, one: TensorSpec, other: TensorSpec, hidden: frozenset[str]
+) -> Merged | None:
+    """Merge two fresh tensors; return None if they differ in more than sizes: in dtype, device or
+    layout.
 
     No guard is left for sizes that differ. Sizes that are equal in this call alone get a guard.
 
@@ -55,21 +60,28 @@ def merged(env: ShapeEnv, one: TensorSpec, other: TensorSpec, hidden: frozenset[
     order = _order(env, one, other)
     if not unknown or order is None:
         return None
-    sizes = [_either(env, *pair, hidden) if dim in unknown else pair[0] for dim, pair in enumerate(pairs)]
+    sizes = [
+        _either(env, *pair, hidden) if dim in unknown else pair[0] for dim, pair in enumerate(pairs)
+    ]
     strides = _dense(sizes, order)
     return Merged(one.with_(sizes=tuple(sizes), strides=strides), unknown)
 
 
 def same_layout(env: ShapeEnv, one: TensorSpec, other: TensorSpec) -> bool:
-    """Return whether sizes, strides and offsets are the same; leave guards where this holds in this call alone.
+    """Return whether sizes, strides and offsets are the same; leave guards where this holds in this
+    call alone.
 
     Strides of a dimension that has size 1 in all calls are ignored.
     """
-    if one.dim != other.dim or not all(same_size(env, *pair) for pair in zip(one.sizes, other.sizes, strict=True)):
+    if one.dim != other.dim or not all(
+        same_size(env, *pair) for pair in zip(one.sizes, other.sizes, strict=True)
+    ):
         return False
     strides = zip(one.sizes, one.strides, other.strides, strict=True)
     kept = [(left, right) for size, left, right in strides if not _known(env, size, 1)]
-    return all(same_size(env, *pair) for pair in (*kept, (one.storage_offset, other.storage_offset)))
+    return all(
+        same_size(env, *pair) for pair in (*kept, (one.storage_offset, other.storage_offset))
+    )
 
 
 def same_size(env: ShapeEnv, left: Any, right: Any) -> bool:
@@ -84,7 +96,8 @@ def same_size(env: ShapeEnv, left: Any, right: Any) -> bool:
 
 
 def equal(env: ShapeEnv, left: Any, right: Any, hidden: frozenset[str]) -> bool:
-    """Return whether two sizes or integers are equal; leave a guard where this holds in this call alone.
+    """Return whether two sizes or integers are equal; leave a guard where this holds in this call
+    alone.
 
     Sizes with ``hidden`` symbols never count as equal.
     """
@@ -111,10 +124,14 @@ def _either(env: ShapeEnv, left: Any, right: Any, hidden: frozenset[str]) -> Int
 
 
 def _order(env: ShapeEnv, one: TensorSpec, other: TensorSpec) -> tuple[int, ...] | None:
-    """Return an order of dimensions in which both tensors are dense in memory; None if none is known."""
+    """Return an order of dimensions in which both tensors are dense in memory; None if none is
+    known.
+    """
     dims = tuple(range(one.dim))
     orders = [dims, dims[::-1], *([(0, *dims[2:], 1)] if len(dims) > 2 else [])]
-    return next((order for order in orders if all(_lies(env, spec, order) for spec in (one, other))), None)
+    return next(
+        (order for order in orders if all(_lies(env, spec, order) for spec in (one, other))), None
+    )
 
 
 def _lies(env: ShapeEnv, spec: TensorSpec, order: Sequence[int]) -> bool:
@@ -139,4 +156,6 @@ def _term(size: Any) -> Any:
 
 
 def _names(*sizes: Any) -> set[str]:
-    return {symbol.name for each in sizes if isinstance(each, IntNode) for symbol in each.term.symbols}
+    return {
+        symbol.name for each in sizes if isinstance(each, IntNode) for symbol in each.term.symbols
+    }

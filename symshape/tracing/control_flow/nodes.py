@@ -1,7 +1,8 @@
-"""``cond`` on data, ``while_loop``, ``scan`` and ``associative_scan`` as nodes: their functions are traced once each.
+"""``cond`` on data, ``while_loop``, ``scan`` and ``associative_scan`` as nodes: their functions are
+traced once each.
 
-A branch on sizes is the branch that they choose, under a guard.  What torch's own operators refuse (results that are
-views of what a function is given, results that differ) is refused here, too.
+A branch on sizes is the branch that they choose, under a guard.  What torch's own operators refuse
+(results that are views of what a function is given, results that differ) is refused here, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from symshape.tracing.control_flow import merging
 from symshape.tracing.control_flow.associative_scan import LevelsTrace
 from symshape.tracing.control_flow.merging import Merged, same_layout, same_size
 from symshape.tracing.control_flow.scan import RowsTrace, each_spec
-from symshape.tracing.control_flow.subgraphs import EffectError, Part, Parts, PartTrace, around, names_in, shares_memory
+from symshape.tracing.control_flow.subgraphs import (
+    EffectError,
+    Part,
+    Parts,
+    PartTrace,
+    around,
+    names_in,
+    shares_memory,
+)
 from symshape.tracing.intercept import scans
 from symshape.tracing.restart import loops_are_unrolled
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -70,16 +79,24 @@ class ControlFlows:
         self._placed: list[_Placed] = []
 
     # -- the operators
-    def cond(self, condition: Any, then: _Function, otherwise: _Function, operands: Sequence[Any]) -> Any:
+    def cond(
+        self, condition: Any, then: _Function, otherwise: _Function, operands: Sequence[Any]
+    ) -> Any:
         """``torch.cond``: one of two functions."""
         if not isinstance(condition, torch.Tensor) and not self._is_open(condition):
             return (then if condition else otherwise)(*operands)
         if isinstance(condition, torch.Tensor) and condition.requires_grad:
             raise UnsupportedError(
-                f"torch.cond chooses by a tensor that requires gradients {self._here()}", reason=Reason.CONTROL_FLOW
+                f"torch.cond chooses by a tensor that requires gradients {self._here()}",
+                reason=Reason.CONTROL_FLOW,
             )
-        names = [f"a function that torch.cond may call ({_name(each)})" for each in (then, otherwise)]
-        parts = [self.parts.traced(name, each, operands) for name, each in zip(names, (then, otherwise), strict=True)]
+        names = [
+            f"a function that torch.cond may call ({_name(each)})" for each in (then, otherwise)
+        ]
+        parts = [
+            self.parts.traced(name, each, operands)
+            for name, each in zip(names, (then, otherwise), strict=True)
+        ]
         first, second = parts
         if first.tree != second.tree:
             self.parts.refuse(first.name, f"returns other containers than {second.name}")
@@ -90,24 +107,46 @@ class ControlFlows:
                 found[place] = self._either(first, one, second, other)
             elif type(one) in _INTEGERS and type(other) in _INTEGERS:
                 if not merging.equal(self._trace.env, one, other, first.born | second.born):
-                    found[place] = Merged(TensorSpec.contiguous((), torch.int64, torch.device("cpu")))
+                    found[place] = Merged(
+                        TensorSpec.contiguous((), torch.int64, torch.device("cpu"))
+                    )
             elif type(one) is not type(other) or not self._same(one, other):
                 self.parts.refuse(first.name, f"returns {one} where {second.name} returns {other}")
         for part in parts:
             part.outputs = tuple(part.outputs[place] for place in found)
         op = Cond("cond", around(parts), whole=True, draws=_draw(parts))
-        bindings = [binding for i, each in enumerate(found.values()) for binding in each.bindings(i)]
+        bindings = [
+            binding for i, each in enumerate(found.values()) for binding in each.bindings(i)
+        ]
         specs = [each.spec for each in found.values()]
-        made = dict(zip(found, self._results(op, (condition,), parts, specs, parts, bindings=bindings), strict=True))
+        made = dict(
+            zip(
+                found,
+                self._results(op, (condition,), parts, specs, parts, bindings=bindings),
+                strict=True,
+            )
+        )
         leaves = [made.get(place, each) for place, each in enumerate(first.leaves)]
-        leaves = [each if _is_like(of, each) else each.item() for of, each in zip(first.leaves, leaves, strict=True)]
+        leaves = [
+            each if _is_like(of, each) else each.item()
+            for of, each in zip(first.leaves, leaves, strict=True)
+        ]
         return pytree.tree_unflatten(leaves, first.tree)
 
-    def both(self, condition: torch.Tensor, then: _Function, otherwise: _Function, operands: Sequence[Any]) -> Any:
-        """``torch.cond`` of examples, each of which has its own condition: both functions, and a choice of each."""
+    def both(
+        self,
+        condition: torch.Tensor,
+        then: _Function,
+        otherwise: _Function,
+        operands: Sequence[Any],
+    ) -> Any:
+        """``torch.cond`` of examples, each of which has its own condition: both functions, and a
+        choice of each.
+        """
         if condition.dim() or condition.requires_grad:
             raise UnsupportedError(
-                f"torch.cond chooses by more than one bool for each example {self._here()}", reason=Reason.CONTROL_FLOW
+                f"torch.cond chooses by more than one bool for each example {self._here()}",
+                reason=Reason.CONTROL_FLOW,
             )
         names = [f"a function that torch.cond calls ({_name(each)})" for each in (then, otherwise)]
         made = [
@@ -120,23 +159,33 @@ class ControlFlows:
         leaves: list[Any] = []
         for one, other in zip(left, right, strict=True):
             tensors = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
-            if tensors and (one.dtype is not other.dtype or one.dim() != other.dim() or one.shape != other.shape):
-                self.parts.refuse(names[0], f"returns a tensor of other sizes or another dtype than {names[1]}")
+            if tensors and (
+                one.dtype is not other.dtype or one.dim() != other.dim() or one.shape != other.shape
+            ):
+                self.parts.refuse(
+                    names[0], f"returns a tensor of other sizes or another dtype than {names[1]}"
+                )
             if not tensors and (type(one) is not type(other) or not self._same(one, other)):
                 self.parts.refuse(names[0], f"returns {one} where {names[1]} returns {other}")
             leaves.append(torch.where(condition.bool(), one, other) if tensors else one)
         return pytree.tree_unflatten(leaves, tree)
 
     def _is_open(self, condition: Any) -> bool:
-        """Return whether a condition depends on unbacked integers, so that the trace cannot decide it."""
+        """Return whether a condition depends on unbacked integers, so that the trace cannot decide
+        it.
+        """
         env = self._trace.env
         if type(condition) is not torch.SymBool or env.hint(condition.node.term) is not None:
             return False
-        return not env.known(condition.node.term) and not env.known(boolean.not_(condition.node.term))
+        return not env.known(condition.node.term) and not env.known(
+            boolean.not_(condition.node.term)
+        )
 
     def while_loop(self, goes_on: _Function, body: _Function, carried: Sequence[Any]) -> Any:
         """``while_loop``: a function as long as another one says so."""
-        if any(not isinstance(each, torch.Tensor) and type(each) not in _INTEGERS for each in carried):
+        if any(
+            not isinstance(each, torch.Tensor) and type(each) not in _INTEGERS for each in carried
+        ):
             raise UnsupportedError(
                 f"while_loop carries something else than tensors and integers {self._here()}",
                 reason=Reason.CONTROL_FLOW,
@@ -150,7 +199,9 @@ class ControlFlows:
         self._check_condition(parts[0])
         _, part = parts
         if part.tree != pytree.tree_structure(tuple(given)):
-            self.parts.refuse(part.name, "returns other containers than the tuple of what is carried")
+            self.parts.refuse(
+                part.name, "returns other containers than the tuple of what is carried"
+            )
         self._check_memory([part])
         specs: list[TensorSpec] = []
         for before, after in zip(given, part.leaves, strict=True):
@@ -163,18 +214,31 @@ class ControlFlows:
         op = WhileLoop("while_loop", around(parts), whole=True, draws=_draw(parts))
         if numbers and self._tracked(parts, carried):
             raise UnsupportedError(
-                f"while_loop carries integers where gradients are recorded {self._here()}", reason=Reason.CONTROL_FLOW
+                f"while_loop carries integers where gradients are recorded {self._here()}",
+                reason=Reason.CONTROL_FLOW,
             )
         made = self._results(op, carried, parts, specs, parts[1:])
         kinds = [isinstance(each, torch.Tensor) for each in carried]
-        return tuple(each if is_tensor else each.item() for each, is_tensor in zip(made, kinds, strict=True))
+        return tuple(
+            each if is_tensor else each.item() for each, is_tensor in zip(made, kinds, strict=True)
+        )
 
-    def scan(self, combine: _Function, init: Sequence[Any], operands: Sequence[Any], more: Sequence[Any] = ()) -> Any:
-        """``scan``: a function of what is carried and one row after the other; or the loop, written out."""
+    def scan(
+        self,
+        combine: _Function,
+        init: Sequence[Any],
+        operands: Sequence[Any],
+        more: Sequence[Any] = (),
+    ) -> Any:
+        """``scan``: a function of what is carried and one row after the other; or the loop, written
+        out.
+        """
         tracked = torch.is_grad_enabled() and any(each.requires_grad for each in (*init, *operands))
         try:
             with refusals_noted():
-                return RowsTrace(self._trace, self, combine, init, operands, more).results(_name(combine))
+                return RowsTrace(self._trace, self, combine, init, operands, more).results(
+                    _name(combine)
+                )
         except EffectError:
             raise
         except (SymShapeError, RuntimeError, TypeError) as error:
@@ -189,15 +253,25 @@ class ControlFlows:
             return result
 
         found = scans.loop()(noted, init, operands, additional_inputs=tuple(more))
-        if any(map(_has_history, found)):  # by loops autograd sees other gradients: None where torch has zeros
+        # by loops autograd sees other gradients: None where torch has zeros
+        if any(map(_has_history, found)):
             raise UnsupportedError(
-                f"a scan where gradients are recorded, whose steps differ {self._here()}", reason=Reason.CONTROL_FLOW
+                f"a scan where gradients are recorded, whose steps differ {self._here()}",
+                reason=Reason.CONTROL_FLOW,
             )
         return pytree.tree_unflatten(list(found), trees[0])
 
-    def associative_scan(self, combine: _Function, operands: Sequence[Any], dim: int, loop: _Function) -> Any:
-        """Return the results of ``associative_scan`` as nodes; None if the caller is to trace eager's loop instead."""
-        if dim != 0 or loops_are_unrolled() or any(type(each) is not SymbolicTensor for each in operands):
+    def associative_scan(
+        self, combine: _Function, operands: Sequence[Any], dim: int, loop: _Function
+    ) -> Any:
+        """Return the results of ``associative_scan`` as nodes; None if the caller is to trace
+        eager's loop instead.
+        """
+        if (
+            dim != 0
+            or loops_are_unrolled()
+            or any(type(each) is not SymbolicTensor for each in operands)
+        ):
             return None
         if operands[0].shape[0] < 2:  # nothing to combine
             return None
@@ -217,19 +291,29 @@ class ControlFlows:
         """A tensor that stands for others of this spec in a part, which are made of ``outer``."""
         value = self._trace.new_value(self._moved(spec))
         tracked = [each for each in outer if isinstance(each, torch.Tensor) and each.requires_grad]
-        if torch.is_grad_enabled() and tracked and (spec.dtype.is_floating_point or spec.dtype.is_complex):
+        if (
+            torch.is_grad_enabled()
+            and tracked
+            and (spec.dtype.is_floating_point or spec.dtype.is_complex)
+        ):
             return MadeInside.apply(lambda: self._trace.stand_in(value), *tracked)
         return self._trace.stand_in(value)
 
     def _moved(self, spec: TensorSpec) -> TensorSpec:
-        """A spec of which nobody knows where in memory it begins, but that of a memory of its own."""
+        """A spec of which nobody knows where in memory it begins, but that of a memory of its
+        own.
+        """
         offset = spec.storage_offset
         if type(offset) is int and offset == 0:
             return spec
-        return spec.with_(storage_offset=self._trace.env.new_unbacked(0, None, description="an offset"))
+        return spec.with_(
+            storage_offset=self._trace.env.new_unbacked(0, None, description="an offset")
+        )
 
     def _stand_ins(self, carried: Sequence[Any]) -> tuple[list[Value], list[str], list[Any]]:
-        """Return placeholders for the carried values: tensors' values, integers' names, and both in their order."""
+        """Return placeholders for the carried values: tensors' values, integers' names, and both in
+        their order.
+        """
         own: list[Value] = []
         numbers: list[str] = []
         given: list[Any] = []
@@ -238,7 +322,9 @@ class ControlFlows:
                 given.append(self.stand_in(each_spec(each), carried))
                 own.append(given[-1]._value)
             else:
-                node = self._trace.env.new_unbacked(None, None, description="an integer that a loop carries")
+                node = self._trace.env.new_unbacked(
+                    None, None, description="an integer that a loop carries"
+                )
                 numbers.append(node.term.name)
                 given.append(node.symint)
         return own, numbers, given
@@ -258,11 +344,17 @@ class ControlFlows:
         self.parts.refuse(part.name, "returns no bool and no tensor of a single one")
 
     def carried(self, part: Part, before: Any, after: Any, *, layout: bool = True) -> TensorSpec:
-        """The spec of what is carried after a round: the same as before it, its strides perhaps not (``layout``)."""
+        """The spec of what is carried after a round: the same as before it, its strides perhaps not
+        (``layout``).
+        """
         self.parts.fresh(part, after)
         one, other = before._spec.with_(storage_offset=0), after._spec
         one = one if layout else one.with_(strides=other.strides)
-        if one.dtype is not other.dtype or one.device != other.device or not same_layout(self._trace.env, one, other):
+        if (
+            one.dtype is not other.dtype
+            or one.device != other.device
+            or not same_layout(self._trace.env, one, other)
+        ):
             self.parts.refuse(part.name, f"returns {other} where {one} is carried")
         if not bool(torch.ops.aten.is_non_overlapping_and_dense.default(after)):
             self.parts.refuse(part.name, "carries a tensor with gaps")
@@ -276,7 +368,11 @@ class ControlFlows:
         found = merging.merged(self._trace.env, left, right, hidden)
         if found is not None:
             return found
-        alike = left.dtype is right.dtype and left.device == right.device and same_layout(self._trace.env, left, right)
+        alike = (
+            left.dtype is right.dtype
+            and left.device == right.device
+            and same_layout(self._trace.env, left, right)
+        )
         if not alike or hidden & (names_in(left) | names_in(right)):
             self.parts.refuse(first.name, f"returns {left} where {second.name} returns {right}")
         return Merged(left)
@@ -284,7 +380,11 @@ class ControlFlows:
     def _same(self, one: Any, other: Any) -> bool:
         if isinstance(one, torch.SymInt):
             return same_size(self._trace.env, one.node, other.node)
-        return type(one) in (int, bool, float, str, type(None)) and one == other and str(one) == str(other)
+        return (
+            type(one) in (int, bool, float, str, type(None))
+            and one == other
+            and str(one) == str(other)
+        )
 
     def _tracked(self, parts: Sequence[Part], operands: Sequence[Any]) -> list[torch.Tensor]:
         """The tensors that require gradients, of those that a node reads."""
@@ -298,16 +398,28 @@ class ControlFlows:
         return [each for each in found if getattr(each, "_value", None) not in own]
 
     def placed(
-        self, op: ControlFlow, operands: Sequence[Any], parts: Sequence[Part], specs: Sequence[TensorSpec]
+        self,
+        op: ControlFlow,
+        operands: Sequence[Any],
+        parts: Sequence[Part],
+        specs: Sequence[TensorSpec],
     ) -> list[Any]:
         """The results of a node that autograd sees as one operation."""
         return self._results(op, operands, parts, specs, parts)
 
     def recorded(
-        self, op: ControlFlow, operands: Sequence[Any], parts: Sequence[Part], specs: Sequence[TensorSpec]
+        self,
+        op: ControlFlow,
+        operands: Sequence[Any],
+        parts: Sequence[Part],
+        specs: Sequence[TensorSpec],
     ) -> list[Any]:
-        """The results of a node that autograd records as it runs: those that require gradients for its function do."""
-        return self._results(op, operands, parts, specs, parts, [each.requires_grad for each in parts[0].leaves])
+        """The results of a node that autograd records as it runs: those that require gradients for
+        its function do.
+        """
+        return self._results(
+            op, operands, parts, specs, parts, [each.requires_grad for each in parts[0].leaves]
+        )
 
     def _results(
         self,
@@ -326,23 +438,35 @@ class ControlFlows:
         tracked = self._tracked(parts, operands)
         if tracked and any(part.draws for part in parts):
             raise _TrackedError(
-                f"{op} draws random numbers where gradients are recorded {self._here()}", reason=Reason.CONTROL_FLOW
+                f"{op} draws random numbers where gradients are recorded {self._here()}",
+                reason=Reason.CONTROL_FLOW,
             )
         given = trace.op_arguments.both(tuple(operands))[1]
         outputs = [trace.new_value(spec) for spec in specs]
         arguments = (*given, *tensors, *numbers.values())
         made: Any = op
         node = Node(
-            made, arguments, {}, tuple(outputs), False, tuple(bindings), *trace.modes_now(), location=user_location()
+            made,
+            arguments,
+            {},
+            tuple(outputs),
+            False,
+            tuple(bindings),
+            *trace.modes_now(),
+            location=user_location(),
         )
         trace.steps.append(node)
         self._placed.append(_Placed(op, parts, tensors, tuple(numbers)))
         if not tracked:
             return [trace.stand_in(value) for value in outputs]
-        floating = floating or [each.dtype.is_floating_point or each.dtype.is_complex for each in specs]
+        floating = floating or [
+            each.dtype.is_floating_point or each.dtype.is_complex for each in specs
+        ]
         histories = [each for part in making for each in part.leaves if _has_history(each)]
         make = partial(map, trace.stand_in, outputs)
-        return list(MadeOfParts.apply(lambda: list(make()), floating, str(op), *tracked, *histories))
+        return list(
+            MadeOfParts.apply(lambda: list(make()), floating, str(op), *tracked, *histories)
+        )
 
     # -- at the end of the trace
     def results(self) -> tuple[Any, ...]:
@@ -363,7 +487,9 @@ class ControlFlows:
             return steps
         for each in self._placed:
             each.op.parts = tuple(
-                part.compiled(self.parts.steps_of(*part.place), each.tensors, each.numbers, self.parts.grad)
+                part.compiled(
+                    self.parts.steps_of(*part.place), each.tensors, each.numbers, self.parts.grad
+                )
                 for part in each.parts
             )
         aside = self.parts.set_aside()
@@ -373,7 +499,9 @@ class ControlFlows:
 
 
 class _TrackedError(UnsupportedError):
-    """The program cannot be traced where gradients are recorded, neither as a node nor as an unrolled loop."""
+    """The program cannot be traced where gradients are recorded, neither as a node nor as an
+    unrolled loop.
+    """
 
 
 def _is_like(one: Any, other: Any) -> bool:

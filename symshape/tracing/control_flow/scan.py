@@ -1,4 +1,6 @@
-"""``scan`` as one node: its function is traced once on one row, or twice where the first round changes strides."""
+"""``scan`` as one node: its function is traced once on one row, or twice where the first round
+changes strides.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ class Placing(Protocol):
         """Return the spec of a carried tensor after a round."""
 
     def placed(
-        self, op: ControlFlow, operands: Sequence[Any], parts: Sequence[Part], specs: Sequence[TensorSpec]
+        self,
+        op: ControlFlow,
+        operands: Sequence[Any],
+        parts: Sequence[Part],
+        specs: Sequence[TensorSpec],
     ) -> list[Any]:
         """Return the results of a node that autograd sees as one operation."""
 
@@ -72,28 +78,46 @@ class RowsTrace:
         states = [each_spec(each) for each in self._init]
         first, made = self._round(name, states, layout=False)
         parts = [first]
-        if any(not _equal(one.strides, other.strides) for one, other in zip(states, made[: len(states)], strict=True)):
+        if any(
+            not _equal(one.strides, other.strides)
+            for one, other in zip(states, made[: len(states)], strict=True)
+        ):
             second, again = self._round(name, made[: len(states)], layout=True)
-            if second.tree != first.tree or not all(map(_alike, made[len(states) :], again[len(states) :])):
+            if second.tree != first.tree or not all(
+                map(_alike, made[len(states) :], again[len(states) :])
+            ):
                 self._placing.parts.refuse(first.name, "returns something else in the second round")
             parts.append(second)
         count = length.node if isinstance(length, torch.SymInt) else length
-        stacked = [TensorSpec.contiguous((count, *s.sizes), s.dtype, s.device) for s in made[len(states) :]]
-        op = Scan("scan", around(parts), len(states), whole=True, draws=any(part.draws for part in parts))
-        found = self._placing.placed(op, [*self._init, *self._operands], parts, [*made[: len(states)], *stacked])
+        stacked = [
+            TensorSpec.contiguous((count, *s.sizes), s.dtype, s.device) for s in made[len(states) :]
+        ]
+        op = Scan(
+            "scan", around(parts), len(states), whole=True, draws=any(part.draws for part in parts)
+        )
+        found = self._placing.placed(
+            op, [*self._init, *self._operands], parts, [*made[: len(states)], *stacked]
+        )
         return pytree.tree_unflatten(found, first.tree)
 
-    def _round(self, name: str, states: Sequence[TensorSpec], *, layout: bool) -> tuple[Part, list[TensorSpec]]:
+    def _round(
+        self, name: str, states: Sequence[TensorSpec], *, layout: bool
+    ) -> tuple[Part, list[TensorSpec]]:
         """Trace the function on a state and a row; return the part and the specs of its results."""
         outer, placing = [*self._init, *self._operands], self._placing
-        given = [placing.stand_in(spec, outer) for spec in (*states, *map(self._row, self._operands))]
+        given = [
+            placing.stand_in(spec, outer) for spec in (*states, *map(self._row, self._operands))
+        ]
         own = [each._value for each in given]
-        part = placing.parts.traced(f"the function of scan ({name})", self._combine, [*given, *self._more], own)
+        part = placing.parts.traced(
+            f"the function of scan ({name})", self._combine, [*given, *self._more], own
+        )
         leaves = part.leaves
         if len(leaves) < len(states) or not all(isinstance(each, torch.Tensor) for each in leaves):
             placing.parts.refuse(part.name, "returns something else than tensors")
         specs = [
-            placing.carried(part, *pair, layout=layout) for pair in zip(given, leaves[: len(states)], strict=False)
+            placing.carried(part, *pair, layout=layout)
+            for pair in zip(given, leaves[: len(states)], strict=False)
         ]
         if len({id(each._value.storage) for each in leaves[: len(states)]}) < len(states):
             placing.parts.refuse(part.name, "carries two tensors on one memory; carry clones")
@@ -116,8 +140,15 @@ def each_spec(tensor: Any) -> TensorSpec:
 
 def _equal(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
     terms = [[each if type(each) is int else each.term for each in of] for of in (sizes, others)]
-    return all(one is other or (type(one) is int and one == other) for one, other in zip(*terms, strict=True))
+    return all(
+        one is other or (type(one) is int and one == other)
+        for one, other in zip(*terms, strict=True)
+    )
 
 
 def _alike(one: TensorSpec, other: TensorSpec) -> bool:
-    return len(one.sizes) == len(other.sizes) and one.dtype is other.dtype and _equal(one.sizes, other.sizes)
+    return (
+        len(one.sizes) == len(other.sizes)
+        and one.dtype is other.dtype
+        and _equal(one.sizes, other.sizes)
+    )

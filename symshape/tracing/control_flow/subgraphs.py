@@ -1,8 +1,9 @@
-"""Parts: functions that an operator takes, each traced into steps that may run once, never, or many times.
+"""Parts: functions that an operator takes, each traced into steps that may run once, never, or many
+times.
 
-The steps of a part are among the trace's steps until its end; then the node that runs the part replaces them. Facts
-found in a part hold in that part alone, except guards. Guards hold for the whole program, which is then narrower than
-possible and never wrong.
+The steps of a part are among the trace's steps until its end; then the node that runs the part
+replaces them. Facts found in a part hold in that part alone, except guards. Guards hold for the
+whole program, which is then narrower than possible and never wrong.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class PartTrace(Protocol):
     lazy: dict[Value, tuple[bool, bool]]
 
     def modes_now(self) -> tuple[bool | None, bool | None]:
-        """Return whether gradients are recorded, and inference mode; None where unchanged since the start."""
+        """Return whether gradients are recorded, and inference mode; None where unchanged since the
+        start.
+        """
 
 
 class EffectError(UnsupportedError):
@@ -101,19 +104,34 @@ class Part:
     draws: bool
 
     def reads(self, inside: Sequence[Step]) -> tuple[dict[Value, None], dict[str, Any]]:
-        """Return the tensors and numbers that these steps and the results read but the steps do not make."""
+        """Return the tensors and numbers that these steps and the results read but the steps do not
+        make.
+        """
         nodes = [step for step in inside if isinstance(step, Node)]
         made = {value for node in nodes for value in node.outputs}
         made |= {*self.own, *(each.value for each in self.constants)}
-        read = (value for values in (*(node.reads for node in nodes), values_in(self.outputs)) for value in values)
-        bound = {*self.own_numbers, *(binding.symbol for node in nodes for binding in node.bindings)}
-        numbers = {name: number for number in _numbers(inside, self.outputs) for name, number in _named(number)}
+        read = (
+            value
+            for values in (*(node.reads for node in nodes), values_in(self.outputs))
+            for value in values
+        )
+        bound = {
+            *self.own_numbers,
+            *(binding.symbol for node in nodes for binding in node.bindings),
+        }
+        numbers = {
+            name: number
+            for number in _numbers(inside, self.outputs)
+            for name, number in _named(number)
+        }
         return (
             {value: None for value in read if value not in made},
             {name: number for name, number in numbers.items() if name not in bound},
         )
 
-    def compiled(self, inside: Sequence[Step], tensors: Sequence[Value], numbers: Sequence[str], grad: bool) -> Any:
+    def compiled(
+        self, inside: Sequence[Step], tensors: Sequence[Value], numbers: Sequence[str], grad: bool
+    ) -> Any:
         """Return the function that runs the part.
 
         Args:
@@ -125,7 +143,9 @@ class Part:
         Raises:
             UnsupportedError: it reads something else.
         """
-        steps = [self._as_called(step, grad) for step in without_dead_code(list(inside), self.outputs)]
+        steps = [
+            self._as_called(step, grad) for step in without_dead_code(list(inside), self.outputs)
+        ]
         given = [*self.own, *tensors]
         read, named = self.reads(steps)
         if not read.keys() <= set(tensors) or not named.keys() <= set(numbers):
@@ -135,13 +155,19 @@ class Part:
                 reason=Reason.CONTROL_FLOW,
             )
         inputs = tuple(
-            Input(i, value.name, value) for i, value in enumerate(given) if value in read or i < len(self.own)
+            Input(i, value.name, value)
+            for i, value in enumerate(given)
+            if value in read or i < len(self.own)
         )
         graph = Graph(inputs, self.constants, tuple(steps), self.outputs, self.tree)
-        return compile_graph(graph, {name: i for i, name in enumerate((*self.own_numbers, *numbers))})
+        return compile_graph(
+            graph, {name: i for i, name in enumerate((*self.own_numbers, *numbers))}
+        )
 
     def _as_called(self, step: Step, grad: bool) -> Step:
-        """Return a step with the modes that it runs in, where these differ from the modes of the part's call."""
+        """Return a step with the modes that it runs in, where these differ from the modes of the
+        part's call.
+        """
         if not isinstance(step, Node) or self.modes[0] is step.grad:
             return attrs.evolve(step, grad=None, inference=None) if isinstance(step, Node) else step
         return attrs.evolve(step, grad=grad if step.grad is None else step.grad, inference=None)
@@ -185,7 +211,9 @@ class Parts:
     def steps_of(self, start: int, end: int, regions: int | None = None) -> list[Step]:
         """Return the steps of a range, without those of the first ``regions`` parts."""
         covered = {i for begin, behind in self._regions[:regions] for i in range(begin, behind)}
-        return [step for i, step in enumerate(self._trace.steps[start:end], start) if i not in covered]
+        return [
+            step for i, step in enumerate(self._trace.steps[start:end], start) if i not in covered
+        ]
 
     @property
     def any(self) -> bool:
@@ -199,15 +227,22 @@ class Parts:
             UnsupportedError: they use such a value.
         """
         inside = [step for begin, end in self._regions for step in self._trace.steps[begin:end]]
-        made = {value for step in inside if isinstance(step, Node) for value in step.outputs} | self._own
+        made = {
+            value for step in inside if isinstance(step, Node) for value in step.outputs
+        } | self._own
         nodes = [step for step in steps if isinstance(step, Node)]
         made -= {value for node in nodes for value in node.outputs}
         bound = {binding.symbol for node in nodes for binding in node.bindings}
         numbers = {name for number in _numbers(steps, outputs) for name, _ in _named(number)}
-        read = {value for values in (*(node.reads for node in nodes), values_in(outputs)) for value in values}
+        read = {
+            value
+            for values in (*(node.reads for node in nodes), values_in(outputs))
+            for value in values
+        }
         if not made.isdisjoint(read) or not (self._born - bound).isdisjoint(numbers):
             raise UnsupportedError(
-                "a tensor or a size is created inside a function given to torch.cond, while_loop or a scan and "
+                "a tensor or a size is created inside a function given to torch.cond, while_loop "
+                "or a scan and "
                 "used outside it; return it from that function",
                 reason=Reason.CONTROL_FLOW,
             )
@@ -239,11 +274,17 @@ class Parts:
             UnsupportedError: it does something that no part could do again.
         """
         trace = self._trace
-        start, lifted, symbols = len(trace.steps), len(trace.lifting.lifted), trace.env.symbols.taken()
+        start, lifted, symbols = (
+            len(trace.steps),
+            len(trace.lifting.lifted),
+            trace.env.symbols.taken(),
+        )
         with self._apart(name, watched or function) as seen:
             leaves, tree = pytree.tree_flatten(function(*args))
             outputs = trace.op_arguments.both(leaves)[1]
-        constants = tuple(each for each in list(trace.lifting.lifted.values())[lifted:] if each.constant)
+        constants = tuple(
+            each for each in list(trace.lifting.lifted.values())[lifted:] if each.constant
+        )
         self._own.update((*own, *(each.value for each in constants)))
         self._born |= {*own_numbers}
         place = (start, len(trace.steps), len(self._regions) - 1)  # the last region is its own
@@ -251,13 +292,29 @@ class Parts:
         born = (trace.env.symbols.taken() - symbols) | {*own_numbers}
         draws = any(isinstance(each, Node) and draws_random_numbers(each) for each in inside)
         modes = trace.modes_now()
-        part = Part(name, place, own, own_numbers, leaves, tree, outputs, constants, {}, {}, seen, modes, born, draws)
+        part = Part(
+            name,
+            place,
+            own,
+            own_numbers,
+            leaves,
+            tree,
+            outputs,
+            constants,
+            {},
+            {},
+            seen,
+            modes,
+            born,
+            draws,
+        )
         part.tensors, part.numbers = part.reads(without_dead_code(inside, outputs))
         self._check(part, inside)
         return part
 
     def together(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
-        """Return the result of a function that runs in each call but may do no more than a part may.
+        """Return the result of a function that runs in each call but may do no more than a part
+        may.
 
         Raises:
             UnsupportedError: it does more.
@@ -269,7 +326,9 @@ class Parts:
         self._regions.pop()  # its steps stay in the trace
         inside = [step for step in trace.steps[start:] if isinstance(step, Node)]
         own = {value for node in inside for value in node.outputs}
-        own |= {each.value for each in list(trace.lifting.lifted.values())[lifted:] if each.constant}
+        own |= {
+            each.value for each in list(trace.lifting.lifted.values())[lifted:] if each.constant
+        }
         around = {id(value.storage) for node in inside for value in node.reads if value not in own}
         for node in inside:
             if any(id(value.storage) in around for value in written_values(node)):
@@ -277,14 +336,22 @@ class Parts:
         return made
 
     @contextmanager
-    def _apart(self, name: str, function: Callable[..., Any]) -> Iterator[dict[Value, SymbolicTensor]]:
-        """Trace a part inside the block; yield a dictionary that collects the tensors that it reads.
+    def _apart(
+        self, name: str, function: Callable[..., Any]
+    ) -> Iterator[dict[Value, SymbolicTensor]]:
+        """Trace a part inside the block; yield a dictionary that collects the tensors that it
+        reads.
 
         Raises:
             UnsupportedError: it did more than compute its results.
         """
         trace, env, effects = self._trace, self._trace.env, list[Effects]()
-        start, symbols, modes, looks = len(trace.steps), env.symbols.taken(), _modes(), trace.own.looks()
+        start, symbols, modes, looks = (
+            len(trace.steps),
+            env.symbols.taken(),
+            _modes(),
+            trace.own.looks(),
+        )
         tell(lambda recorder: effects.append(Effects(recorder, function)))
         seen: dict[Value, SymbolicTensor] = {}
         outer, trace.op_arguments.seen = trace.op_arguments.seen, seen
@@ -307,19 +374,26 @@ class Parts:
         changed += [] if _modes() == modes else ["leaves torch's modes changed"]
         if changed:
             said = (
-                f"{name} {changed[0]} (at {env.origin()}), which would happen only in calls that run this "
+                f"{name} {changed[0]} (at {env.origin()}), which would happen only in calls that "
+                "run this "
                 "function; return the new value instead"
             )
             raise EffectError(said, reason=Reason.CONTROL_FLOW) from failed
         if failed is not None:
-            if not isinstance(failed, SymShapeError):  # so that it is noted: the program may catch the error
-                UnsupportedError(f"{name} raises {type(failed).__name__}: {failed}", reason=Reason.CONTROL_FLOW)
+            # so that it is noted: the program may catch the error
+            if not isinstance(failed, SymShapeError):
+                UnsupportedError(
+                    f"{name} raises {type(failed).__name__}: {failed}", reason=Reason.CONTROL_FLOW
+                )
             try:
                 raise failed
             finally:
                 failed = None  # it would keep this frame alive, and with it tensors
         if trace.own.looks() != looks:
-            self.refuse(name, "uses gradients itself: an autograd.Function, requires_grad_(), hooks or backward")
+            self.refuse(
+                name,
+                "uses gradients itself: an autograd.Function, requires_grad_(), hooks or backward",
+            )
 
     def refuse(self, name: str, why: str) -> NoReturn:
         """Refuse a side effect of a function.
@@ -343,16 +417,21 @@ class Parts:
                 continue
             op: Any = step.op
             if isinstance(op, LiveCall) and not isinstance(op, ControlFlow):
-                self.refuse(part.name, f"keeps random states, or changes what autograd records ({op})")
+                self.refuse(
+                    part.name, f"keeps random states, or changes what autograd records ({op})"
+                )
             if any(id(value.storage) in around for value in written_values(step)):
-                self.refuse(part.name, f"writes in place to a tensor created outside it ({step.op})")
+                self.refuse(
+                    part.name, f"writes in place to a tensor created outside it ({step.op})"
+                )
             if not torch.is_grad_enabled() and (self.grad if step.grad is None else step.grad):
                 self.refuse(part.name, "turns gradients on where they are off")
             if step.inference is not part.modes[1]:
                 self.refuse(part.name, f"changes inference mode ({step.op})")
 
     def fresh(self, part: Part, leaf: Any, known: Collection[str] = ()) -> Value:
-        """Return the value of a result that is a tensor on memory of its own, with sizes known around the part.
+        """Return the value of a result that is a tensor on memory of its own, with sizes known
+        around the part.
 
         ``known``: further symbols that its sizes may have.
 
@@ -360,17 +439,27 @@ class Parts:
             UnsupportedError: it is not such a tensor.
         """
         if type(leaf) is not SymbolicTensor:
-            self.refuse(part.name, f"returns a {type(leaf).__name__} where a tensor that it creates is needed")
+            self.refuse(
+                part.name,
+                f"returns a {type(leaf).__name__} where a tensor that it creates is needed",
+            )
         value = leaf._value
         around = {id(each.storage) for each in (*part.tensors, *part.own)}
         own = {each.value for each in part.constants}
-        around |= {id(each.value.storage) for each in self._trace.lifting.lifted.values() if each.value not in own}
+        around |= {
+            id(each.value.storage)
+            for each in self._trace.lifting.lifted.values()
+            if each.value not in own
+        }
         inside = self.steps_of(*part.place)
         made = own | {each for step in inside if isinstance(step, Node) for each in step.outputs}
         if value not in made or id(value.storage) in around:
             self.refuse(part.name, "returns one of its arguments, or a view of one; return a clone")
         if value in self._trace.lazy or names_in(leaf._spec) & (part.born - {*known}):
-            self.refuse(part.name, "returns a tensor whose size depends on data, or that is lazily conjugated")
+            self.refuse(
+                part.name,
+                "returns a tensor whose size depends on data, or that is lazily conjugated",
+            )
         return value
 
 
@@ -393,5 +482,13 @@ def names_in(spec: TensorSpec) -> set[str]:
 
 
 def _modes() -> tuple[Any, ...]:
-    autocast = [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in ("cpu", "cuda")]
-    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast
+    autocast = [
+        (torch.is_autocast_enabled(each), torch.get_autocast_dtype(each))
+        for each in ("cpu", "cuda")
+    ]
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
+        autocast,
+    )

@@ -1,1 +1,3 @@
-"""Numbers that depend on tensors' data: unbacked integers, bounds, constant folding and presumptions."""
+"""Numbers that depend on tensors' data: unbacked integers, bounds, constant folding and
+presumptions.
+"""

@@ -1,7 +1,8 @@
 """Bounds of an integer that is read from a tensor, derived from the ops that made the tensor.
 
-``torch.randint(0, h - 15, (1,)).item()`` is at least 0 and at most ``h - 16``: a slice that begins there needs no
-guard. Positions are bounded too: of the largest element, of nonzero elements, in a permutation.
+``torch.randint(0, h - 15, (1,)).item()`` is at least 0 and at most ``h - 16``: a slice that begins
+there needs no guard. Positions are bounded too: of the largest element, of nonzero elements, in a
+permutation.
 """
 
 from __future__ import annotations
@@ -27,15 +28,40 @@ _SMALL = 1 << 53
 _INTEGERS = (torch.int64, torch.int32)
 _PICKING = frozenset(
     (
-        *(aten.clone.default, aten.detach.default, aten.alias.default, aten.view.default, aten._unsafe_view.default),
-        *(aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.select.int, aten.slice.Tensor),
-        *(aten.flip.default, aten.permute.default, aten.t.default, aten.expand.default, aten.index_select.default),
+        *(
+            aten.clone.default,
+            aten.detach.default,
+            aten.alias.default,
+            aten.view.default,
+            aten._unsafe_view.default,
+        ),
+        *(
+            aten.unsqueeze.default,
+            aten.squeeze.default,
+            aten.squeeze.dim,
+            aten.select.int,
+            aten.slice.Tensor,
+        ),
+        *(
+            aten.flip.default,
+            aten.permute.default,
+            aten.t.default,
+            aten.expand.default,
+            aten.index_select.default,
+        ),
         *(aten.max.default, aten.min.default, aten.amax.default, aten.amin.default),
-        *(aten.index.Tensor, aten.masked_select.default, aten.gather.default, aten.repeat_interleave.self_int),
+        *(
+            aten.index.Tensor,
+            aten.masked_select.default,
+            aten.gather.default,
+            aten.repeat_interleave.self_int,
+        ),
     )
 )
 """Ops whose results' elements are elements of their first argument."""
-_BELOW = frozenset((aten.randint.default, aten.randint.generator, aten.randperm.default, aten.randperm.generator))
+_BELOW = frozenset(
+    (aten.randint.default, aten.randint.generator, aten.randperm.default, aten.randperm.generator)
+)
 _BETWEEN = frozenset((aten.randint.low, aten.randint.low_generator))
 _WHERE = frozenset((aten.argmax.default, aten.argmin.default))
 _WITH_POSITIONS: dict[Any, tuple[int, Any]] = {
@@ -44,7 +70,8 @@ _WITH_POSITIONS: dict[Any, tuple[int, Any]] = {
     aten.sort.default: (1, -1),
     aten.topk.default: (2, -1),
 }
-"""Ops whose second result holds positions: the argument index of their dimension, and its default."""
+"""Ops whose second result holds positions: the argument index of their dimension, and its default.
+"""
 
 _Range = tuple[Any, Any]
 """The least and the greatest value: each an int or an ``IntNode``."""
@@ -70,7 +97,8 @@ class Bounds:
         self._reshaped: set[Value] = set()
 
     def tell(self, op: OpOverload, values: Sequence[Any], made: Sequence[IntNode]) -> None:
-        """Assume the bounds of a number that an op read from a tensor, or of the count that ``bincount`` makes.
+        """Assume the bounds of a number that an op read from a tensor, or of the count that
+        ``bincount`` makes.
 
         Args:
             op: the op that reads.
@@ -99,7 +127,12 @@ class Bounds:
 
     def _range(self, value: Value, depth: int) -> _Range:
         node = self._makers.get(value)
-        if node is None or not depth or value.storage in self._written or value.spec.dtype not in _INTEGERS:
+        if (
+            node is None
+            or not depth
+            or value.storage in self._written
+            or value.spec.dtype not in _INTEGERS
+        ):
             raise _Unknown
         op, args = node.op, node.args
         if op in _BELOW:
@@ -114,7 +147,11 @@ class Bounds:
             return self._positions(args[0], args[at] if len(args) > at else dim)
         if op is aten.select.int and args[1] in (1, -1) and type(args[2]) is int:
             found = self._makers.get(args[0])
-            if found is not None and found.op is aten.nonzero.default and args[0].storage not in self._written:
+            if (
+                found is not None
+                and found.op is aten.nonzero.default
+                and args[0].storage not in self._written
+            ):
                 return self._positions(found.args[0], args[2])
         if op is aten.clamp.default and len(args) == 3 and type(args[1]) is type(args[2]) is int:
             return min(args[1], args[2]), args[2]
@@ -127,14 +164,18 @@ class Bounds:
         raise _Unknown
 
     def _positions(self, tensor: Value, dim: Any) -> _Range:
-        """Return the bounds of positions in a tensor, along one dimension or (None) among all elements."""
+        """Return the bounds of positions in a tensor, along one dimension or (None) among all
+        elements.
+        """
         sizes = tensor.spec.sizes
         if tensor in self._reshaped or not sizes or type(dim) not in (int, type(None)):
             raise _Unknown
         return 0, (tensor.spec.numel() if dim is None else sizes[dim]) - 1
 
     def _moved(self, away: bool, tensor: Value, by: Any, depth: int) -> _Range:
-        """Return the bounds of an element plus or minus a number; raise ``_Unknown`` where the sum may overflow."""
+        """Return the bounds of an element plus or minus a number; raise ``_Unknown`` where the sum
+        may overflow.
+        """
         low, high = self._range(tensor, depth - 1)
         small = type(by) is int and all(self._is_small(_term(each)) for each in (by, low, high))
         if not small or tensor.spec.dtype is not torch.int64:
@@ -143,7 +184,9 @@ class Bounds:
         return low + by, high + by
 
     def _is_small(self, term: Term) -> bool:
-        """Return whether an integer is a small constant, or made of sizes of the arguments alone."""
+        """Return whether an integer is a small constant, or made of sizes of the arguments
+        alone.
+        """
         if term.op is Op.CONST:
             return abs(term.value) < _SMALL
         sources = [self._env.symbols[symbol.name].sources for symbol in term.symbols]

@@ -1,7 +1,8 @@
-"""The contents of tensors that a program makes from sizes alone, known during the trace, if possible as formulas.
+"""The contents of tensors that a program makes from sizes alone, known during the trace, if
+possible as formulas.
 
-``torch.tensor(x.size(1)).item()`` is ``x.size(1)``. Other ops than those below give the value of the example call,
-under guards that fix the sizes.
+``torch.tensor(x.size(1)).item()`` is ``x.size(1)``. Other ops than those below give the value of
+the example call, under guards that fix the sizes.
 """
 
 from __future__ import annotations
@@ -30,8 +31,19 @@ _DEEPEST = 64  # ops
 _UNINITIALISED = ("empty", "new_empty", "resize")
 _SAME = frozenset(
     (
-        *(aten.clone.default, aten.detach.default, aten.alias.default, aten.lift_fresh.default, aten.view.default),
-        *(aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim),
+        *(
+            aten.clone.default,
+            aten.detach.default,
+            aten.alias.default,
+            aten.lift_fresh.default,
+            aten.view.default,
+        ),
+        *(
+            aten._unsafe_view.default,
+            aten.unsqueeze.default,
+            aten.squeeze.default,
+            aten.squeeze.dim,
+        ),
         *(aten._to_copy.default, aten._reshape_alias.default),
     )
 )
@@ -62,7 +74,9 @@ class Contents:
         constants: the constant tensors of the program, which grow.
     """
 
-    def __init__(self, env: ShapeEnv, steps: Sequence[Step], constants: Mapping[Value, torch.Tensor]) -> None:
+    def __init__(
+        self, env: ShapeEnv, steps: Sequence[Step], constants: Mapping[Value, torch.Tensor]
+    ) -> None:
         self._env = env
         self._new = StepCursor(steps)
         self._makers: dict[Value, Node] = {}
@@ -92,12 +106,16 @@ class Contents:
         with outside_modes():
             number = self._computed(value, terms, {}, _DEEPEST).item()
         for symbol in sorted(terms, key=lambda each: each.order):
-            self._env.specialize(symbol, reason="the program reads a number that it made from this size")
+            self._env.specialize(
+                symbol, reason="the program reads a number that it made from this size"
+            )
         return number
 
     # -- as formulas
     def _integers(self, value: Value, depth: int) -> dict[int, Any]:
-        """Return the known elements of an int64 tensor by position: all, except for a packed sequence's batch sizes."""
+        """Return the known elements of an int64 tensor by position: all, except for a packed
+        sequence's batch sizes.
+        """
         constant = self._constants.get(value)
         if value.storage in self._written or depth == 0 or value.spec.dtype is not torch.int64:
             raise Unknown
@@ -112,9 +130,15 @@ class Contents:
             return {0: args[0].spec.sizes[0 if args[2] else 1]}
         if op is aten.scalar_tensor.default:
             return {0: self._size(args[0])}
-        if op in _SAME and not (op is aten._to_copy.default and node.kwargs.get("device") not in (None, "cpu")):
+        if op in _SAME and not (
+            op is aten._to_copy.default and node.kwargs.get("device") not in (None, "cpu")
+        ):
             return self._integers(args[0], depth - 1)
-        picked = args[2] if op is aten.select.int and args[1] == 0 and len(args[0].spec.sizes) == 1 else None
+        picked = (
+            args[2]
+            if op is aten.select.int and args[1] == 0 and len(args[0].spec.sizes) == 1
+            else None
+        )
         if type(picked) is int and picked == 0:
             return {0: self._element(args[0], depth)}
         if op in (aten.stack.default, aten.cat.default) and args[1:] in ((), (0,)):
@@ -126,7 +150,9 @@ class Contents:
             return {0: _TOTALS[op](self._all(args[0], depth))}
         floors = op is aten.div.Tensor_mode and node.kwargs == {"rounding_mode": "floor"}
         if floors or (op in _PAIRS and not node.kwargs and len(args) == 2):
-            return dict(enumerate(self._pairs(_PAIRS.get(op, operator.floordiv), args[0], args[1], depth)))
+            return dict(
+                enumerate(self._pairs(_PAIRS.get(op, operator.floordiv), args[0], args[1], depth))
+            )
         raise Unknown
 
     def _element(self, value: Value, depth: int) -> Any:
@@ -145,7 +171,9 @@ class Contents:
     def _pairs(self, function: Callable[[Any, Any], Any], a: Any, b: Any, depth: int) -> list[Any]:
         left = self._all(a, depth) if type(a) is Value else [self._size(a)]
         right = self._all(b, depth) if type(b) is Value else [self._size(b)]
-        if function in (operator.floordiv, operator.mod) and not all(type(each) is int and each > 0 for each in right):
+        if function in (operator.floordiv, operator.mod) and not all(
+            type(each) is int and each > 0 for each in right
+        ):
             raise Unknown
         if len(left) == len(right) == 1:
             return [function(left[0], right[0])]
@@ -166,7 +194,9 @@ class Contents:
 
     # -- at the sizes of the example
     def _computed(self, value: Value, terms: set[Term], made: dict[Value, Any], depth: int) -> Any:
-        """Return the tensor that eager would have at the example's sizes; add the symbols in use to ``terms``."""
+        """Return the tensor that eager would have at the example's sizes; add the symbols in use to
+        ``terms``.
+        """
         if value in made:
             return made[value]
         constant = self._constants.get(value)
@@ -185,20 +215,32 @@ class Contents:
             if self._env.hint(leaf) is None or (type(leaf) is FloatTerm and leaf.unbacked()):
                 raise Unknown
             terms.update(symbols)
-            return leaf.evaluate(self._env.hints) if type(leaf) is FloatTerm else fold.evaluate(leaf, self._env.hints)
+            return (
+                leaf.evaluate(self._env.hints)
+                if type(leaf) is FloatTerm
+                else fold.evaluate(leaf, self._env.hints)
+            )
 
         args = map_argument(node.args, real)
         kwargs = {name: map_argument(arg, real) for name, arg in node.kwargs.items()}
         result = node.op(*args, **kwargs)
         results = [result] if node.single else list(result)
-        made.update((output, each) for output, each in zip(node.outputs, results, strict=True) if output is not None)
+        made.update(
+            (output, each)
+            for output, each in zip(node.outputs, results, strict=True)
+            if output is not None
+        )
         return made[value]
 
     def _is_pure(self, node: Node) -> bool:
         """Return whether a node gives the same result in each run, is on the CPU, and is small."""
         op = node.op
         name = op._schema.name.removeprefix("aten::")
-        values = [*values_in(node.args), *values_in(tuple(node.kwargs.values())), *filter(None, node.outputs)]
+        values = [
+            *values_in(node.args),
+            *values_in(tuple(node.kwargs.values())),
+            *filter(None, node.outputs),
+        ]
         return (
             op.namespace == "aten"
             and not op._schema.is_mutable

@@ -1,7 +1,8 @@
-"""Branches on whether data are finite: ``if not torch.isfinite(loss): return``, ``if gradient.isnan().any(): ...``.
+"""Branches on whether data are finite: ``if not torch.isfinite(loss): return``,
+``if gradient.isnan().any(): ...``.
 
-Such a branch handles an overflow. Where the function can still be run from the beginning, a trace assumes that data are
-finite, and the graph asserts that when it runs.
+Such a branch handles an overflow. Where the function can still be run from the beginning, a trace
+assumes that data are finite, and the graph asserts that when it runs.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from symshape.graph.steps import Node, Step, Value
 
 _ANSWERS = {"isnan": False, "isinf": False, "isposinf": False, "isneginf": False, "isfinite": True}
 _SAME = {"eq": True, "ne": False}
-"""The answer when a finite number is compared with itself; the opposite when it is compared with an infinity."""
-_KEPT = frozenset(("all", "any", "view", "detach", "alias", "clone", "_to_copy", "squeeze", "unsqueeze", "expand"))
+"""The answer when a finite number is compared with itself; the opposite when it is compared with an
+infinity.
+"""
+_KEPT = frozenset(
+    ("all", "any", "view", "detach", "alias", "clone", "_to_copy", "squeeze", "unsqueeze", "expand")
+)
 _NEGATED = frozenset(("logical_not", "bitwise_not"))
 _BOTH = frozenset(("logical_and", "bitwise_and", "mul"))
 _EITHER = frozenset(("logical_or", "bitwise_or"))
@@ -27,7 +32,8 @@ FINITE = "data are taken to be finite here"
 
 
 def holds_for_finite(steps: Sequence[Step], condition: Term) -> bool | None:
-    """Return whether a condition holds where all numbers are finite; None if it depends on anything else.
+    """Return whether a condition holds where all numbers are finite; None if it depends on anything
+    else.
 
     Args:
         steps: the steps of the trace.
@@ -47,7 +53,9 @@ def holds_for_finite(steps: Sequence[Step], condition: Term) -> bool | None:
 
 
 def _answer(value: Value, made: dict[Value, Node]) -> bool | None:
-    """Return the truth of all elements of a value where numbers are finite; None if they depend on anything else."""
+    """Return the truth of all elements of a value where numbers are finite; None if they depend on
+    anything else.
+    """
     node = made.get(value)
     if node is None or node.op.namespace != "aten" or not node.args:
         return None

@@ -1,4 +1,6 @@
-"""Comparisons of single numbers that guard a program: for each call a small graph computes both sides of each."""
+"""Comparisons of single numbers that guard a program: for each call a small graph computes both
+sides of each.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,14 @@ class Root:
 
 
 def memories(values: Iterable[Any]) -> Counter[int]:
-    """Return how many of the values are tensors in each storage; tensors of ``torch.func`` count for every storage."""
-    tensors = {id(each): each for each in values if isinstance(each, torch.Tensor) and each.layout is torch.strided}
+    """Return how many of the values are tensors in each storage; tensors of ``torch.func`` count
+    for every storage.
+    """
+    tensors = {
+        id(each): each
+        for each in values
+        if isinstance(each, torch.Tensor) and each.layout is torch.strided
+    }
     if any(map(functorch.is_wrapped, tensors.values())):
         return _Anywhere()
     return Counter(each.untyped_storage()._cdata for each in tensors.values())
@@ -56,7 +64,9 @@ class _Anywhere(Counter[int]):
 
 
 def are_alone(tensors: Iterable[torch.Tensor], count: Callable[[int], int]) -> bool:
-    """Return whether each tensor fills a storage of one element that no other counted tensor shares."""
+    """Return whether each tensor fills a storage of one element that no other counted tensor
+    shares.
+    """
     memory = [(each.untyped_storage(), each.element_size()) for each in tensors]
     return all(each.nbytes() == size and count(each._cdata) == 1 for each, size in memory)
 
@@ -65,7 +75,9 @@ def is_number(value: Value) -> bool:
     """Return whether a value is a single number on the CPU, in any number of dimensions."""
     spec = value.spec
     return (
-        all(type(n) is int and n == 1 for n in spec.sizes) and spec.device.type == "cpu" and not spec.dtype.is_complex
+        all(type(n) is int and n == 1 for n in spec.sizes)
+        and spec.device.type == "cpu"
+        and not spec.dtype.is_complex
     )
 
 
@@ -95,7 +107,8 @@ class Asked:
         sources: the tensors to read: positions among the leaves, or the tensors themselves.
         dtypes: the dtypes of the sources.
         relations: the relation of each comparison.
-        written: if arguments are read, the outside tensors that the program writes: no argument may be one of them.
+        written: if arguments are read, the outside tensors that the program writes: no argument may
+            be one of them.
         graph: computes the left and the right side of each comparison from copies of the sources.
         run: runs the graph.
         key: equal for two of these only if they compare the same; None if that is not known.
@@ -122,7 +135,9 @@ class Asked:
         written: Sequence[torch.Tensor],
         integers: Mapping[str, int],
     ) -> Asked:
-        """Return the comparisons with the steps that their numbers need, in a program that writes ``written``."""
+        """Return the comparisons with the steps that their numbers need, in a program that writes
+        ``written``.
+        """
         numbers = tuple(term for _, left, right in asked for term in (left, right))
         steps = tuple(_needed(ran, numbers))
         read = dict.fromkeys(value for node in steps for value in node.reads if value in roots)
@@ -132,9 +147,16 @@ class Asked:
         dtypes = tuple(roots[value].dtype for value in read)
         relations = tuple(relation for relation, *_ in asked)
         outside = tuple(written) if any(roots[value].is_given_tensor for value in read) else ()
-        used = {each.name for term in numbers if isinstance(term, FloatTerm) for each in term.symbols()}
-        whole = tuple((name, integers[name]) for name in sorted(used & integers.keys(), key=integers.__getitem__))
-        return cls.in_graph(Graph(inputs, (), steps, numbers, tree), sources, dtypes, relations, outside, whole)
+        used = {
+            each.name for term in numbers if isinstance(term, FloatTerm) for each in term.symbols()
+        }
+        whole = tuple(
+            (name, integers[name])
+            for name in sorted(used & integers.keys(), key=integers.__getitem__)
+        )
+        return cls.in_graph(
+            Graph(inputs, (), steps, numbers, tree), sources, dtypes, relations, outside, whole
+        )
 
     @classmethod
     def in_graph(
@@ -148,7 +170,14 @@ class Asked:
     ) -> Asked:
         """Return the comparisons of the numbers that a graph computes from the sources."""
         run = compile_graph(graph, {name: i for i, (name, _) in enumerate(integers)})
-        key = _key(run, graph.nodes, (*sources, *written), dtypes, relations, tuple(each for _, each in integers))
+        key = _key(
+            run,
+            graph.nodes,
+            (*sources, *written),
+            dtypes,
+            relations,
+            tuple(each for _, each in integers),
+        )
         changed = {id(value.storage) for node in graph.nodes for value in written_values(node)}
         copied = tuple(id(each.value.storage) in changed for each in graph.inputs)
         return cls(sources, dtypes, relations, written, graph, run, key, copied, integers)
@@ -156,13 +185,23 @@ class Asked:
     @property
     def last(self) -> int:
         """Return the position of the last leaf that is read; -1 if none is."""
-        return max((*(each for each in self.sources if type(each) is int), *(each for _, each in self.integers), -1))
+        return max(
+            (
+                *(each for each in self.sources if type(each) is int),
+                *(each for _, each in self.integers),
+                -1,
+            )
+        )
 
     def __call__(self, leaves: Sequence[Any]) -> Hashable:
         """Return the answers; the exception's name if a number cannot be computed."""
         given: list[Any] = [leaves[each] if type(each) is int else each for each in self.sources]
         for leaf, dtype, each in zip(given, self.dtypes, self.graph.inputs, strict=True):
-            if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.device.type != "cpu":
+            if (
+                not isinstance(leaf, torch.Tensor)
+                or leaf.dtype is not dtype
+                or leaf.device.type != "cpu"
+            ):
                 return ABSENT
             if leaf.shape != each.value.spec.sizes:
                 return ABSENT
@@ -172,7 +211,9 @@ class Asked:
         try:
             with torch.no_grad():
                 pairs = zip(given, self.copied, strict=True)
-                found = self.run([leaf.detach().clone() if copied else leaf for leaf, copied in pairs], numbers)
+                found = self.run(
+                    [leaf.detach().clone() if copied else leaf for leaf, copied in pairs], numbers
+                )
         except (ArithmeticError, ValueError) as error:
             return type(error).__name__
         asked = zip(self.relations, found[::2], found[1::2], strict=True)
@@ -180,26 +221,37 @@ class Asked:
 
     def _are_apart(self, given: Sequence[torch.Tensor], leaves: Sequence[Any]) -> bool:
         """Return whether the sources share no memory with tensors that the program may write."""
-        pairs = [pair for pair in zip(self.sources, given, strict=True) if type(pair[1]) is not FloatLeaf]
+        pairs = [
+            pair for pair in zip(self.sources, given, strict=True) if type(pair[1]) is not FloatLeaf
+        ]
         if not pairs:
             return True
-        own, arguments = memories(each for each in self.sources if type(each) is not int), memories(leaves)
+        own, arguments = (
+            memories(each for each in self.sources if type(each) is not int),
+            memories(leaves),
+        )
         outside = memories(self.written) if self.written else own
         return are_alone(
-            (leaf for where, leaf in pairs if type(where) is int), lambda memory: arguments[memory] + outside[memory]
+            (leaf for where, leaf in pairs if type(where) is int),
+            lambda memory: arguments[memory] + outside[memory],
         ) and are_alone(
-            (leaf for where, leaf in pairs if type(where) is not int), lambda memory: own[memory] + arguments[memory]
+            (leaf for where, leaf in pairs if type(where) is not int),
+            lambda memory: own[memory] + arguments[memory],
         )
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is Asked and self.key is not None and self.key == other.key)
+        return self is other or (
+            type(other) is Asked and self.key is not None and self.key == other.key
+        )
 
     def __hash__(self) -> int:
         return hash(self.relations)
 
 
 def _needed(ran: Sequence[Node], numbers: Sequence[Number]) -> list[Node]:
-    """Return the steps that compute the numbers, including in-place writes, without the modes that they ran in."""
+    """Return the steps that compute the numbers, including in-place writes, without the modes that
+    they ran in.
+    """
     names = {name for each in numbers for name in _unbacked(each)}
     storages: set[int] = set()
     found: list[Node] = []
@@ -216,7 +268,9 @@ def _needed(ran: Sequence[Node], numbers: Sequence[Number]) -> list[Node]:
 
 
 def _unbacked(number: Number) -> frozenset[str]:
-    """Return the names of the symbols in a number (also of integer arguments, which no step computes)."""
+    """Return the names of the symbols in a number (also of integer arguments, which no step
+    computes).
+    """
     if isinstance(number, Term):
         return frozenset(each.name for each in number.symbols)
     if isinstance(number, FloatTerm):
@@ -225,11 +279,14 @@ def _unbacked(number: Number) -> frozenset[str]:
 
 
 def _key(run: Run, steps: Sequence[Node], sources: Sequence[Any], *more: Hashable) -> Hashable:
-    """Return the generated code with its names numbered in order of appearance, and all objects that it refers to."""
+    """Return the generated code with its names numbered in order of appearance, and all objects
+    that it refers to.
+    """
     if any(_objects_in((*node.args, *node.kwargs.values())) for node in steps):
         return None
     names: dict[str, str] = {}
-    source = re.sub(r"\bv\d+\b", lambda m: names.setdefault(m[0], f"v{len(names)}"), run.__symshape_source__)  # type: ignore[attr-defined]
+    text: str = run.__symshape_source__  # type: ignore[attr-defined]
+    source = re.sub(r"\bv\d+\b", lambda m: names.setdefault(m[0], f"v{len(names)}"), text)
     read = tuple(each if type(each) is int else ("tensor", id(each)) for each in sources)
     return source, tuple(str(node.op) for node in steps), read, *more
 

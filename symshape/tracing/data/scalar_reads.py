@@ -1,13 +1,16 @@
-"""Numbers that a program reads from tensors of one element: their values in the example call, and their guards.
+"""Numbers that a program reads from tensors of one element: their values in the example call, and
+their guards.
 
-Such numbers are a float argument that varies, a counter of an optimiser's steps, a rate in a tensor. The program
-computes with their values when it runs. Where it branches on one, the trace takes the branch of the example call. The
-comparison becomes a question that each later call is asked (:class:`symshape.calls.questions.Question`): its few ops on
-single numbers are repeated before the call. Numbers that need more ops (a loss) are known only when the graph runs.
+Such numbers are a float argument that varies, a counter of an optimiser's steps, a rate in a
+tensor. The program computes with their values when it runs. Where it branches on one, the trace
+takes the branch of the example call. The comparison becomes a question that each later call is
+asked (:class:`symshape.calls.questions.Question`): its few ops on single numbers are repeated
+before the call. Numbers that need more ops (a loss) are known only when the graph runs.
 
-Floats that are made of integer arguments (a counter of epochs over their number) are compared in the same way, unless
-they are exact ratios, which a guard can express. Integers and bools in tensors (a counter of updates, a flag that a
-buffer was filled) are numbers too: a condition on them alone is a question.
+Floats that are made of integer arguments (a counter of epochs over their number) are compared in
+the same way, unless they are exact ratios, which a guard can express. Integers and bools in tensors
+(a counter of updates, a flag that a buffer was filled) are numbers too: a condition on them alone
+is a question.
 """
 
 from __future__ import annotations
@@ -65,12 +68,16 @@ class ScalarData:
 
     Args:
         trace: the trace.
-        arguments: float arguments by symbol: their positions among the leaves of the call, and these leaves.
+        arguments: float arguments by symbol: their positions among the leaves of the call, and
+            these leaves.
         integers: integer arguments by symbol: their positions among the leaves of the call.
     """
 
     def __init__(
-        self, trace: DataTrace, arguments: Mapping[str, tuple[int, torch.Tensor]], integers: Mapping[str, int]
+        self,
+        trace: DataTrace,
+        arguments: Mapping[str, tuple[int, torch.Tensor]],
+        integers: Mapping[str, int],
     ) -> None:
         self._trace = trace
         self._arguments = arguments
@@ -87,17 +94,26 @@ class ScalarData:
         self._given = memories(each for _, each in trace.originals.values())
 
     def is_argument(self, term: FloatTerm | float) -> bool:
-        """Return whether a float's only data are float arguments, or it is made of integer arguments alone."""
+        """Return whether a float's only data are float arguments, or it is made of integer
+        arguments alone.
+        """
         if not isinstance(term, FloatTerm):
             return False
         names = term.unbacked()
-        return all(name in self._arguments for name in names) if names else self._is_of_integers(term)
+        return (
+            all(name in self._arguments for name in names) if names else self._is_of_integers(term)
+        )
 
     def _is_of_integers(self, term: FloatTerm) -> bool:
-        return all(each.name in self._integers or each.name in self._whole for each in term.symbols())
+        return all(
+            each.name in self._integers or each.name in self._whole for each in term.symbols()
+        )
 
-    def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
-        """Return the answer to a comparison in the example call, which later calls are asked; None: data decide.
+    def decide(
+        self, relation: str, left: FloatTerm | float, right: FloatTerm | float
+    ) -> bool | None:
+        """Return the answer to a comparison in the example call, which later calls are asked; None:
+        data decide.
 
         Raises:
             ArithmeticError, ValueError: the computation of a number raises it, as in the program.
@@ -108,7 +124,11 @@ class ScalarData:
         self._catch_up()
         if not all(map(self._is_of_integers, terms)):
             return None
-        whole = [each.args[0] for each in terms if each.op == "from_int" and isinstance(each.args[0], Term)]
+        whole = [
+            each.args[0]
+            for each in terms
+            if each.op == "from_int" and isinstance(each.args[0], Term)
+        ]
         if not all(map(self._trace.env.exact_as_float, whole)):
             return None  # Python compares an integer with a float exactly
         key = f"{relation} {left} {right}"  # the text distinguishes 0.0 from -0.0
@@ -120,7 +140,8 @@ class ScalarData:
         return self._asked[key][-1]
 
     def holds(self, condition: Term) -> bool | None:
-        """Return whether a condition on integers in tensors holds in the example call; None: only a run can tell.
+        """Return whether a condition on integers in tensors holds in the example call; None: only a
+        run can tell.
 
         Later calls are asked for the condition.
         """
@@ -134,7 +155,9 @@ class ScalarData:
         return answer
 
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
-        """Return the values of float arguments in a term, fixed by a guard; None if the term has other numbers."""
+        """Return the values of float arguments in a term, fixed by a guard; None if the term has
+        other numbers.
+        """
         if not self.is_argument(term):
             return None
         found = [(name, *self._arguments[name]) for name in sorted(term.unbacked())]
@@ -144,12 +167,20 @@ class ScalarData:
             return {name: leaf.item() for name, _, leaf in found}
 
     def questions(self, leaves: Sequence[Any]) -> dict[Question, Hashable]:
-        """Return the question about all comparisons that every call is asked, with this call's answer; else nothing."""
+        """Return the question about all comparisons that every call is asked, with this call's
+        answer; else nothing.
+        """
         if not self._asked:
             return {}
         values = self._trace.lifting.tensors.items()
         written = [tensor for value, tensor in values if id(value.storage) in self._written]
-        about = Asked.of(self._ran, self._roots, [each[:3] for each in self._asked.values()], written, self._integers)
+        about = Asked.of(
+            self._ran,
+            self._roots,
+            [each[:3] for each in self._asked.values()],
+            written,
+            self._integers,
+        )
         question = Question(about.last, DATA, about)
         answer = question.among(leaves)
         if answer != tuple(found for *_, found in self._asked.values()):
@@ -158,7 +189,8 @@ class ScalarData:
                 "it was traced; pass them as arguments",
                 reason=Reason.NUMBERS,
             )
-        if not about.sources and not about.integers:  # numbers that the program made are the same in each call
+        # numbers that the program made are the same in each call
+        if not about.sources and not about.integers:
             return {}
         return {question: answer}
 
@@ -199,7 +231,9 @@ class ScalarData:
         return True
 
     def _real(self, leaf: Any) -> Any:
-        """Return the tensor or number for an argument of a node; raise ``_Unknown`` if there is none."""
+        """Return the tensor or number for an argument of a node; raise ``_Unknown`` if there is
+        none.
+        """
         if type(leaf) is FloatTerm:
             known = all(each.name in self._whole for each in leaf.symbols())
             if not known or any(name not in self._floats for name in leaf.unbacked()):
@@ -224,9 +258,12 @@ class ScalarData:
             where, tensor = self._trace.originals[value]
         if tensor is None or not is_number(value) or id(value.storage) in self._lost:
             raise _Unknown
-        if not are_alone([tensor], self._in_memory):  # a write to another tensor would change this one
+        # a write to another tensor would change this one
+        if not are_alone([tensor], self._in_memory):
             raise _Unknown
-        self._roots[value] = Root(where, tensor.dtype, type(where) is int and type(tensor) is not FloatLeaf)
+        self._roots[value] = Root(
+            where, tensor.dtype, type(where) is int and type(tensor) is not FloatLeaf
+        )
         return self._know(value, tensor.detach().clone())
 
     def _in_memory(self, memory: int) -> int:

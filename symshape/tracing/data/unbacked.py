@@ -29,7 +29,9 @@ class Counts:
         self._counts[value] = count
 
     def copy(self) -> Counts:
-        """Return a copy, for a part of the program that may not run: counts made there are known there alone."""
+        """Return a copy, for a part of the program that may not run: counts made there are known
+        there alone.
+        """
         made = Counts()
         made._counts = self._counts.copy()
         return made
@@ -39,8 +41,8 @@ class Counts:
 
         Args:
             written: the values that the op writes to.
-            given: returns the values of arguments, parameters and buffers. Any two of them may share memory in a later
-                call, so a write to one may change them all.
+            given: returns the values of arguments, parameters and buffers. Any two of them may
+                share memory in a later call, so a write to one may change them all.
         """
         if not self._counts:
             return
@@ -48,11 +50,16 @@ class Counts:
         outside = {id(value.storage) for value in given()}
         if not storages.isdisjoint(outside):
             storages |= outside
-        self._counts = {value: count for value, count in self._counts.items() if id(value.storage) not in storages}
+        self._counts = {
+            value: count
+            for value, count in self._counts.items()
+            if id(value.storage) not in storages
+        }
 
 
 class Unknowns:
-    """The context of one data-dependent op's rule: makes unbacked symbols and remembers them for binding.
+    """The context of one data-dependent op's rule: makes unbacked symbols and remembers them for
+    binding.
 
     Args:
         env: the environment of the trace.
@@ -83,7 +90,9 @@ class Unknowns:
         return self._new(lower, upper, f"a size of the result of {self.op}")
 
     def count_of(self, counted: TensorSpec, lower: Any, upper: Any) -> IntNode:
-        """Return how many elements of an argument are not 0: an earlier symbol unless the argument was written."""
+        """Return how many elements of an argument are not 0: an earlier symbol unless the argument
+        was written.
+        """
         values = set(_values_of(counted, self._specs, self._values))
         value = values.pop() if len(values) == 1 else None  # two arguments may have one spec
         found = None if value is None else self._counts.get(value)

@@ -1,7 +1,8 @@
 """Unused numbers of a program that another call could not compute: ``math.log(n / m)``.
 
-Eager raises an error in such a call. A number that is used is computed in each run, and raises as eager's does. An
-unused number of data is computed in a step of its own; an unused number of sizes leaves guards.
+Eager raises an error in such a call. A number that is used is computed in each run, and raises as
+eager's does. An unused number of data is computed in a step of its own; an unused number of sizes
+leaves guards.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def computed_alone(term: FloatTerm) -> Node:
 
 
 def see_to_unused(env: ShapeEnv, steps: Sequence[Step], outputs: Sequence[Any]) -> tuple[Step, ...]:
-    """Return the steps; a step that only computes a number is dropped if the number is used elsewhere.
+    """Return the steps; a step that only computes a number is dropped if the number is used
+    elsewhere.
 
     For unused numbers of sizes, guards are left that they can be computed, or that fix the sizes.
 
@@ -43,7 +45,8 @@ def see_to_unused(env: ShapeEnv, steps: Sequence[Step], outputs: Sequence[Any]) 
     for step in steps:
         if isinstance(step, Node) and step.op is not _ASSERT:
             used.update(_terms(step.numbers))
-    for term, where in reversed(env.partial.of_sizes):  # operands come before the numbers made of them
+    # operands come before the numbers made of them
+    for term, where in reversed(env.partial.of_sizes):
         env.at = where
         if term not in used and not _is_guarded(env, term):
             env.specialize_float(term)
@@ -59,13 +62,19 @@ def see_to_unused(env: ShapeEnv, steps: Sequence[Step], outputs: Sequence[Any]) 
 
 
 def _is_guarded(env: ShapeEnv, term: FloatTerm) -> bool:
-    """Return whether guards can ensure that an operation raises no error, as in this call; leave these guards."""
+    """Return whether guards can ensure that an operation raises no error, as in this call; leave
+    these guards.
+    """
     needed = needs(term)
     if needed is None:
         return False
     conditions: list[Term] = []
     for each in needed:
-        operand = FloatTerm("from_int", (each.operand,)) if isinstance(each.operand, Term) else each.operand
+        operand = (
+            FloatTerm("from_int", (each.operand,))
+            if isinstance(each.operand, Term)
+            else each.operand
+        )
         holds = comparison(env, each.relation, operand, each.constant)
         if holds is None or not env.hint(holds):
             return False

@@ -1,9 +1,11 @@
-"""A graph of AOTAutograd's as a program, without another trace, since Dynamo has determined every size.
+"""A graph of AOTAutograd's as a program, without another trace, since Dynamo has determined every
+size.
 
-Each node of such a graph has its result with sizes, strides and offsets as expressions of Dynamo's symbols. Dynamo's
-guards state everything that was assumed. So the program's guards are Dynamo's, as far as they can be expressed, and are
-not checked again: the program serves every call that Dynamo lets through. Symbolic sizes are terms, read once from the
-graph's arguments. Calls of anything but ATen operators (``cond``, ``flex_attention`` …) become opaque calls.
+Each node of such a graph has its result with sizes, strides and offsets as expressions of Dynamo's
+symbols. Dynamo's guards state everything that was assumed. So the program's guards are Dynamo's, as
+far as they can be expressed, and are not checked again: the program serves every call that Dynamo
+lets through. Symbolic sizes are terms, read once from the graph's arguments. Calls of anything but
+ATen operators (``cond``, ``flex_attention`` …) become opaque calls.
 """
 
 from __future__ import annotations
@@ -54,12 +56,17 @@ _FLOATS: Mapping[Any, str] = {
     torch.sym_min: "min",
     getattr(torch, "_sym_sqrt", None): "sqrt",
 }
-"""The functions on floats that such a graph calls, as :mod:`symshape.graph.float_terms` names them."""
+"""The functions on floats that such a graph calls, as :mod:`symshape.graph.float_terms` names them.
+"""
 _ATEN: Mapping[Any, Callable[..., tuple[OpOverload, tuple[Any, ...], dict[str, Any]]]] = {
-    torch.ops.prims.convert_element_type.default: lambda x, dtype: (aten._to_copy.default, (x,), {"dtype": dtype}),
-    aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, variance, momentum, eps: (
+    torch.ops.prims.convert_element_type.default: lambda x, dtype: (
+        aten._to_copy.default,
+        (x,),
+        {"dtype": dtype},
+    ),
+    aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, var, *rest: (
         aten.native_batch_norm.default,
-        (x, weight, bias, mean, variance, False, momentum, eps),
+        (x, weight, bias, mean, var, False, *rest),  # momentum, eps
         {},
     ),
 }
@@ -68,8 +75,11 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _NUMBERS = (bool, int, float)
 
 
-def taken_over(module: torch.fx.GraphModule, name: str, paths: Sequence[str]) -> tuple[Program, Run]:
-    """Return the program of a graph whose nodes have results (``meta["val"]``), and its runner, which empties its list.
+def taken_over(
+    module: torch.fx.GraphModule, name: str, paths: Sequence[str]
+) -> tuple[Program, Run]:
+    """Return the program of a graph whose nodes have results (``meta["val"]``), and its runner,
+    which empties its list.
 
     Args:
         module: the graph; each argument is a tensor, a size or a constant.
@@ -97,7 +107,8 @@ def program_of(
     *,
     has_casts: bool = False,
 ) -> tuple[Program, Run]:
-    """Return the program of a graph for the calls that Dynamo lets through, and its runner, which empties its list.
+    """Return the program of a graph for the calls that Dynamo lets through, and its runner, which
+    empties its list.
 
     Args:
         graph: its inputs are among the leaves of a call.
@@ -122,12 +133,25 @@ def program_of(
     specs = [output.spec if isinstance(output, Value) else output for output in graph.outputs]
     symbols: dict[str, Symbol] = dict(sizes.env.symbols)
     milliseconds = (time.perf_counter() - start) * 1e3
-    parts = (call, tuple(sizes.slots), symbols, sizes.guards(demanded), graph, specs, State(), now, run, milliseconds)
+    parts = (
+        call,
+        tuple(sizes.slots),
+        symbols,
+        sizes.guards(demanded),
+        graph,
+        specs,
+        State(),
+        now,
+        run,
+        milliseconds,
+    )
     return Program(name, *parts), boxed
 
 
 def key_of(val: Any) -> LeafKey:
-    """Return the key of an argument of a graph; ``val`` is its fake tensor, symbolic size or constant."""
+    """Return the key of an argument of a graph; ``val`` is its fake tensor, symbolic size or
+    constant.
+    """
     if isinstance(val, torch.Tensor):
         return TensorKey(val.dtype, val.device, False, val.dim(), STRIDED)
     return INT_KEY if isinstance(val, torch.SymInt) else ConstantKey(type(val), val, None)
@@ -150,10 +174,16 @@ class _Reader:
         self._count = 0
 
     def program(self, name: str, start: float) -> tuple[Program, Run]:
-        """Return the program of the graph that was read, and its runner, which empties the list of leaves."""
+        """Return the program of the graph that was read, and its runner, which empties the list of
+        leaves.
+        """
         outputs, output_tree = pytree.tree_flatten(list(self._outputs))
         graph = Graph(
-            tuple(self._inputs), tuple(self._lifted.values()), tuple(self._steps), tuple(outputs), output_tree
+            tuple(self._inputs),
+            tuple(self._lifted.values()),
+            tuple(self._steps),
+            tuple(outputs),
+            output_tree,
         )
         return program_of(graph, name, self._paths, self._keys, self._sizes, start)
 
@@ -173,7 +203,9 @@ class _Reader:
         elif node.op == "call_function":
             self._values[node] = self._call(node)
         else:
-            raise UnsupportedError(f"the graph has a {node.op} of {node.target}", reason=Reason.DYNAMO_GRAPH)
+            raise UnsupportedError(
+                f"the graph has a {node.op} of {node.target}", reason=Reason.DYNAMO_GRAPH
+            )
 
     def _argument(self, position: int, val: Any) -> Any:
         self._keys.append(key_of(val))
@@ -183,10 +215,15 @@ class _Reader:
             return value
         if isinstance(val, torch.SymInt):
             return self._sizes.term(val)
-        if isinstance(val, torch.SymBool):  # torch 2.11 saves conditions on sizes for backward, beside the sizes
+        # torch 2.11 saves conditions on sizes for backward, beside the sizes
+        if isinstance(val, torch.SymBool):
             with suppress(UnsupportedError):
                 return self._sizes.term(val)
-        return val if isinstance(val, (*_NUMBERS, type(None))) else _Unknown(self._paths[position], type(val))
+        return (
+            val
+            if isinstance(val, (*_NUMBERS, type(None)))
+            else _Unknown(self._paths[position], type(val))
+        )
 
     def _attribute(self, target: str) -> Any:
         found: Any = self._module
@@ -203,15 +240,21 @@ class _Reader:
         if target is operator.getitem:
             container, index = self._given(node.args)
             if not isinstance(container, (tuple, list, dict)):
-                raise UnsupportedError(f"the graph takes an item of {node.args[0]}", reason=Reason.DYNAMO_GRAPH)
+                raise UnsupportedError(
+                    f"the graph takes an item of {node.args[0]}", reason=Reason.DYNAMO_GRAPH
+                )
             return container[index]
         if target is aten._assert_scalar.default:
             return self._assert(node)
         bound = node.meta.get("unbacked_bindings")
-        if not bound and (isinstance(val, _SYMBOLIC) or (isinstance(val, _NUMBERS) and not node.is_impure())):
+        if not bound and (
+            isinstance(val, _SYMBOLIC) or (isinstance(val, _NUMBERS) and not node.is_impure())
+        ):
             return self._number(node, val)
         location = location_in(node.stack_trace)
-        if isinstance(target, OpOverload) and not any(isinstance(each, (tuple, list)) for each in _sequence(val)):
+        if isinstance(target, OpOverload) and not any(
+            isinstance(each, (tuple, list)) for each in _sequence(val)
+        ):
             return self._op(target, node, val, location)
         if val is None:
             items = (user for user in node.users if user.target is operator.getitem)
@@ -219,7 +262,10 @@ class _Reader:
         return self._opaque(node, val, location)
 
     def _op(self, op: OpOverload, node: torch.fx.Node, val: Any, location: Location | None) -> Any:
-        args, kwargs = self._given(node.args), {name: self._given(arg) for name, arg in node.kwargs.items()}
+        args, kwargs = (
+            self._given(node.args),
+            {name: self._given(arg) for name, arg in node.kwargs.items()},
+        )
         if op in _ATEN:
             op, args, kwargs = _ATEN[op](*args, **kwargs)
         bindings = tuple(self._bindings(node, val))
@@ -229,15 +275,22 @@ class _Reader:
         outputs: list[Value | None] = []
         for position, each in enumerate([val] if single else val):
             same = aliasing.same_as[position] if position < len(aliasing.same_as) else None
-            if same is not None and same < len(args):  # written to in place: the argument is the result
+            # written to in place: the argument is the result
+            if same is not None and same < len(args):
                 results.append(args[same])
                 outputs.append(None)
                 continue
-            viewed = aliasing.view_of[min(position, len(aliasing.view_of) - 1)] if aliasing.view_of else None
+            viewed = (
+                aliasing.view_of[min(position, len(aliasing.view_of) - 1)]
+                if aliasing.view_of
+                else None
+            )
             owner = args[viewed] if viewed is not None and viewed < len(args) else None
             results.append(self._result(each, owner.storage if isinstance(owner, Value) else None))
             outputs.append(results[-1] if isinstance(results[-1], Value) else None)
-        self._steps.append(Node(op, args, kwargs, tuple(outputs), single, bindings, location=location))
+        self._steps.append(
+            Node(op, args, kwargs, tuple(outputs), single, bindings, location=location)
+        )
         return results[0] if single else results
 
     def _opaque(self, node: torch.fx.Node, val: Any, location: Location | None) -> Any:
@@ -247,14 +300,18 @@ class _Reader:
         """
         told = list(self._bindings(node, val))
         if any(each.kind != "size" for each in told):
-            raise UnsupportedError(f"{node.target} returns a number that depends on data", reason=Reason.DYNAMO_GRAPH)
+            raise UnsupportedError(
+                f"{node.target} returns a number that depends on data", reason=Reason.DYNAMO_GRAPH
+            )
         given, tree = pytree.tree_flatten(self._given((node.args, dict(node.kwargs))))
         tensors: dict[Path, Value] = {}
         result = self._parts(val, (), tensors)
         op: Any = OpaqueCall(node.target, tree, list(tensors))  # type: ignore[arg-type]
         places = {path[0] if path else 0: number for number, path in enumerate(tensors)}
         bindings = tuple(attrs.evolve(each, output=places[each.output]) for each in told)
-        self._steps.append(Node(op, tuple(given), {}, tuple(tensors.values()), False, bindings, location=location))
+        self._steps.append(
+            Node(op, tuple(given), {}, tuple(tensors.values()), False, bindings, location=location)
+        )
         return result
 
     def _parts(self, val: Any, path: Path, tensors: dict[Path, Value]) -> Any:
@@ -276,7 +333,9 @@ class _Reader:
         return self._sizes.term(val) if isinstance(val, _SYMBOLIC) else val
 
     def _bindings(self, node: torch.fx.Node, val: Any) -> Iterator[Binding]:
-        """Yield where the sizes and numbers that only this call determines are read off its results."""
+        """Yield where the sizes and numbers that only this call determines are read off its
+        results.
+        """
         for path in (node.meta.get("unbacked_bindings") or {}).values():
             kind, output, dim, number = place_of(path, val)
             if kind == "float":
@@ -291,7 +350,8 @@ class _Reader:
         name = _FLOATS.get(node.target)
         if name is None or node.kwargs:
             raise UnsupportedError(
-                f"symshape has no formula for the float that {node.target} computes", reason=Reason.DYNAMO_GRAPH
+                f"symshape has no formula for the float that {node.target} computes",
+                reason=Reason.DYNAMO_GRAPH,
             )
         return FloatTerm(name, self._given(node.args))
 
@@ -309,11 +369,16 @@ class _Reader:
             found = self._values[arg]
             if isinstance(found, _Unknown):
                 raise UnsupportedError(
-                    f"the argument {found.path} of the graph is a {found.kind.__name__}", reason=Reason.DYNAMO_GRAPH
+                    f"the argument {found.path} of the graph is a {found.kind.__name__}",
+                    reason=Reason.DYNAMO_GRAPH,
                 )
             return found
         if isinstance(arg, (tuple, list)):
-            return tuple(map(self._given, arg)) if isinstance(arg, tuple) else list(map(self._given, arg))
+            return (
+                tuple(map(self._given, arg))
+                if isinstance(arg, tuple)
+                else list(map(self._given, arg))
+            )
         if isinstance(arg, Mapping):
             return {name: self._given(each) for name, each in arg.items()}
         if isinstance(arg, slice):

@@ -1,12 +1,15 @@
-"""A graph of Dynamo's without gradients as a program: torch's functions in it run once on symbolic tensors.
+"""A graph of Dynamo's without gradients as a program: torch's functions in it run once on symbolic
+tensors.
 
-Dynamo's graph calls torch as the user's program does, so the result is what :mod:`symshape.tracing.capture` makes of
-that program. Functions that are one kernel in eager stay one call, and nothing is copied to make the graph functional.
+Dynamo's graph calls torch as the user's program does, so the result is what
+:mod:`symshape.tracing.capture` makes of that program. Functions that are one kernel in eager stay
+one call, and nothing is copied to make the graph functional.
 
-Dynamo's guards state everything that was assumed of the sizes. They are facts here and are not checked again. A graph
-in which they do not decide our rules' questions is refused. So is a graph that writes to its arguments: Dynamo's guards
-do not say whether these overlap. AOTAutograd decomposes such graphs. A condition without which an op raises can be
-checked in each call: attention needs as many keys as values, which Dynamo's fake tensors do not check.
+Dynamo's guards state everything that was assumed of the sizes. They are facts here and are not
+checked again. A graph in which they do not decide our rules' questions is refused. So is a graph
+that writes to its arguments: Dynamo's guards do not say whether these overlap. AOTAutograd
+decomposes such graphs. A condition without which an op raises can be checked in each call:
+attention needs as many keys as values, which Dynamo's fake tensors do not check.
 """
 
 from __future__ import annotations
@@ -51,27 +54,39 @@ _KNOWN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
 
 
 def retraced(
-    module: torch.fx.GraphModule, name: str, paths: Sequence[str], demanded: list[Guard] | None = None
+    module: torch.fx.GraphModule,
+    name: str,
+    paths: Sequence[str],
+    demanded: list[Guard] | None = None,
 ) -> tuple[Program, Run]:
-    """Return the program of a graph whose arguments Dynamo knows (``meta["example_value"]``), and its runner on a list.
+    """Return the program of a graph whose arguments Dynamo knows (``meta["example_value"]``), and
+    its runner on a list.
 
     Args:
-        module: the graph; each argument is a tensor, a size or a constant, and none needs gradients.
+        module: the graph; each argument is a tensor, a size or a constant, and none needs
+            gradients.
         name: the program's name, for people.
         paths: the arguments' names, for people.
-        demanded: takes the conditions to check before a call is served; for other calls the graph raises an error.
-            None: no conditions can be checked, and a graph that needs one is refused.
+        demanded: takes the conditions to check before a call is served; for other calls the graph
+            raises an error. None: no conditions can be checked, and a graph that needs one is
+            refused.
 
     Raises:
-        UnsupportedError: it changes torch's modes, writes to its arguments, or asks what Dynamo's guards do not say.
+        UnsupportedError: it changes torch's modes, writes to its arguments, or asks what Dynamo's
+            guards do not say.
         Exception: any other error of code that does not accept symbolic tensors.
     """
     start = time.perf_counter()
-    known = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]
+    known = [
+        node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"
+    ]
     for each, path in zip(known, paths, strict=True):
-        if isinstance(each, torch.Tensor) and (type(each) not in _KNOWN or each.layout is not torch.strided):
+        if isinstance(each, torch.Tensor) and (
+            type(each) not in _KNOWN or each.layout is not torch.strided
+        ):
             raise UnsupportedError(
-                f"{path} is a {type(each).__name__} of layout {each.layout}", reason=Reason.DYNAMO_GRAPH
+                f"{path} is a {type(each).__name__} of layout {each.layout}",
+                reason=Reason.DYNAMO_GRAPH,
             )
     sizes = Sizes(known, paths)
     for guard in sizes.guards():
@@ -80,13 +95,18 @@ def retraced(
     sizes.env.may_begin_again = lambda: False  # a Dynamo frame cannot be run again
     sizes.env.data = numbers = _Numbers(tracer)
     leaves, inputs = _arguments(tracer, sizes, known, paths)
-    numbers.leaves = {id(leaf): each for leaf, each in zip(leaves, known, strict=True) if _is_number(each)}
+    numbers.leaves = {
+        id(leaf): each for leaf, each in zip(leaves, known, strict=True) if _is_number(each)
+    }
     outputs, tree = _run(module, tracer, leaves, numbers)
     steps = numbers.without_unread(steps_for(tracer, outputs), outputs)
     tracer.own.forget()
-    read = {value for step in steps if isinstance(step, Node) for value in step.reads} | set(values_in(outputs))
+    read = {value for step in steps if isinstance(step, Node) for value in step.reads} | set(
+        values_in(outputs)
+    )
     held = {leaf._value for leaf in leaves if id(leaf) in numbers.leaves}
-    inputs = [each for each in inputs if each.value in read or each.value not in held]  # floats are on the CPU
+    # floats are on the CPU
+    inputs = [each for each in inputs if each.value in read or each.value not in held]
     graph = Graph(tuple(inputs), tuple(tracer.lifting.lifted.values()), steps, outputs, tree)
     asked = _demanded(tracer, sizes, demanded)
     _refuse(tracer, graph)
@@ -98,7 +118,9 @@ def retraced(
 def _arguments(
     tracer: Tracer, sizes: Sizes, known: Sequence[Any], paths: Sequence[str]
 ) -> tuple[list[Any], list[Input]]:
-    """Return the leaves that the graph gets in place of its arguments, and the tensor inputs of our graph."""
+    """Return the leaves that the graph gets in place of its arguments, and the tensor inputs of our
+    graph.
+    """
     leaves: list[Any] = []
     inputs: list[Input] = []
     for position, each in enumerate(known):
@@ -114,7 +136,8 @@ def _arguments(
 
 
 class _Numbers(NoData):
-    """The floats of Dynamo's frame, which are passed as tensors of one element, whose values Dynamo may guard.
+    """The floats of Dynamo's frame, which are passed as tensors of one element, whose values Dynamo
+    may guard.
 
     Attributes:
         leaves: Dynamo's fake tensors for them, by id of the tensors that stand for them.
@@ -137,49 +160,69 @@ class _Numbers(NoData):
 
     def is_argument(self, term: FloatTerm | float) -> bool:
         """Return whether a float is one of these numbers, or made of them."""
-        return isinstance(term, FloatTerm) and bool(term.unbacked()) and term.unbacked() <= self._known.keys()
+        return (
+            isinstance(term, FloatTerm)
+            and bool(term.unbacked())
+            and term.unbacked() <= self._known.keys()
+        )
 
-    def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
-        """Return the answer in Dynamo's example, which Dynamo then guards; None if other numbers are compared."""
+    def decide(
+        self, relation: str, left: FloatTerm | float, right: FloatTerm | float
+    ) -> bool | None:
+        """Return the answer in Dynamo's example, which Dynamo then guards; None if other numbers
+        are compared.
+        """
         terms = [each for each in (left, right) if isinstance(each, FloatTerm)]
         if not all(self.is_argument(each) and not each.symbols() for each in terms):
             return None
         return bool(COMPARE[relation](self._theirs(left), self._theirs(right)))
 
     def _theirs(self, number: FloatTerm | float) -> Any:
-        """Return a number as Dynamo has it: computing with it or comparing it leaves Dynamo's guards."""
+        """Return a number as Dynamo has it: computing with it or comparing it leaves Dynamo's
+        guards.
+        """
         memos = {name: _memo(each) for name, each in self._known.items()}
         return number.evaluate({}, memos) if isinstance(number, FloatTerm) else number
 
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
-        """Return the values of the numbers in a term, which Dynamo then guards; None if the term has other numbers."""
+        """Return the values of the numbers in a term, which Dynamo then guards; None if the term
+        has other numbers.
+        """
         if not self.is_argument(term):
             return None
         return {name: float(guard_scalar(_memo(self._known[name]))) for name in term.unbacked()}
 
     def without_unread(self, steps: Sequence[Step], outputs: Sequence[Any]) -> tuple[Step, ...]:
         """Return the steps without those that read an unused number."""
-        numbers = [*outputs, *(each for step in steps if isinstance(step, Node) for each in step.numbers)]
+        numbers = [
+            *outputs,
+            *(each for step in steps if isinstance(step, Node) for each in step.numbers),
+        ]
         used = {name for each in numbers if isinstance(each, FloatTerm) for name in each.unbacked()}
         unread = self._known.keys() - used
         return tuple(
             step
             for step in steps
-            if not (isinstance(step, Node) and step.op is _ITEM and step.bindings[0].symbol in unread)
+            if not (
+                isinstance(step, Node) and step.op is _ITEM and step.bindings[0].symbol in unread
+            )
         )
 
 
 def _memo(known: Any) -> Any:
     """Return the number that Dynamo made a tensor of.
 
-    From torch 2.14 on its look-up reads the tensor's version, which a trace would refuse as a read of the program's.
+    From torch 2.14 on its look-up reads the tensor's version, which a trace would refuse as a read
+    of the program's.
     """
     with DisableTorchFunction():
         return known.item_memo
 
 
 def _is_number(known: Any) -> bool:
-    """Return whether Dynamo made a tensor of a float (``item_memo``, a private name: checked on 2.11 to 2.13)."""
+    """Return whether Dynamo made a tensor of a float (``item_memo``, a private name: checked on
+    2.11 to 2.13).
+    """
     plain = isinstance(known, FakeTensor) and known.dtype is torch.float64 and not known.dim()
     return plain and isinstance(getattr(known, "item_memo", None), torch.SymFloat)
 
@@ -244,7 +287,9 @@ def _demanded(tracer: Tracer, sizes: Sizes, demanded: list[Guard] | None) -> Seq
     told = {slot.term for slot in sizes.slots}
     for guard in tracer.env.guards:
         if demanded is None or guard not in tracer.env.demanded or not guard.term.symbols <= told:
-            raise UnsupportedError(f"Dynamo's guards leave open whether {guard}", reason=Reason.DYNAMO_GRAPH)
+            raise UnsupportedError(
+                f"Dynamo's guards leave open whether {guard}", reason=Reason.DYNAMO_GRAPH
+            )
         demanded.append(guard)
     return tracer.env.guards
 
@@ -257,10 +302,16 @@ def _refuse(tracer: Tracer, graph: Graph) -> None:
             reason=Reason.DYNAMO_GRAPH,
         )
     if any(each.tensor.requires_grad for each in graph.lifted) and torch.is_grad_enabled():
-        raise UnsupportedError("a tensor that the graph reads requires gradients", reason=Reason.DYNAMO_GRAPH)
-    outside = {id(each.value.storage) for each in graph.inputs} | {id(each.value.storage) for each in graph.lifted}
+        raise UnsupportedError(
+            "a tensor that the graph reads requires gradients", reason=Reason.DYNAMO_GRAPH
+        )
+    outside = {id(each.value.storage) for each in graph.inputs} | {
+        id(each.value.storage) for each in graph.lifted
+    }
     for node in graph.nodes:
         if any(id(each.storage) in outside for each in written_values(node)):
             raise UnsupportedError("the graph writes to its arguments", reason=Reason.DYNAMO_GRAPH)
         if node.grad is not None or node.inference is not None:
-            raise UnsupportedError("the graph changes torch's modes on its way", reason=Reason.DYNAMO_GRAPH)
+            raise UnsupportedError(
+                "the graph changes torch's modes on its way", reason=Reason.DYNAMO_GRAPH
+            )

@@ -1,4 +1,6 @@
-"""The symbols of a graph of Dynamo's: where each is read, and sizes, strides and offsets in terms of them."""
+"""The symbols of a graph of Dynamo's: where each is read, and sizes, strides and offsets in terms
+of them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ class Sizes:
 
     Attributes:
         env: makes symbolic sizes, for specs.
-        slots: the integers to read from a call: one for each symbol, whichever arguments it occurs in.
+        slots: the integers to read from a call: one for each symbol, whichever arguments it occurs
+            in.
         ranges: by symbol, the range that Dynamo's guards give.
     """
 
@@ -48,14 +51,19 @@ class Sizes:
         for number, source in readable:
             if number.node.expr.is_Symbol:
                 self._read(number, source)
-        for number, source in readable:  # an expression: known if its parts are, else read as a whole
+        # an expression: known if its parts are, else read as a whole
+        for number, source in readable:
             try:
                 self.term(number)
             except UnsupportedError:
                 self._read(number, source)
         for number, source in readable:  # padding asks whether a symbol is the size of a tensor
             read = self._terms[number.node.expr]
-            if isinstance(source, Size) and read.op is Op.SYMBOL and source not in self.env.symbols[read.name].sources:
+            if (
+                isinstance(source, Size)
+                and read.op is Op.SYMBOL
+                and source not in self.env.symbols[read.name].sources
+            ):
                 self.env.symbols.add_source(read.name, source)
 
     def _read(self, number: torch.SymInt, source: Source) -> None:
@@ -69,7 +77,8 @@ class Sizes:
             return
         name = str(node.expr) if node.expr.is_Symbol else f"size{len(self.slots)}"
         hint = node.hint if node.has_hint() else None
-        if isinstance(hint, torch.SymInt):  # the lengths of all rows: nothing can be computed with it
+        # the lengths of all rows: nothing can be computed with it
+        if isinstance(hint, torch.SymInt):
             raise UnsupportedError(
                 f"{source.text()} is the ragged size of a nested tensor, which is no integer",
                 reason=Reason.DYNAMO_GRAPH,
@@ -97,10 +106,11 @@ class Sizes:
         return term_of(number.node.expr, self._terms)
 
     def guards(self, demanded: Sequence[Guard] = ()) -> GuardSet:
-        """Return Dynamo's guards on the symbols that are read from a call; none need be checked again.
+        """Return Dynamo's guards on the symbols that are read from a call; none need be checked
+        again.
 
-        ``demanded`` are further conditions to check in each call. Torch's assumptions on sizes that depend on data are
-        left out, and so are guards without a term.
+        ``demanded`` are further conditions to check in each call. Torch's assumptions on sizes that
+        depend on data are left out, and so are guards without a term.
         """
         found: list[Guard] = []
         for each in self._assumed:
@@ -114,11 +124,14 @@ class Sizes:
         return GuardSet((*found, *demanded), self.ranges)
 
     def bind(self, number: Any, node: torch.fx.Node) -> str:
-        """Return the name of a number that only a node of the graph determines, and record its symbol."""
+        """Return the name of a number that only a node of the graph determines, and record its
+        symbol.
+        """
         expression = number.node.expr
         if not expression.is_Symbol:
             raise UnsupportedError(
-                f"{node.target} returns {expression}, which is not a plain size", reason=Reason.DYNAMO_GRAPH
+                f"{node.target} returns {expression}, which is not a plain size",
+                reason=Reason.DYNAMO_GRAPH,
             )
         name = str(expression)
         self._terms[expression] = term = arithmetic.symbol(name)
@@ -126,12 +139,17 @@ class Sizes:
         self.env.facts = self.env.facts.with_symbol(term, low, high)
         limits = ((boolean.ge, low), (boolean.le, high))
         bounds = tuple(relation(term, limit) for relation, limit in limits if limit is not None)
-        birth, words = origin_of(location_in(node.stack_trace), str(node.target)), f"a number that {node.target} tells"
+        birth, words = (
+            origin_of(location_in(node.stack_trace), str(node.target)),
+            f"a number that {node.target} tells",
+        )
         self.env.symbols.add(Symbol(term, None, (), Policy.UNBACKED, birth, words, bounds))
         return name
 
     def spec(self, fake: torch.Tensor) -> TensorSpec:
-        """Return the spec of a tensor with our sizes; a size that no argument determines is a new symbol."""
+        """Return the spec of a tensor with our sizes; a size that no argument determines is a new
+        symbol.
+        """
         of = TensorSpec.of(fake)
         sizes, strides = tuple(map(self._size, of.sizes)), tuple(map(self._size, of.strides))
         return of.with_(sizes=sizes, strides=strides, storage_offset=self._size(of.storage_offset))
@@ -149,30 +167,46 @@ class Sizes:
         name = str(expression) if expression.is_Symbol else f"untold{len(self.env.symbols)}"
         if name not in self.env.symbols:
             description = f"{expression}, which no argument of the graph tells"
-            self.env.symbols.add(Symbol(arithmetic.symbol(name), None, (), Policy.UNBACKED, None, description))
+            self.env.symbols.add(
+                Symbol(arithmetic.symbol(name), None, (), Policy.UNBACKED, None, description)
+            )
         return self.env.nodes.int_node(arithmetic.symbol(name))
 
 
-def _readable(arguments: Sequence[Any], paths: Sequence[str]) -> Iterator[tuple[torch.SymInt, Source]]:
+def _readable(
+    arguments: Sequence[Any], paths: Sequence[str]
+) -> Iterator[tuple[torch.SymInt, Source]]:
     """Yield each symbolic size of the arguments with its place, the cheapest to read first."""
     for number, path in zip(arguments, paths, strict=True):
         if isinstance(number, torch.SymInt):
             yield number, IntArg(path)
-    tensors = [(each, path) for each, path in zip(arguments, paths, strict=True) if isinstance(each, torch.Tensor)]
+    tensors = [
+        (each, path)
+        for each, path in zip(arguments, paths, strict=True)
+        if isinstance(each, torch.Tensor)
+    ]
     for tensor, path in tensors:
         shape: Any = tensor.shape
-        yield from ((size, Size(path, d)) for d, size in enumerate(shape) if isinstance(size, torch.SymInt))
+        yield from (
+            (size, Size(path, d)) for d, size in enumerate(shape) if isinstance(size, torch.SymInt)
+        )
     for tensor, path in tensors:
         if tensor.layout is torch.strided:
             strides: Any = tensor.stride()
-            yield from ((step, Stride(path, d)) for d, step in enumerate(strides) if isinstance(step, torch.SymInt))
+            yield from (
+                (step, Stride(path, d))
+                for d, step in enumerate(strides)
+                if isinstance(step, torch.SymInt)
+            )
             offset: Any = tensor.storage_offset()
             if isinstance(offset, torch.SymInt):
                 yield offset, StorageOffset(path)
 
 
 def _range_of(node: Any) -> tuple[int | None, int | None]:
-    """Return the range that Dynamo has for a symbol; each call that its guards let through satisfies it."""
+    """Return the range that Dynamo has for a symbol; each call that its guards let through
+    satisfies it.
+    """
     known = getattr(node.shape_env, "var_to_range", {}).get(node.expr)
     if known is None:
         return None, None
@@ -184,9 +218,11 @@ def _bound(bound: Any) -> int | None:
 
 
 def place_of(path: Sequence[Any], val: Any) -> tuple[str, int, int, Any]:
-    """Return what torch's key path locates: the kind of number, its output, its dimension, and the number.
+    """Return what torch's key path locates: the kind of number, its output, its dimension, and the
+    number.
 
-    Source: torch/fx/experimental/symbolic_shapes.py, ``compute_unbacked_bindings`` (checked on 2.11 to 2.13).
+    Source: torch/fx/experimental/symbolic_shapes.py, ``compute_unbacked_bindings`` (checked on 2.11
+    to 2.13).
 
     Raises:
         UnsupportedError: it is no size of an output, and not the result itself.

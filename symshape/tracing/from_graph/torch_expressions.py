@@ -1,7 +1,7 @@
 """Conversion of sizes in torch's own shape environment to terms.
 
-Torch holds a symbolic size as an expression of another library. Its classes are identified by name, so that the library
-need not be imported. (Names checked on torch 2.11 to 2.13.)
+Torch holds a symbolic size as an expression of another library. Its classes are identified by name,
+so that the library need not be imported. (Names checked on torch 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Term]] = {
     "CleanDiv": division.floordiv,
     "Mod": division.mod,
     "PythonMod": division.mod,
-    "ModularIndexing": lambda base, divisor, modulus: division.mod(division.floordiv(base, divisor), modulus),
+    "ModularIndexing": lambda base, divisor, modulus: division.mod(
+        division.floordiv(base, divisor), modulus
+    ),
     "Max": extremes.maximum,
     "Min": extremes.minimum,
     "Identity": lambda term: term,
@@ -43,10 +45,14 @@ _FUNCTIONS: Mapping[str, Callable[..., Term]] = {
 }
 """The functions on terms for the classes of torch's expressions, by class name."""
 _ROUNDED: Mapping[str, Callable[[Term, Term], Term]] = {
-    "CeilToInt": lambda a, b: division.floordiv(arithmetic.add(a, arithmetic.sub(b, arithmetic.const(1))), b),
+    "CeilToInt": lambda a, b: division.floordiv(
+        arithmetic.add(a, arithmetic.sub(b, arithmetic.const(1))), b
+    ),
     "FloorToInt": division.floordiv,
 }
-"""Quotients of integers that torch's Python code rounds, for divisors above 0, as exact integer divisions."""
+"""Quotients of integers that torch's Python code rounds, for divisors above 0, as exact integer
+divisions.
+"""
 _CONSTANTS = {"BooleanTrue": boolean.TRUE, "BooleanFalse": boolean.FALSE}
 
 
@@ -73,28 +79,38 @@ def _made(expression: Any, known: dict[Any, Term]) -> Term:
     if kind in _CONSTANTS:
         return _CONSTANTS[kind]
     if expression.is_Symbol:
-        raise UnsupportedError(f"no argument of the graph has the size {expression}", reason=Reason.DYNAMO_GRAPH)
+        raise UnsupportedError(
+            f"no argument of the graph has the size {expression}", reason=Reason.DYNAMO_GRAPH
+        )
     if kind == "Piecewise":
         return _piecewise(expression.args, known)
     if kind in _ROUNDED and type(expression.args[0]).__name__ == "IntTrueDiv":
         number, divisor = expression.args[0].args
         if divisor.is_Integer and int(divisor) > 0:
             return _ROUNDED[kind](term_of(number, known), term_of(divisor, known))
-    powers = kind in ("Pow", "PowByNatural") and expression.args[1].is_Integer and int(expression.args[1]) >= 0
+    powers = (
+        kind in ("Pow", "PowByNatural")
+        and expression.args[1].is_Integer
+        and int(expression.args[1]) >= 0
+    )
     function = _power if powers else _FUNCTIONS.get(kind)
     if function is None:
         raise UnsupportedError(
-            f"symshape has no formula for the size {expression} ({kind})", reason=Reason.DYNAMO_GRAPH
+            f"symshape has no formula for the size {expression} ({kind})",
+            reason=Reason.DYNAMO_GRAPH,
         )
     return function(*[term_of(part, known) for part in expression.args])
 
 
 def _piecewise(pairs: Sequence[Any], known: dict[Any, Term]) -> Term:
-    """Return the term of a piecewise expression: the first piece whose condition holds; the last one's must be true."""
+    """Return the term of a piecewise expression: the first piece whose condition holds; the last
+    one's must be true.
+    """
     *others, last = pairs
     if type(last.args[1]).__name__ != "BooleanTrue":
         raise UnsupportedError(
-            "symshape has no formula for a size that is not defined for all values", reason=Reason.DYNAMO_GRAPH
+            "symshape has no formula for a size that is not defined for all values",
+            reason=Reason.DYNAMO_GRAPH,
         )
     term = term_of(last.args[0], known)
     for expression, condition in (pair.args for pair in reversed(others)):

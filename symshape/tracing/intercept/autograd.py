@@ -1,4 +1,6 @@
-"""Fields and methods of tensors by which a program reads or changes autograd state, as a trace handles them."""
+"""Fields and methods of tensors by which a program reads or changes autograd state, as a trace
+handles them.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,20 @@ class Gradients(Protocol):
         """``del tensor.grad``."""
 
     def require(self, tensor: torch.Tensor, required: bool) -> bool:
-        """Set whether ``tensor`` requires gradients; return whether that changed the recorded state."""
+        """Set whether ``tensor`` requires gradients; return whether that changed the recorded
+        state.
+        """
 
 
 def of_real_tensors(gradients: Gradients, own: Telling) -> dict[Any, Callable[..., Any]]:
-    """Return the replacements for functions that read or change gradients of real tensors, mostly parameters."""
+    """Return the replacements for functions that read or change gradients of real tensors, mostly
+    parameters.
+    """
 
     def require(tensor: torch.Tensor, requires_grad: Any = True) -> torch.Tensor:
-        requires_grad = bool(requires_grad) if type(requires_grad) is torch.SymBool else requires_grad
+        requires_grad = (
+            bool(requires_grad) if type(requires_grad) is torch.SymBool else requires_grad
+        )
         if not tensor.is_leaf or type(requires_grad) is not bool:
             return tensor.requires_grad_(requires_grad)  # torch refuses this
         if gradients.require(tensor, requires_grad):
@@ -60,7 +68,8 @@ def of_real_tensors(gradients: Gradients, own: Telling) -> dict[Any, Callable[..
 
 def _refuse_version(tensor: torch.Tensor) -> Any:
     raise UnsupportedError(
-        "the function reads Tensor._version of a tensor created outside it, which a compiled graph does not "
+        "the function reads Tensor._version of a tensor created outside it, which a compiled graph "
+        "does not "
         "guard; pass the number as an argument",
         reason=Reason.AUTOGRAD_STATE,
     )
@@ -69,8 +78,8 @@ def _refuse_version(tensor: torch.Tensor) -> Any:
 def _unless_made_here(attribute: Any, what: str, reason: Reason) -> Callable[..., Any]:
     """Return ``attribute`` for tensors that the program made.
 
-    For other tensors the call raises ``UnsupportedError``: a graph would not repeat a side effect, and a value that was
-    read would be stale.
+    For other tensors the call raises ``UnsupportedError``: a graph would not repeat a side effect,
+    and a value that was read would be stale.
     """
 
     def use(tensor: torch.Tensor, *args: Any) -> Any:
@@ -78,7 +87,8 @@ def _unless_made_here(attribute: Any, what: str, reason: Reason) -> Callable[...
         if made_here or functorch.is_wrapped(tensor):  # torch.func.grad makes its own
             return attribute(tensor, *args)
         raise UnsupportedError(
-            f"the function {what} of a tensor created outside it, which a compiled graph would not repeat; do that "
+            f"the function {what} of a tensor created outside it, which a compiled graph would not "
+            "repeat; do that "
             "outside the function, or pass the gradient as an argument",
             reason=reason,
         )
@@ -87,7 +97,8 @@ def _unless_made_here(attribute: Any, what: str, reason: Reason) -> Callable[...
 
 
 def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
-    """Return the setter ``attribute`` for tensors that the program made; record each tensor that it changes.
+    """Return the setter ``attribute`` for tensors that the program made; record each tensor that it
+    changes.
 
     Setting the flag to its current value changes nothing.
     """
@@ -106,7 +117,8 @@ def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
 
 def _set_data(tensor: torch.Tensor, value: Any) -> None:
     raise UnsupportedError(
-        "the function assigns to Tensor.data, which a compiled graph would not repeat; write into the tensor "
+        "the function assigns to Tensor.data, which a compiled graph would not repeat; write into "
+        "the tensor "
         "instead: tensor.data.copy_(value)",
         reason=Reason.ASSIGNED_DATA,
     )
@@ -121,21 +133,25 @@ OF_ANY_TENSOR: dict[Any, Callable[..., Any]] = {
 
 
 def _refuse_transformed(tensor: SymbolicTensor, what: str) -> None:
-    """Refuse to read autograd state under ``vmap`` or ``jvp``, whose wrapper hides the state of the tensor inside.
+    """Refuse to read autograd state under ``vmap`` or ``jvp``, whose wrapper hides the state of the
+    tensor inside.
 
     Raises:
         UnsupportedError: such a transform is around the call.
     """
     if tensor._tracer.own.transformed():
         raise UnsupportedError(
-            f"the function {what} of a tensor that it creates, inside a transform of torch.func (grad, vmap …) "
+            f"the function {what} of a tensor that it creates, inside a transform of torch.func "
+            "(grad, vmap …) "
             "that may change the answer; compile the function that applies the transform",
             reason=Reason.TRANSFORMS,
         )
 
 
 def _tracked(tensor: SymbolicTensor) -> bool:
-    """Return whether the program made the tensor, and it requires gradients or inference mode is on."""
+    """Return whether the program made the tensor, and it requires gradients or inference mode is
+    on.
+    """
     made = tensor._value not in tensor._tracer.arguments
     return made and (tensor.requires_grad or torch.is_inference_mode_enabled())
 
@@ -148,7 +164,9 @@ def _reads_requires_grad(tensor: SymbolicTensor) -> Any:
 
 
 def _refuse_for_gradients(method: Any, what: str, reason: Reason) -> Callable[..., Any]:
-    """Return ``method``, refused for tensors that require gradients: a graph has no op that repeats the change."""
+    """Return ``method``, refused for tensors that require gradients: a graph has no op that repeats
+    the change.
+    """
 
     def use(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if not tensor.requires_grad:
@@ -156,8 +174,10 @@ def _refuse_for_gradients(method: Any, what: str, reason: Reason) -> Callable[..
                 _refuse_transformed(tensor, "calls Tensor.detach_()")
             return method(tensor, *args, **kwargs)
         raise UnsupportedError(
-            f"the function calls {what} of a tensor that requires gradients, which a compiled graph would not "
-            "repeat; do that outside the function, or train through torch.compile(backend='symshape')",
+            f"the function calls {what} of a tensor that requires gradients, which a compiled "
+            "graph would not "
+            "repeat; do that outside the function, or train through "
+            "torch.compile(backend='symshape')",
             reason=reason,
         )
 
@@ -165,7 +185,9 @@ def _refuse_for_gradients(method: Any, what: str, reason: Reason) -> Callable[..
 
 
 def _for_backward(method: Any, what: str) -> Callable[..., Any]:
-    """Return ``method``, which changes what backward does with a gradient, for tensors that the program made."""
+    """Return ``method``, which changes what backward does with a gradient, for tensors that the
+    program made.
+    """
     refuse = _refuse_for_gradients(method, what, Reason.HOOKS)
 
     def use(tensor: SymbolicTensor, *args: Any, **kwargs: Any) -> Any:
@@ -189,7 +211,8 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
         argument = tensor._value in tensor._tracer.arguments
         if argument and (tensor.requires_grad or name not in ("is_leaf", "grad_fn")):
             raise UnsupportedError(
-                f"the function reads Tensor.{name} of an argument, which a compiled graph does not guard; read it "
+                f"the function reads Tensor.{name} of an argument, which a compiled graph does not "
+                "guard; read it "
                 "outside the function",
                 reason=Reason.AUTOGRAD_STATE,
             )
@@ -197,7 +220,8 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
             _refuse_transformed(tensor, f"reads Tensor.{name}")
         if name in ("_version", "_base") and tensor._tracer.untracked_views.of(tensor._value):
             raise UnsupportedError(
-                f"the function reads Tensor.{name} of a tensor and has views of it, without gradients",
+                f"the function reads Tensor.{name} of a tensor and has views of it, without "
+                "gradients",
                 reason=Reason.AUTOGRAD_STATE,
             )
         return attribute(tensor)
@@ -206,14 +230,18 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
 
 
 def gradients(*args: Any, **kwargs: Any) -> Any:
-    """Compute ``torch.autograd.grad``; refuse arguments of the program that have hooks, which stand-ins lack."""
+    """Compute ``torch.autograd.grad``; refuse arguments of the program that have hooks, which
+    stand-ins lack.
+    """
     for tensor in pytree.tree_leaves((args, kwargs)):
         if type(tensor) is SymbolicTensor:
             for position, original in list(tensor._tracer.originals.values()):
                 if tensor._tracer.note(Question(position, "hooked"), original):
                     raise UnsupportedError(
-                        "the function computes gradients, and an argument has hooks, which a compiled graph would "
-                        "not call; register the hooks on a tensor that the function creates, or outside the "
+                        "the function computes gradients, and an argument has hooks, which a "
+                        "compiled graph would "
+                        "not call; register the hooks on a tensor that the function creates, or "
+                        "outside the "
                         "function",
                         reason=Reason.HOOKS,
                     )
@@ -225,17 +253,24 @@ OF_STAND_INS: dict[Any, Callable[..., Any]] = {
     _requires_grad.__get__: _reads_requires_grad,
     _grad.__get__: _unless_made_here(_grad.__get__, "reads the gradient", Reason.ASSIGNED_DATA),
     _grad.__set__: _unless_made_here(_grad.__set__, "sets the gradient", Reason.ASSIGNED_DATA),
-    _grad.__delete__: _unless_made_here(_grad.__delete__, "deletes the gradient", Reason.ASSIGNED_DATA),
+    _grad.__delete__: _unless_made_here(
+        _grad.__delete__, "deletes the gradient", Reason.ASSIGNED_DATA
+    ),
     torch.autograd.grad: gradients,
 }
 """The replacements for autograd methods of symbolic tensors, by method."""
 
-for _name, _reason in (("detach_", Reason.AUTOGRAD_STATE), ("register_post_accumulate_grad_hook", Reason.HOOKS)):
+for _name, _reason in (
+    ("detach_", Reason.AUTOGRAD_STATE),
+    ("register_post_accumulate_grad_hook", Reason.HOOKS),
+):
     OF_STAND_INS[getattr(torch.Tensor, _name)] = _refuse_for_gradients(
         getattr(torch.Tensor, _name), f"Tensor.{_name}()", _reason
     )
 for _name in ("retain_grad", "register_hook"):
-    OF_STAND_INS[getattr(torch.Tensor, _name)] = _for_backward(getattr(torch.Tensor, _name), f"Tensor.{_name}()")
+    OF_STAND_INS[getattr(torch.Tensor, _name)] = _for_backward(
+        getattr(torch.Tensor, _name), f"Tensor.{_name}()"
+    )
 for _name in ("is_leaf", "grad_fn", "_version", "_base"):
     _getting: Any = getattr(torch.Tensor, _name).__get__
     OF_STAND_INS[_getting] = _history(_getting, _name)

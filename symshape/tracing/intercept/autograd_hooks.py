@@ -1,7 +1,9 @@
-"""Hooks that a program registers with autograd: on graph nodes, on tensors, and on tensors saved for backward.
+"""Hooks that a program registers with autograd: on graph nodes, on tensors, and on tensors saved
+for backward.
 
-A graph of ATen ops repeats none of them. A backward pass inside the program runs, with its hooks, during the trace.
-Where a result leaves the program and is differentiated outside, its hooks would be lost.
+A graph of ATen ops repeats none of them. A backward pass inside the program runs, with its hooks,
+during the trace. Where a result leaves the program and is differentiated outside, its hooks would
+be lost.
 """
 
 from __future__ import annotations
@@ -22,12 +24,17 @@ _TENSOR: Any = torch.Tensor
 _MIXIN: Any = autograd.HookMixin  # C++ asks its `_register_hook` for every hook of a node
 _SAVING: Any = autograd.saving  # `saved_tensors_hooks` and its kin begin and end there
 _AGAIN = ("torch.utils.checkpoint", "_checkpoint_hook.")
-_AS_SAVED = (("torch.utils.checkpoint", "_recomputation_hook."), ("torch.autograd.graph", "save_on_cpu."))
+_AS_SAVED = (
+    ("torch.utils.checkpoint", "_recomputation_hook."),
+    ("torch.autograd.graph", "save_on_cpu."),
+)
 """Torch's own saved-tensor hooks under which backward computes the same as without hooks."""
 
 
 class _Look(Exception):
-    """A probe given to a node as a hook: the node shows its hooks to the probe, which is never registered."""
+    """A probe given to a node as a hook: the node shows its hooks to the probe, which is never
+    registered.
+    """
 
     hooks: Any = None
 
@@ -57,9 +64,14 @@ class AutogradHooks:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Record the hooks that this thread registers inside; at the end remove those on nodes and real tensors."""
+        """Record the hooks that this thread registers inside; at the end remove those on nodes and
+        real tensors.
+        """
         register = _MIXIN.__dict__["_register_hook"]
-        push, pop = _SAVING._push_saved_tensors_default_hooks, _SAVING._pop_saved_tensors_default_hooks
+        push, pop = (
+            _SAVING._push_saved_tensors_default_hooks,
+            _SAVING._pop_saved_tensors_default_hooks,
+        )
         thread = threading.get_ident()
 
         def registered(hooks: Any, hook: Any) -> Any:
@@ -79,12 +91,18 @@ class AutogradHooks:
                 self._saved_by(*self._saving.pop())
 
         _MIXIN._register_hook = staticmethod(registered)
-        _SAVING._push_saved_tensors_default_hooks, _SAVING._pop_saved_tensors_default_hooks = pushed, popped
+        _SAVING._push_saved_tensors_default_hooks, _SAVING._pop_saved_tensors_default_hooks = (
+            pushed,
+            popped,
+        )
         try:
             yield
         finally:
             _MIXIN._register_hook = register
-            _SAVING._push_saved_tensors_default_hooks, _SAVING._pop_saved_tensors_default_hooks = push, pop
+            _SAVING._push_saved_tensors_default_hooks, _SAVING._pop_saved_tensors_default_hooks = (
+                push,
+                pop,
+            )
             for handle in self._handles:
                 RemovableHandle.remove(handle)
             for hooks, key in self._given:
@@ -109,7 +127,9 @@ class AutogradHooks:
         return any(each is node for node in nodes for each in self._retaining)
 
     def of_real_tensors(self) -> dict[Any, Callable[..., RemovableHandle]]:
-        """Return replacements for functions that add hooks to real tensors, so that a trace leaves no hooks behind."""
+        """Return replacements for functions that add hooks to real tensors, so that a trace leaves
+        no hooks behind.
+        """
         return {
             each: partial(self._registered, each)
             for each in (_TENSOR.register_hook, _TENSOR.register_post_accumulate_grad_hook)
@@ -139,11 +159,15 @@ class AutogradHooks:
             self.own = True
 
     def on(self, nodes: Iterable[Any]) -> bool:
-        """Return whether the program hooked one of these nodes, or a tensor that they made or accumulate into."""
+        """Return whether the program hooked one of these nodes, or a tensor that they made or
+        accumulate into.
+        """
         found = list(nodes)
         if self._of_tensors:
             those = {id(each) for each in self._of_tensors}
-            if any(id(each) in those or id(getattr(each, "variable", None)) in those for each in found):
+            if any(
+                id(each) in those or id(getattr(each, "variable", None)) in those for each in found
+            ):
                 return True
         return bool(self._kept) and any(
             id(_hooks_of(register)) in self._kept

@@ -1,7 +1,9 @@
-"""Operators that take functions, such as ``torch.cond``, as torch's own code finds them during a trace.
+"""Operators that take functions, such as ``torch.cond``, as torch's own code finds them during a
+trace.
 
-The functions that a program calls (``torch.cond``, ``while_loop``, ``scan``) check their arguments and would then
-compile a call of the operator. A trace makes a node of the operator instead. (Private names, checked on 2.11 and 2.13.)
+The functions that a program calls (``torch.cond``, ``while_loop``, ``scan``) check their arguments
+and would then compile a call of the operator. A trace makes a node of the operator instead.
+(Private names, checked on 2.11 and 2.13.)
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _CALLERS = "torch/_higher_order_ops/"
 
 def _flows() -> Any:
     """Return the object that makes control-flow nodes for this thread's trace."""
-    tracers = [mode.tracer for mode in _get_current_dispatch_mode_stack() if hasattr(mode, "tracer")]
+    tracers = [
+        mode.tracer for mode in _get_current_dispatch_mode_stack() if hasattr(mode, "tracer")
+    ]
     if not tracers:
         raise UnsupportedError(
             "torch.cond, while_loop, scan or associative_scan is called on traced tensors in a "
@@ -36,12 +40,15 @@ def _flows() -> Any:
 def _exchanged(operator: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement for an operator.
 
-    Calls from torch's own code, or with a graph that torch made, go to ``ours``; other calls go to the operator.
+    Calls from torch's own code, or with a graph that torch made, go to ``ours``; other calls go to
+    the operator.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1).f_code.co_filename.replace("\\", "/")
-        known = _CALLERS in caller or any(isinstance(each, torch.fx.GraphModule) for each in args[:3])
+        known = _CALLERS in caller or any(
+            isinstance(each, torch.fx.GraphModule) for each in args[:3]
+        )
         return (ours if known else operator)(*args, **kwargs)
 
     return call
@@ -54,7 +61,9 @@ def _cond(condition: Any, then: Any, otherwise: Any, operands: Any) -> Any:
 
 
 def _torch_cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
-    """Compute ``torch.cond``; a symbolic condition goes to the operator, where torch would take it for a known one."""
+    """Compute ``torch.cond``; a symbolic condition goes to the operator, where torch would take it
+    for a known one.
+    """
     if type(pred) is torch.SymBool and isinstance(operands, (tuple, list)):
         return _cond(pred, true_fn, false_fn, tuple(operands))
     return torch.cond(pred, true_fn, false_fn, operands)
@@ -90,9 +99,11 @@ def _scan(combine: Any, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
 
 
 def _associative_scan(combine: Any, xs: Any, additional_inputs: Any = ()) -> Any:
-    """Compute the associative scan that a program requests on devices (``combine_mode="pointwise"``), as eager does.
+    """Compute the associative scan that a program requests on devices
+    (``combine_mode="pointwise"``), as eager does.
 
-    Its gradients differ on devices: on 2.13 they are not those of the values where a function mixes its operands.
+    Its gradients differ on devices: on 2.13 they are not those of the values where a function mixes
+    its operands.
     """
     found = by_levels(combine, xs, additional_inputs=additional_inputs)
     if any(each.requires_grad for each in found):
@@ -114,17 +125,25 @@ _OURS: dict[str, Callable[..., Any]] = {
 
 
 def _run(function: Callable[..., Any], *args: Any) -> Any:
-    """Run ``function`` here, in the trace, in place of torch's helper that compiles it with Dynamo and runs it."""
+    """Run ``function`` here, in the trace, in place of torch's helper that compiles it with Dynamo
+    and runs it.
+    """
     return function(*args)
 
 
 def _table() -> dict[int, Any]:
     found: dict[int, Any] = {}
     for name, ours in _OURS.items():
-        operator = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.{name}"), f"{name}_op", None)
+        operator = getattr(
+            sys.modules.get(f"{torch.__name__}._higher_order_ops.{name}"), f"{name}_op", None
+        )
         if operator is not None:  # this version of torch may lack it
             found[id(operator)] = _exchanged(operator, ours)
-    compiling = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.utils"), "_maybe_compile_and_run_fn", None)
+    compiling = getattr(
+        sys.modules.get(f"{torch.__name__}._higher_order_ops.utils"),
+        "_maybe_compile_and_run_fn",
+        None,
+    )
     if compiling is not None:  # 2.11 to 2.13
         found[id(compiling)] = _run
     found[id(torch.cond)] = _torch_cond

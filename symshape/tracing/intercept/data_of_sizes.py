@@ -1,7 +1,8 @@
-"""Tensors made of numbers, some of which are symbolic sizes or floats: ``torch.tensor([x.size(0), 2])``.
+"""Tensors made of numbers, some of which are symbolic sizes or floats:
+``torch.tensor([x.size(0), 2])``.
 
-C++ keeps 32 bits of a symbolic integer (torch 2.11 to 2.13), and nothing of a float that depends on data. So each
-number becomes a tensor of its own.
+C++ keeps 32 bits of a symbolic integer (torch 2.11 to 2.13), and nothing of a float that depends on
+data. So each number becomes a tensor of its own.
 """
 
 from __future__ import annotations
@@ -30,12 +31,17 @@ def plain_maker(function: Any) -> Callable[..., Any]:
 
     return lambda *args, **kwargs: function(
         *map(plain, args),
-        **{name: plain(value) if name in ("data", "obj") else value for name, value in kwargs.items()},
+        **{
+            name: plain(value) if name in ("data", "obj") else value
+            for name, value in kwargs.items()
+        },
     )
 
 
 def maker(function: Any) -> Callable[..., Any]:
-    """Return a replacement for ``torch.tensor`` or a similar function that keeps numbers symbolic."""
+    """Return a replacement for ``torch.tensor`` or a similar function that keeps numbers
+    symbolic.
+    """
     otherwise = plain_maker(function)
 
     def make(*args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,9 @@
-"""The contents of integer tensors made from positions: linear functions of the index, and comparisons of them.
+"""The contents of integer tensors made from positions: linear functions of the index, and
+comparisons of them.
 
-``torch.arange(n)`` holds ``i``; its difference from a transposed one holds ``i - j``. Contents are proven from the ops
-that made a tensor and from the facts of the trace. A tensor that was written in place, or made by another op, has
-unknown contents.
+``torch.arange(n)`` holds ``i``; its difference from a transposed one holds ``i - j``. Contents are
+proven from the ops that made a tensor and from the facts of the trace. A tensor that was written in
+place, or made by another op, has unknown contents.
 """
 
 from __future__ import annotations
@@ -32,7 +33,12 @@ _ZERO = arithmetic.const(0)
 _SAME = frozenset((aten.clone.default, aten.detach.default, aten.alias.default))
 _VIEWED = frozenset(
     (
-        *(aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.unsqueeze.default),
+        *(
+            aten.view.default,
+            aten._unsafe_view.default,
+            aten._reshape_alias.default,
+            aten.unsqueeze.default,
+        ),
         *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims),
     )
 )
@@ -41,7 +47,11 @@ _FILLED: Mapping[OpOverload, int] = {
     for number, names in enumerate(("zeros new_zeros zeros_like", "ones new_ones ones_like"))
     for name in names.split()
 }
-_FULL: Mapping[OpOverload, int] = {aten.full.default: 1, aten.new_full.default: 2, aten.full_like.default: 1}
+_FULL: Mapping[OpOverload, int] = {
+    aten.full.default: 1,
+    aten.new_full.default: 2,
+    aten.full_like.default: 1,
+}
 """The position of the fill value among the arguments of each op."""
 _ALL = frozenset((aten.logical_and.default, aten.bitwise_and.Tensor))
 _ANY = frozenset((aten.logical_or.default, aten.bitwise_or.Tensor))
@@ -55,9 +65,11 @@ _COMPARED: Mapping[OpOverload, str] = {
 
 @attrs.frozen
 class Linear:
-    """The linear content of a tensor: the element at (i, j, ...) is ``start + i * steps[0] + j * steps[1] + ...``.
+    """The linear content of a tensor: the element at (i, j, ...) is ``start + i * steps[0] + j *
+    steps[1] + ...``.
 
-    ``bound``: an upper bound for the absolute value of all elements at all sizes; None where no bound is known.
+    ``bound``: an upper bound for the absolute value of all elements at all sizes; None where no
+    bound is known.
     """
 
     start: Term
@@ -67,7 +79,9 @@ class Linear:
 
 @attrs.frozen
 class Band:
-    """The content of a bool tensor that is true where a linear function of the index is not negative."""
+    """The content of a bool tensor that is true where a linear function of the index is not
+    negative.
+    """
 
     of: Linear
 
@@ -98,9 +112,11 @@ class Positions:
         self._answers: dict[Value, bool | Band | None] = {}
 
     def truth(self, value: Value) -> bool | Band | None:
-        """Return a bool tensor's content: true everywhere, false everywhere, or a band; None if not known.
+        """Return a bool tensor's content: true everywhere, false everywhere, or a band; None if not
+        known.
 
-        The answer is computed once for each tensor: later writes to its operands do not change the content.
+        The answer is computed once for each tensor: later writes to its operands do not change the
+        content.
         """
         for node in self._new.nodes():
             self._makers.update((output, node) for output in node.outputs if output is not None)
@@ -119,16 +135,25 @@ class Positions:
 
 
 class _Question:
-    """One walk back through the graph; each method raises ``_Unknown`` where the content is not known."""
+    """One walk back through the graph; each method raises ``_Unknown`` where the content is not
+    known.
+    """
 
-    def __init__(self, holds: Callable[[Term], bool], makers: Mapping[Value, Node], written: set[object]) -> None:
+    def __init__(
+        self, holds: Callable[[Term], bool], makers: Mapping[Value, Node], written: set[object]
+    ) -> None:
         self._holds = holds
         self._makers = makers
         self._written = written
         self._linear: dict[Value, Linear] = {}
 
     def _maker(self, value: Any, dtype: torch.dtype, depth: int) -> Node:
-        if type(value) is not Value or value.spec.dtype is not dtype or not depth or value.storage in self._written:
+        if (
+            type(value) is not Value
+            or value.spec.dtype is not dtype
+            or not depth
+            or value.storage in self._written
+        ):
             raise _Unknown
         node = self._makers.get(value)
         if node is None:
@@ -159,11 +184,14 @@ class _Question:
             return Band(_less_one(_negated(found.of))) if isinstance(found, Band) else not found
         if isinstance(found, Band):
             return Band(self._moved(node, found.of))
-        self._moved(node, Linear(_ZERO, (0,) * len(args[0].spec.sizes), 0))  # the same value, in any order
+        # the same value, in any order
+        self._moved(node, Linear(_ZERO, (0,) * len(args[0].spec.sizes), 0))
         return found
 
     def _joined(self, either: bool, node: Node, depth: int) -> bool | Band:
-        """Return the content of ``and`` or ``or``; a neutral operand leaves the other operand's content."""
+        """Return the content of ``and`` or ``or``; a neutral operand leaves the other operand's
+        content.
+        """
         found: bool | Band = not either
         for each in node.args[:2]:
             part = self.truth(each, depth - 1)
@@ -218,7 +246,9 @@ class _Question:
         op, args, dims = node.op, node.args, len(_sizes(node))
         if op is aten.arange.default:
             return self._counted(0)
-        if op in (aten.arange.start, aten.arange.start_step) and (len(args) < 3 or self._equal(_number(args[2]), 1)):
+        if op in (aten.arange.start, aten.arange.start_step) and (
+            len(args) < 3 or self._equal(_number(args[2]), 1)
+        ):
             return self._counted(args[0])
         if op in _FILLED or op in _FULL:
             return self._constant(_number(_FILLED[op] if op in _FILLED else args[_FULL[op]]), dims)
@@ -234,7 +264,8 @@ class _Question:
         return self._moved(node, self.linear(args[0], depth - 1))
 
     def _counted(self, start: Any) -> Linear:
-        first = self._constant(_number(start), 1)  # and as many elements after it as memory can hold
+        # and as many elements after it as memory can hold
+        first = self._constant(_number(start), 1)
         return Linear(first.start, (1,), None if first.bound is None else first.bound + _COUNTED)
 
     def _summed(self, node: Node, depth: int) -> Linear:
@@ -250,7 +281,9 @@ class _Question:
         return Linear(_ZERO, (0,) * len(_sizes(node)), 0)
 
     def _indexed(self, node: Node, depth: int) -> Linear:
-        """Return the content of ``source[indices]``, where the indices are linear and proven to be in bounds."""
+        """Return the content of ``source[indices]``, where the indices are linear and proven to be
+        in bounds.
+        """
         source, indices = node.args
         held, sizes = self.linear(source, depth - 1), _sizes(node)
         if len(indices) != len(held.steps):
@@ -259,7 +292,9 @@ class _Question:
         for step, size, index in zip(held.steps, source.spec.sizes, indices, strict=True):
             place = self.linear(index, depth - 1)
             low, high = self._ends(place, index.spec.sizes)
-            if not self._holds(boolean.ge(low, 0)) or not self._holds(boolean.lt(high, term_of(size))):
+            if not self._holds(boolean.ge(low, 0)) or not self._holds(
+                boolean.lt(high, term_of(size))
+            ):
                 raise _Unknown
             found = _plus(found, _scaled(self._spread(place, index.spec.sizes, sizes), step))
         return attrs.evolve(found, bound=held.bound)
@@ -283,7 +318,9 @@ class _Question:
         low = high = found.start
         for step, size in zip(found.steps, sizes, strict=True):
             far = arithmetic.scale(arithmetic.sub(term_of(size), 1), step)
-            low, high = (arithmetic.add(low, far), high) if step < 0 else (low, arithmetic.add(high, far))
+            low, high = (
+                (arithmetic.add(low, far), high) if step < 0 else (low, arithmetic.add(high, far))
+            )
         return low, high
 
     def _spread(self, found: Linear, sizes: Sequence[Any], wanted: Sequence[Any]) -> Linear:
@@ -325,11 +362,15 @@ class _Question:
             return attrs.evolve(found, start=start, steps=tuple(steps))
         if op is aten.select.int:
             del steps[args[1]]
-            return attrs.evolve(found, start=self._begin(found, sizes, args[1], args[2]), steps=tuple(steps))
+            return attrs.evolve(
+                found, start=self._begin(found, sizes, args[1], args[2]), steps=tuple(steps)
+            )
         raise _Unknown
 
     def _begin(self, found: Linear, sizes: Sequence[Any], at: int, begin: Any) -> Term:
-        """Return the first element from index ``begin`` on; a slice behind the end has no elements."""
+        """Return the first element from index ``begin`` on; a slice behind the end has no
+        elements.
+        """
         if not found.steps[at]:
             return found.start
         index = _number(begin)
@@ -344,7 +385,9 @@ class _Question:
         if not any(found.steps):
             return attrs.evolve(found, steps=(0,) * len(wanted))
         left = [
-            (step, size) for step, size in zip(found.steps, sizes, strict=True) if type(size) is not int or size != 1
+            (step, size)
+            for step, size in zip(found.steps, sizes, strict=True)
+            if type(size) is not int or size != 1
         ]
         steps = []
         for size in wanted:
@@ -374,7 +417,9 @@ def _sizes(node: Node) -> Sequence[Any]:
 
 def _scaled(found: Linear, factor: int) -> Linear:
     bound = None if found.bound is None else found.bound * abs(factor)
-    return Linear(arithmetic.scale(found.start, factor), tuple(step * factor for step in found.steps), bound)
+    return Linear(
+        arithmetic.scale(found.start, factor), tuple(step * factor for step in found.steps), bound
+    )
 
 
 def _negated(found: Linear) -> Linear:
@@ -393,7 +438,9 @@ def _plus(left: Linear, right: Linear) -> Linear:
 
 
 def _sum(left: Linear, right: Linear) -> Linear:
-    """Return the elementwise sum as tensors add; raise ``_Unknown`` where 64 bits may wrap around."""
+    """Return the elementwise sum as tensors add; raise ``_Unknown`` where 64 bits may wrap
+    around.
+    """
     found = _plus(left, right)
     if found.bound is None or found.bound >= _WRAPS:
         raise _Unknown

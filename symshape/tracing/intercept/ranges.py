@@ -1,4 +1,6 @@
-"""``range`` with a symbolic end: a loop over it fixes the number of iterations, not the size itself."""
+"""``range`` with a symbolic end: a loop over it fixes the number of iterations, not the size
+itself.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ class SymbolicRange(Sequence[int]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self._plain()[index]
-        where, length = (index if type(index) is torch.SymInt else operator.index(index)), self.length()
+        where, length = (
+            (index if type(index) is torch.SymInt else operator.index(index)),
+            self.length(),
+        )
         if where < 0:
             where = where + length
         if where < 0 or where >= length:
@@ -86,9 +91,18 @@ def plain_range(*args: Any) -> Any:
     >>> plain_range(1, 6, 2)
     range(1, 6, 2)
     """
-    start, stop, step = (0, *args, 1) if len(args) == 1 else (*args, 1)[:3] if len(args) in (2, 3) else (None,) * 3
+    start, stop, step = (
+        (0, *args, 1) if len(args) == 1 else (*args, 1)[:3] if len(args) in (2, 3) else (None,) * 3
+    )
     ends = (start, stop)
-    symbolic = any(type(each) is torch.SymInt and is_ours(each) and each.node.has_hint() for each in ends)
-    if not symbolic or type(step) is not int or step == 0 or any(type(e) not in (int, torch.SymInt) for e in ends):
+    symbolic = any(
+        type(each) is torch.SymInt and is_ours(each) and each.node.has_hint() for each in ends
+    )
+    if (
+        not symbolic
+        or type(step) is not int
+        or step == 0
+        or any(type(e) not in (int, torch.SymInt) for e in ends)
+    ):
         return range(*args)
     return SymbolicRange(start, stop, step)

@@ -1,4 +1,6 @@
-"""The record of a call, from which its nodes are written down again with other operands (see :mod:`repeats`)."""
+"""The record of a call, from which its nodes are written down again with other operands (see
+:mod:`repeats`).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 from symshape.user_code import Location
 
 Output = tuple[TensorSpec, int | None, bool]
-"""An output of an op: its metadata, the index of the argument that it views, whether it keeps those strides."""
+"""An output of an op: its metadata, the index of the argument that it views, whether it keeps those
+strides.
+"""
 
 
 class Lifting(Protocol):
@@ -59,7 +63,9 @@ class UnknownCallError(Exception):
 
 @attrs.frozen
 class _Slot:
-    """A placeholder in a stored node's arguments: the number of an operand or, after these, of an earlier value."""
+    """A placeholder in a stored node's arguments: the number of an operand or, after these, of an
+    earlier value.
+    """
 
     number: int
 
@@ -82,9 +88,10 @@ class KeptCall:
     """The stored record of a call.
 
     Attributes:
-        nodes: each node with slots in its arguments; the positions of slots among its positional arguments (None
-            where some are nested deeper); a description of its outputs.
-        held: for values whose lifetime ended in the call: the slot, and the slot of the last value made until then.
+        nodes: each node with slots in its arguments; the positions of slots among its positional
+            arguments (None where some are nested deeper); a description of its outputs.
+        held: for values whose lifetime ended in the call: the slot, and the slot of the last value
+            made until then.
         living: the slots of values that lived on, except results.
         made: the slots of the returned values that the call made.
         results: the slots of all returned values.
@@ -102,11 +109,15 @@ class KeptCall:
 
 
 # -- the first call
-def kept(trace: RepeatingTrace, operands: Sequence[torch.Tensor], result: Any, start: int, copies: int) -> KeptCall:
-    """Return the record of the call that made the trace's steps from ``start`` on, and the copying reshapes likewise.
+def kept(
+    trace: RepeatingTrace, operands: Sequence[torch.Tensor], result: Any, start: int, copies: int
+) -> KeptCall:
+    """Return the record of the call that made the trace's steps from ``start`` on, and the copying
+    reshapes likewise.
 
     Raises:
-        UnknownCallError: it did more than to write nodes that follow from the metadata of the operands.
+        UnknownCallError: it did more than to write nodes that follow from the metadata of the
+            operands.
     """
     slots: dict[Value, int] = {}
     for position, operand in enumerate(operands):
@@ -119,7 +130,10 @@ def kept(trace: RepeatingTrace, operands: Sequence[torch.Tensor], result: Any, s
     for step in trace.steps[start:]:
         if not isinstance(step, Node) or not _is_simple(step):
             raise UnknownCallError
-        args, kwargs = _with_slots(step.args, slots), {k: _with_slots(v, slots) for k, v in step.kwargs.items()}
+        args, kwargs = (
+            _with_slots(step.args, slots),
+            {k: _with_slots(v, slots) for k, v in step.kwargs.items()},
+        )
         node = Node(step.op, args, kwargs, (), step.single)
         nodes.append((node, _places_of(node), trace.outputs_of(step)))
         for output in step.outputs:
@@ -128,11 +142,18 @@ def kept(trace: RepeatingTrace, operands: Sequence[torch.Tensor], result: Any, s
                 made.append(output)
     kind = type(result) if type(result) in (tuple, list) else None
     returned = [_slot_of(each, operands, slots) for each in ((result,) if kind is None else result)]
-    held = [(slots[each], _slot_at(each.held_until, made, slots)) for each in made if each.held_until is not None]
-    living = [slots[each] for each in made if each.held_until is None and slots[each] not in returned]
+    held = [
+        (slots[each], _slot_at(each.held_until, made, slots))
+        for each in made
+        if each.held_until is not None
+    ]
+    living = [
+        slots[each] for each in made if each.held_until is None and slots[each] not in returned
+    ]
     shown = [slot for slot in dict.fromkeys(returned) if slot >= len(operands)]
     copied = [
-        _Copy(each.step - start, slots[each.source], slots[each.copy], each.ask) for each in trace.copies[copies:]
+        _Copy(each.step - start, slots[each.source], slots[each.copy], each.ask)
+        for each in trace.copies[copies:]
     ]
     return KeptCall(nodes, held, living, shown, returned, kind, copied)
 
@@ -140,13 +161,20 @@ def kept(trace: RepeatingTrace, operands: Sequence[torch.Tensor], result: Any, s
 def _is_simple(node: Node) -> bool:
     """Return whether a node only computes values whose metadata follow from those of its arguments.
 
-    The number of nonzero elements of a mask is known for that mask only, not for others with the same metadata.
+    The number of nonzero elements of a mask is known for that mask only, not for others with the
+    same metadata.
     """
     rule = registry.lookup(node.op)
     if rule is None or rule.data_dependent:
         return False
-    plain = node.grad is None and node.inference is None and not node.untracked and node.leaves is None
-    return plain and not node.bindings and (writes_nothing(node) or next(written_values(node), None) is None)
+    plain = (
+        node.grad is None and node.inference is None and not node.untracked and node.leaves is None
+    )
+    return (
+        plain
+        and not node.bindings
+        and (writes_nothing(node) or next(written_values(node), None) is None)
+    )
 
 
 def _with_slots(arg: Any, slots: Mapping[Value, int]) -> Any:
@@ -201,11 +229,14 @@ class Replay:
 
     __slots__ = ("_location", "_operands", "_trace", "_values")
 
-    def __init__(self, trace: RepeatingTrace, operands: Sequence[torch.Tensor], location: Location | None) -> None:
+    def __init__(
+        self, trace: RepeatingTrace, operands: Sequence[torch.Tensor], location: Location | None
+    ) -> None:
         self._trace = trace
         self._operands = operands
         self._location = location
-        self._values: list[Value | None] = [None] * len(operands)  # an operand's value is found at its first use
+        # an operand's value is found at its first use
+        self._values: list[Value | None] = [None] * len(operands)
 
     def of(self, known: KeptCall) -> Any:
         """Record the stored call again; return its result."""
@@ -213,7 +244,11 @@ class Replay:
         start = len(trace.steps)
         for node, places, like in known.nodes:
             if places is None:
-                kwargs = dict(zip(node.kwargs, self._filled(node.kwargs.values()), strict=True)) if node.kwargs else {}
+                kwargs = (
+                    dict(zip(node.kwargs, self._filled(node.kwargs.values()), strict=True))
+                    if node.kwargs
+                    else {}
+                )
                 args = self._filled(node.args)
                 again = Node(node.op, args, kwargs, (), node.single, location=self._location)
             else:
@@ -234,8 +269,12 @@ class Replay:
                 trace.stand_in(self._value(slot), tensor)
         for each in known.copies:
             source, copy = self._value(each.source), self._value(each.copy)
-            trace.copies.append(ReshapeCopy(start + each.before, source, copy, each.ask, self._location))
-        results = [operands[slot] if slot < len(operands) else shown[slot] for slot in known.results]
+            trace.copies.append(
+                ReshapeCopy(start + each.before, source, copy, each.ask, self._location)
+            )
+        results = [
+            operands[slot] if slot < len(operands) else shown[slot] for slot in known.results
+        ]
         return results[0] if known.kind is None else known.kind(results)
 
     def _value(self, slot: int) -> Value:
@@ -243,7 +282,11 @@ class Replay:
         found = self._values[slot]
         if found is None:
             operand = self._operands[slot]
-            found = operand._value if type(operand) is SymbolicTensor else self._trace.lifting.lift(operand).value
+            found = (
+                operand._value
+                if type(operand) is SymbolicTensor
+                else self._trace.lifting.lift(operand).value
+            )
             self._values[slot] = found
         return found
 

@@ -1,8 +1,8 @@
 """Tensors that autograd saved and hands out again, whose history a graph would lose.
 
-Autograd saves a result as a detached copy and restores the copy's history where backward needs it. The trace sees the
-detaching, twice, and nothing of the history. Without gradients of gradients this does not matter. With them
-(``create_graph=True``), the graph has to use the result itself.
+Autograd saves a result as a detached copy and restores the copy's history where backward needs it.
+The trace sees the detaching, twice, and nothing of the history. Without gradients of gradients this
+does not matter. With them (``create_graph=True``), the graph has to use the result itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from symshape.torch_internals import autograd, dispatch
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _History = tuple[int, int]
-"""The sequence number of the autograd node that made a tensor (in this thread), and which result it is."""
+"""The sequence number of the autograd node that made a tensor (in this thread), and which result it
+is.
+"""
 
 
 @attrs.define(eq=False)
@@ -26,7 +28,8 @@ class _Detached:
     """A detached value.
 
     Attributes:
-        root: the value with a history, of which this is a copy (or a copy of a copy …); None where there is none.
+        root: the value with a history, of which this is a copy (or a copy of a copy …); None where
+            there is none.
         history: the history of ``root``.
         written: whether something wrote to its memory afterwards.
     """
@@ -55,13 +58,17 @@ class SavedResults:
         if history is not None:
             made = _Detached(source, history)
         else:
-            made = _Detached(None, None) if before is None else _Detached(before.root, before.history)
+            made = (
+                _Detached(None, None) if before is None else _Detached(before.root, before.history)
+            )
         self._found[value] = made
         self._hooked |= autograd.saving._top_saved_tensors_default_hooks(True) is not None
         self._by_memory.setdefault(value.storage, []).append(made)
 
     def written(self, values: Iterable[Value]) -> None:
-        """Record that an op wrote to these values: a detached one may have a history of its own now."""
+        """Record that an op wrote to these values: a detached one may have a history of its own
+        now.
+        """
         for value in values:
             for each in self._by_memory.get(value.storage, ()):
                 each.written = True
@@ -70,22 +77,34 @@ class SavedResults:
         """Return the value that a graph uses for a tensor, so that gradients flow through it.
 
         Raises:
-            UnsupportedError: the tensor has a history, and which result of the graph's has the same is not known.
+            UnsupportedError: the tensor has a history, and which result of the graph's has the same
+                is not known.
         """
         value = tensor._value
         found = self._found.get(value)
         if found is None or not _requires_grad(tensor) or value in self._told:
             return value
         history = _history(tensor)
-        if history is not None and history == found.history and not found.written and found.root is not None:
+        if (
+            history is not None
+            and history == found.history
+            and not found.written
+            and found.root is not None
+        ):
             return found.root
         if history is None and not self._hooked:
             return value  # requires_grad was set unseen, in a gradient of the program's own
-        if history is not None and history != found.history and (found.written or _is_custom(tensor)):
+        if (
+            history is not None
+            and history != found.history
+            and (found.written or _is_custom(tensor))
+        ):
             return value
         raise UnsupportedError(
-            "the function computes gradients of gradients through a tensor that autograd saved and that was "
-            "recomputed or overwritten since (a checkpoint, torch.autograd.graph.saved_tensors_hooks), which a "
+            "the function computes gradients of gradients through a tensor that autograd saved and "
+            "that was "
+            "recomputed or overwritten since (a checkpoint, "
+            "torch.autograd.graph.saved_tensors_hooks), which a "
             "compiled graph would lose; compute them without the checkpoint or the hooks",
             reason=Reason.LOST_GRADIENTS,
         )

@@ -1,9 +1,11 @@
-"""``associative_scan`` over a symbolic length: one program for each number of levels, not for each length.
+"""``associative_scan`` over a symbolic length: one program for each number of levels, not for each
+length.
 
-Torch's own implementation halves the sequence and asks at each level whether the remaining length is even. An element
-of the result depends on its position alone. So the same combinations are recorded here in the same order without that
-question: the elements at even positions are those after the first ``(n - 1) // 2`` odd ones. (Source:
-torch/_higher_order_ops/associative_scan.py, checked on 2.13.)
+Torch's own implementation halves the sequence and asks at each level whether the remaining length
+is even. An element of the result depends on its position alone. So the same combinations are
+recorded here in the same order without that question: the elements at even positions are those
+after the first ``(n - 1) // 2`` odd ones. (Source: torch/_higher_order_ops/associative_scan.py,
+checked on 2.13.)
 """
 
 from __future__ import annotations
@@ -21,11 +23,16 @@ _Combine = Callable[..., list[torch.Tensor]]
 
 
 def by_levels(
-    operator: Callable[..., Any], leaves: Sequence[torch.Tensor], dim: int = 0, additional_inputs: Sequence[Any] = ()
+    operator: Callable[..., Any],
+    leaves: Sequence[torch.Tensor],
+    dim: int = 0,
+    additional_inputs: Sequence[Any] = (),
 ) -> Any:
     """Compute ``generic_associative_scan``, whose length may be symbolic."""
     sizes = leaves[0].shape
-    if not isinstance(sizes[dim], torch.SymInt) or any(s == 0 for i, s in enumerate(sizes) if i != dim):
+    if not isinstance(sizes[dim], torch.SymInt) or any(
+        s == 0 for i, s in enumerate(sizes) if i != dim
+    ):
         return generic_associative_scan(operator, leaves, dim, additional_inputs)
 
     def combine(*pairs: torch.Tensor) -> list[torch.Tensor]:

@@ -1,4 +1,5 @@
-"""``max``, ``min`` and ``sorted`` of sizes as terms in traced code: one program serves whichever size is the greatest.
+"""``max``, ``min`` and ``sorted`` of sizes as terms in traced code: one program serves whichever
+size is the greatest.
 
 Python would compare the sizes, and each comparison would leave a guard.
 """
@@ -16,15 +17,26 @@ from symshape.tracing.intercept.python_numbers.operators import is_ours, of_nump
 
 _MOST_SORTED = 4  # sizes: with more, the terms become long
 _VIEWS: tuple[Any, ...] = ({}.keys(), {}.values(), iter([]), iter(()), iter({}))
-_ITERABLES = {map, filter, zip, set, frozenset, enumerate, reversed, GeneratorType, *map(type, _VIEWS)}
+_ITERABLES = {
+    map,
+    filter,
+    zip,
+    set,
+    frozenset,
+    enumerate,
+    reversed,
+    GeneratorType,
+    *map(type, _VIEWS),
+}
 """Python's own iterables, some of which can be read only once."""
 
 
 def is_term(numbers: Sequence[Any]) -> bool:
-    """Return whether the greatest of these numbers becomes a term, so that no guard says which one is the greatest.
+    """Return whether the greatest of these numbers becomes a term, so that no guard says which one
+    is the greatest.
 
-    It becomes a term if some integers depend on data, or if two are different sizes. A size and constants are compared
-    instead: that costs one guard, and later terms stay simple.
+    It becomes a term if some integers depend on data, or if two are different sizes. A size and
+    constants are compared instead: that costs one guard, and later terms stay simple.
     """
     if len(numbers) < 2 or not all(type(each) in (int, torch.SymInt) for each in numbers):
         return False
@@ -53,7 +65,8 @@ def least(numbers: Sequence[Any]) -> Any:
 
 
 def plain_sorted(items: Any, /, **options: Any) -> Any:
-    """Compute ``sorted``; the order of a few sizes is given by terms: the least of them, the next one, and so on.
+    """Compute ``sorted``; the order of a few sizes is given by terms: the least of them, the next
+    one, and so on.
 
     >>> plain_sorted([3, 1, 2], reverse=True)
     [3, 2, 1]
@@ -65,5 +78,8 @@ def plain_sorted(items: Any, /, **options: Any) -> Any:
     found = list(listed)
     for end in range(len(found) - 1, 0, -1):
         for i in range(end):
-            found[i], found[i + 1] = torch.sym_min(found[i], found[i + 1]), torch.sym_max(found[i], found[i + 1])
+            found[i], found[i + 1] = (
+                torch.sym_min(found[i], found[i + 1]),
+                torch.sym_max(found[i], found[i + 1]),
+            )
     return found[::-1] if options.get("reverse") else found

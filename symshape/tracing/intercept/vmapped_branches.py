@@ -1,6 +1,8 @@
-"""``torch.cond`` under ``torch.vmap``: both branches if each example has its own condition, else one branch for all.
+"""``torch.cond`` under ``torch.vmap``: both branches if each example has its own condition, else
+one branch for all.
 
-(Source: torch/_higher_order_ops/cond.py, checked on 2.13; private names of functorch are used here alone.)
+(Source: torch/_higher_order_ops/cond.py, checked on 2.13; private names of functorch are used here
+alone.)
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import torch
 from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import functorch, pytree
 from symshape.torch_internals.functorch import TransformType
-from symshape.torch_internals.functorch import current_interpreter as retrieve_current_functorch_interpreter
+from symshape.torch_internals.functorch import (
+    current_interpreter as retrieve_current_functorch_interpreter,
+)
 from symshape.torch_internals.functorch import is_batched as is_batchedtensor
 from symshape.torch_internals.functorch import level_of as maybe_get_level
 from symshape.torch_internals.functorch import vmap_level as vmap_increment_nesting
@@ -30,7 +34,8 @@ def is_transformed() -> bool:
 
 
 def under_gradients(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the symbolic tensor inside gradient transforms, which has the same sizes; None if there is none.
+    """Return the symbolic tensor inside gradient transforms, which has the same sizes; None if
+    there is none.
 
     ``torch.vmap`` hides a dimension, so a tensor that it wraps has other sizes than the one inside.
     """
@@ -61,12 +66,17 @@ def cond_of_examples(
     interpreter: Any = retrieve_current_functorch_interpreter()
     if interpreter.key() != TransformType.Vmap:
         raise UnsupportedError(
-            f"torch.cond cannot be traced under a transform of torch.func ({interpreter.key().name.lower()}); "
+            "torch.cond cannot be traced under a transform of torch.func "
+            f"({interpreter.key().name.lower()}); "
             "compute both branches and choose with torch.where",
             reason=Reason.TRANSFORMS,
         )
     level = interpreter.level()
-    if isinstance(condition, torch.Tensor) and is_batchedtensor(condition) and maybe_get_level(condition) == level:
+    if (
+        isinstance(condition, torch.Tensor)
+        and is_batchedtensor(condition)
+        and maybe_get_level(condition) == level
+    ):
         return flows.both(condition, then, otherwise, ops)
     number, randomness = interpreter.batch_size(), interpreter.randomness()
 
@@ -75,7 +85,8 @@ def cond_of_examples(
             with vmap_increment_nesting(number, randomness) as inner:
                 if inner != level:  # captured tensors would be of another level
                     raise UnsupportedError(
-                        "torch.cond cannot be traced under this nesting of torch.vmap, whose levels differ inside "
+                        "torch.cond cannot be traced under this nesting of torch.vmap, whose "
+                        "levels differ inside "
                         "the branches; compute both branches and choose with torch.where",
                         reason=Reason.TRANSFORMS,
                     )

@@ -1,8 +1,10 @@
-"""Ops under ``torch.vmap`` whose batching rules in C++ ask for plain sizes, which would fix the batch and all others.
+"""Ops under ``torch.vmap`` whose batching rules in C++ ask for plain sizes, which would fix the
+batch and all others.
 
-Here the rules are written in Python on symbolic sizes: a function of the whole tensors, batch first. The gradient that
-``torch.func.grad`` inside ``vmap`` asks for is that function's gradient, as examples do not mix. Only ops that make new
-memory are here: a view made by an ``autograd.Function`` would not be known as a view.
+Here the rules are written in Python on symbolic sizes: a function of the whole tensors, batch
+first. The gradient that ``torch.func.grad`` inside ``vmap`` asks for is that function's gradient,
+as examples do not mix. Only ops that make new memory are here: a view made by an
+``autograd.Function`` would not be known as a view.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ class Batchable:
 
     Attributes:
         plain: computes the op for the tensors of one example.
-        batched: computes the op for whole tensors, batch first; a flag for each tensor says whether it has a batch.
-        takes_any: ``batched`` takes any of the tensors with a batch, so each example may have its own gradient of each.
+        batched: computes the op for whole tensors, batch first; a flag for each tensor says whether
+            it has a batch.
+        takes_any: ``batched`` takes any of the tensors with a batch, so each example may have its
+            own gradient of each.
     """
 
     plain: Callable[[Tensors], Any]
@@ -41,7 +45,8 @@ class Batchable:
 
 
 Rule = Callable[..., tuple[Tensors, Batchable] | None]
-"""A rule: returns the tensors of a call and its ``Batchable``, or None to leave the call to torch."""
+"""A rule: returns the tensors of a call and its ``Batchable``, or None to leave the call to torch.
+"""
 
 
 class Batched(torch.autograd.Function):
@@ -69,9 +74,13 @@ class Batched(torch.autograd.Function):
         """
         try:
             tensors = ctx.saved_tensors
-        except (RuntimeError, UnsupportedError) as error:  # the latter where autograd makes a written view again
+        except (
+            RuntimeError,
+            UnsupportedError,
+        ) as error:  # the latter where autograd makes a written view again
             raise Restart(
-                "the function writes into a tensor that an op under torch.vmap has read, and the gradient of that "
+                "the function writes into a tensor that an op under torch.vmap has read, and the "
+                "gradient of that "
                 "op reads the tensor again; write into a copy",
                 with_fewer_symbols,
                 Reason.TRANSFORMS,
@@ -80,13 +89,19 @@ class Batched(torch.autograd.Function):
         needed = tuple(ctx.needs_input_grad[1:])
         if not which or not any(needed):
             return None, *(None for _ in needed)
-        found = iter(Gradients.apply(ctx.op, which, needed, *(upstream[number] for number in which), *tensors))
+        found = iter(
+            Gradients.apply(
+                ctx.op, which, needed, *(upstream[number] for number in which), *tensors
+            )
+        )
         return None, *(next(found) if wanted else None for wanted in needed)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], op: Batchable, *tensors: torch.Tensor) -> Any:
         """Compute the op of all examples."""
-        made = op.batched([each is not None for each in in_dims[1:]], _batch_first(tensors, in_dims[1:]))
+        made = op.batched(
+            [each is not None for each in in_dims[1:]], _batch_first(tensors, in_dims[1:])
+        )
         return made, 0 if isinstance(made, torch.Tensor) else tuple(0 for _ in made)
 
 
@@ -94,7 +109,9 @@ class Gradients(torch.autograd.Function):
     """The ``autograd.Function`` of the gradients of an op under ``vmap``."""
 
     @staticmethod
-    def forward(op: Batchable, which: Sequence[int], needed: Sequence[bool], *tensors: torch.Tensor) -> Any:
+    def forward(
+        op: Batchable, which: Sequence[int], needed: Sequence[bool], *tensors: torch.Tensor
+    ) -> Any:
         """Compute the gradients of one example."""
         return _gradients(op.plain, which, needed, tensors)
 
@@ -134,7 +151,8 @@ class Gradients(torch.autograd.Function):
         ]
         inputs, flags = whole[len(which) :], have[len(which) :]
         made: dict[int, torch.Tensor] = {}
-        for shared in (False, True):  # apart, as torch's own rules compute them: the results lie in memory as theirs
+        # apart, as torch's own rules compute them: the results lie in memory as theirs
+        for shared in (False, True):
             wanted = [want and flag is not shared for want, flag in zip(needed, flags, strict=True)]
             if not any(wanted):
                 continue
@@ -149,9 +167,13 @@ class Gradients(torch.autograd.Function):
 
 
 def _gradients(
-    compute: Callable[[Tensors], Any], which: Sequence[int], needed: Sequence[bool], tensors: Tensors
+    compute: Callable[[Tensors], Any],
+    which: Sequence[int],
+    needed: Sequence[bool],
+    tensors: Tensors,
 ) -> tuple[torch.Tensor, ...]:
-    """Return the gradients of the needed inputs; the tensors are those of the outputs ``which``, then the inputs.
+    """Return the gradients of the needed inputs; the tensors are those of the outputs ``which``,
+    then the inputs.
 
     Raises:
         UnsupportedError: autograd would record how they are computed.
@@ -174,7 +196,10 @@ def _gradients(
 
 
 def _batch_first(tensors: Tensors, dims: Sequence[int | None]) -> list[torch.Tensor]:
-    return [each if dim is None else each.movedim(dim, 0) for each, dim in zip(tensors, dims, strict=True)]
+    return [
+        each if dim is None else each.movedim(dim, 0)
+        for each, dim in zip(tensors, dims, strict=True)
+    ]
 
 
 def _listed(output: Any) -> list[torch.Tensor]:
@@ -185,15 +210,16 @@ def _has_gradients(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-# -- when -------------------------------------------------------------------------------------------------------------
+# -- when ------------------------------------------------------------------------------------------
 
 
 def can_be_batched(tensors: Tensors, takes_any: bool = False) -> bool:
-    """Return whether one ``vmap`` and at most one ``grad`` surround a call, some tensor of which has a symbolic size.
+    """Return whether one ``vmap`` and at most one ``grad`` surround a call, some tensor of which
+    has a symbolic size.
 
-    A tensor without a batch must not have gradients, except where the rule ``takes_any``: each example has its own.
-    Autograd outside the transforms must not record the call either, as the gradient of ``grad`` is computed without a
-    history.
+    A tensor without a batch must not have gradients, except where the rule ``takes_any``: each
+    example has its own. Autograd outside the transforms must not record the call either, as the
+    gradient of ``grad`` is computed without a history.
     """
     kinds = [each.key() for each in functorch.interpreter_stack() or ()]
     if (
@@ -206,7 +232,8 @@ def can_be_batched(tensors: Tensors, takes_any: bool = False) -> bool:
         return False
     looked = [_look(each) for each in tensors]
     return any(each.has_symbolic_batch for each in looked) and all(
-        (takes_any or each.has_batch or not each.has_gradients) and (len(kinds) == 1 or not each.is_recorded)
+        (takes_any or each.has_batch or not each.has_gradients)
+        and (len(kinds) == 1 or not each.is_recorded)
         for each in looked
     )
 
@@ -234,12 +261,16 @@ def _look(tensor: torch.Tensor) -> _Look:
         has_batch |= functorch.is_batched(tensor)
         has_gradients |= functorch.is_gradient_wrapper(tensor) and tensor.requires_grad
         tensor = functorch.unwrapped(tensor)
-    symbolic = type(tensor) is SymbolicTensor and any(type(size) is IntNode for size in tensor._spec.sizes)
+    symbolic = type(tensor) is SymbolicTensor and any(
+        type(size) is IntNode for size in tensor._spec.sizes
+    )
     return _Look(has_batch, has_gradients, has_batch and symbolic, tensor.requires_grad)
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
-    """Return the result of an op that has a rule here, or ``NotImplemented`` if, say, no transform is active."""
+    """Return the result of an op that has a rule here, or ``NotImplemented`` if, say, no transform
+    is active.
+    """
     if functorch.interpreters() is None:
         return NotImplemented
     made, kind = call_by(RULES[function], args, kwargs), _NAMED.get(function)
@@ -257,13 +288,16 @@ def call_by(rule: Rule, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -
     return Batched.apply(found[1], *found[0])
 
 
-# -- rules ------------------------------------------------------------------------------------------------------------
+# -- rules -----------------------------------------------------------------------------------------
 
 
 def _expanded(flags: Sequence[bool], tensors: Tensors) -> list[torch.Tensor]:
     """Return the tensors, each expanded to have a batch."""
     batch = next(each.shape[0] for each, flag in zip(tensors, flags, strict=True) if flag)
-    return [each if flag else each.expand(batch, *each.shape) for each, flag in zip(tensors, flags, strict=True)]
+    return [
+        each if flag else each.expand(batch, *each.shape)
+        for each, flag in zip(tensors, flags, strict=True)
+    ]
 
 
 def _joined(tensors: Any, dim: Any = 0) -> tuple[Tensors, Batchable] | None:
@@ -281,7 +315,9 @@ def _joined(tensors: Any, dim: Any = 0) -> tuple[Tensors, Batchable] | None:
 def _along(function: Callable[..., Any]) -> Callable[..., tuple[Tensors, Batchable] | None]:
     """Return the rule of a function of tensors, a dimension, and options."""
 
-    def rule(tensors: Tensors, dim: Any, *rest: Any, **options: Any) -> tuple[Tensors, Batchable] | None:
+    def rule(
+        tensors: Tensors, dim: Any, *rest: Any, **options: Any
+    ) -> tuple[Tensors, Batchable] | None:
         rank = tensors[0].dim()
         if type(dim) is not int or not -rank <= dim < rank:
             return None
@@ -317,7 +353,9 @@ _scatter_added = _along(lambda x, dim: torch.scatter_add(x[0], dim, x[1], x[2]))
 def _scattering(along: Callable[..., tuple[Tensors, Batchable] | None]) -> Rule:
     """Return the rule of a function that writes parts of a tensor into a copy of another one."""
 
-    def rule(input: torch.Tensor, dim: Any, index: torch.Tensor, src: Any) -> tuple[Tensors, Batchable] | None:  # noqa: A002
+    def rule(
+        input: torch.Tensor, dim: Any, index: torch.Tensor, src: Any
+    ) -> tuple[Tensors, Batchable] | None:
         if not _is_tensor(src) or not input.dim() == index.dim() == src.dim():
             return None
         return along([input, index, src], dim)
@@ -330,8 +368,15 @@ def _extreme(function: Callable[..., Any]) -> Rule:
     return lambda x, dim, keepdim=False: found([x], dim, keepdim)
 
 
-def _selected(input: torch.Tensor, dim: Any, index: torch.Tensor) -> tuple[Tensors, Batchable] | None:  # noqa: A002
-    if type(dim) is not int or index.dim() != 1 or _look(index).has_batch or not -input.dim() <= dim < input.dim():
+def _selected(
+    input: torch.Tensor, dim: Any, index: torch.Tensor
+) -> tuple[Tensors, Batchable] | None:
+    if (
+        type(dim) is not int
+        or index.dim() != 1
+        or _look(index).has_batch
+        or not -input.dim() <= dim < input.dim()
+    ):
         return None
     along = dim % input.dim()
     return [input], Batchable(
@@ -343,7 +388,7 @@ def _selected(input: torch.Tensor, dim: Any, index: torch.Tensor) -> tuple[Tenso
 def _of_each(function: Callable[..., Any]) -> Rule:
     """Return the rule of an elementwise function."""
 
-    def rule(input: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable]:  # noqa: A002
+    def rule(input: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable]:
         return [input], Batchable(
             lambda given: function(given[0], *rest, **options),
             lambda flags, given: function(given[0], *rest, **options),
@@ -357,7 +402,11 @@ def _of_images(function: Callable[..., Any], spatial: int) -> Rule:
 
     def rule(images: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable] | None:
         rank = images.dim() - spatial
-        if rank not in (1, 2) or options.get("return_indices") or any(map(_is_tensor, (*rest, *options.values()))):
+        if (
+            rank not in (1, 2)
+            or options.get("return_indices")
+            or any(map(_is_tensor, (*rest, *options.values())))
+        ):
             return None
         compute = lambda given: function(given[0], *rest, **options)  # noqa: E731
         return [images], Batchable(compute, _folded(compute, rank))
@@ -366,7 +415,8 @@ def _of_images(function: Callable[..., Any], spatial: int) -> Rule:
 
 
 def _convolution(function: Callable[..., Any], spatial: int, names: Sequence[str]) -> Rule:
-    """Return the rule of a convolution; examples with weights of their own become groups of channels.
+    """Return the rule of a convolution; examples with weights of their own become groups of
+    channels.
 
     ``names``: the names of its arguments after the bias, in order.
     """
@@ -387,8 +437,12 @@ def _convolution(function: Callable[..., Any], spatial: int, names: Sequence[str
     return rule
 
 
-def _folded(compute: Callable[[Tensors], torch.Tensor], rank: int) -> Callable[[Sequence[bool], Tensors], torch.Tensor]:
-    """Return ``compute`` of whole images; where each example is a batch itself, the two batches are merged."""
+def _folded(
+    compute: Callable[[Tensors], torch.Tensor], rank: int
+) -> Callable[[Sequence[bool], Tensors], torch.Tensor]:
+    """Return ``compute`` of whole images; where each example is a batch itself, the two batches are
+    merged.
+    """
 
     def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
         if rank == 1:
@@ -410,7 +464,9 @@ def _by_groups(
     groups: Any,
     options: Sequence[Any],
 ) -> tuple[Tensors, Batchable] | None:
-    """Return the call of a convolution: ``convolve`` computes it for images, weights and a number of groups."""
+    """Return the call of a convolution: ``convolve`` computes it for images, weights and a number
+    of groups.
+    """
     rank, weights = images.dim() - spatial, [weight] if bias is None else [weight, bias]
     if rank not in (1, 2) or not all(map(_is_tensor, weights)) or type(groups) is not int:
         return None
@@ -440,7 +496,9 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _of_many(function: Callable[..., Any], fewest: int = 2) -> Rule:
-    """Return the rule of a function of a batch of images with at least ``fewest`` dimensions, and no other tensor."""
+    """Return the rule of a function of a batch of images with at least ``fewest`` dimensions, and
+    no other tensor.
+    """
 
     def rule(images: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable] | None:
         if images.dim() < fewest or any(map(_is_tensor, (*rest, *options.values()))):
@@ -457,7 +515,9 @@ def _padded(images: torch.Tensor, pad: Any, mode: Any = "constant", value: Any =
     return _of_images(F.pad, len(pad) // 2)(images, pad, mode, value)
 
 
-def _sampled(images: torch.Tensor, grid: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable] | None:
+def _sampled(
+    images: torch.Tensor, grid: torch.Tensor, *rest: Any, **options: Any
+) -> tuple[Tensors, Batchable] | None:
     if not _look(images).has_batch:
         return None
 
@@ -475,7 +535,7 @@ def _sampled(images: torch.Tensor, grid: torch.Tensor, *rest: Any, **options: An
 
 
 def _normalized(
-    input: torch.Tensor,  # noqa: A002
+    input: torch.Tensor,
     normalized_shape: Any,
     weight: Any = None,
     bias: Any = None,
@@ -485,7 +545,9 @@ def _normalized(
     own = len(normalized_shape)
 
     def of_each(parameter: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
-        return parameter.reshape(parameter.shape[0], *(1,) * (made.dim() - own - 1), *parameter.shape[1:])
+        return parameter.reshape(
+            parameter.shape[0], *(1,) * (made.dim() - own - 1), *parameter.shape[1:]
+        )
 
     def compute(x: torch.Tensor, weight: Any = None, bias: Any = None) -> torch.Tensor:
         return F.layer_norm(x, normalized_shape, weight, bias, eps)
@@ -494,16 +556,14 @@ def _normalized(
 
 
 def _normalized_in_groups(
-    input: torch.Tensor,  # noqa: A002
-    num_groups: int,
-    weight: Any = None,
-    bias: Any = None,
-    eps: float = 1e-5,
+    input: torch.Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> tuple[Tensors, Batchable] | None:
     """Give the call of ``group_norm``."""
 
     def of_each(parameter: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
-        return parameter.reshape(parameter.shape[0], 1, parameter.shape[1], *(1,) * (made.dim() - 3))
+        return parameter.reshape(
+            parameter.shape[0], 1, parameter.shape[1], *(1,) * (made.dim() - 3)
+        )
 
     def compute(x: torch.Tensor, weight: Any = None, bias: Any = None) -> torch.Tensor:
         return F.group_norm(x, num_groups, weight, bias, eps)
@@ -550,11 +610,13 @@ def _scaled(
         return made if shift is None else made + shift
 
     parameters = [each for each in (weight, bias) if each is not None]
-    return [x, *parameters], Batchable(lambda given: compute(given[0], *named(given[1:])), batched, takes_any=True)
+    return [x, *parameters], Batchable(
+        lambda given: compute(given[0], *named(given[1:])), batched, takes_any=True
+    )
 
 
 def _embedded(
-    input: torch.Tensor,  # noqa: A002
+    input: torch.Tensor,
     weight: torch.Tensor,
     padding_idx: Any = None,
     max_norm: Any = None,
@@ -562,7 +624,13 @@ def _embedded(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> tuple[Tensors, Batchable] | None:
-    if padding_idx is not None or max_norm is not None or scale_grad_by_freq or sparse or weight.dim() != 2:
+    if (
+        padding_idx is not None
+        or max_norm is not None
+        or scale_grad_by_freq
+        or sparse
+        or weight.dim() != 2
+    ):
         return None
 
     def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
@@ -578,14 +646,18 @@ def _embedded(
         found = tables.gather(1, rows.expand(-1, -1, tables.shape[2]))
         return found.reshape(*positions.shape, tables.shape[2])
 
-    return [input, weight], Batchable(lambda given: F.embedding(given[0], given[1]), batched, takes_any=True)
+    return [input, weight], Batchable(
+        lambda given: F.embedding(given[0], given[1]), batched, takes_any=True
+    )
 
 
 def _loss(function: Callable[..., torch.Tensor]) -> Rule:
-    """Return the rule of ``cross_entropy`` or ``nll_loss`` of class numbers, without weights of classes."""
+    """Return the rule of ``cross_entropy`` or ``nll_loss`` of class numbers, without weights of
+    classes.
+    """
 
     def rule(
-        input: torch.Tensor,  # noqa: A002
+        input: torch.Tensor,
         target: torch.Tensor,
         weight: Any = None,
         size_average: Any = None,
@@ -597,7 +669,11 @@ def _loss(function: Callable[..., torch.Tensor]) -> Rule:
         rank = input.dim()
         if weight is not None or size_average is not None or reduce is not None or label_smoothing:
             return None
-        if reduction not in ("mean", "sum", "none") or target.dim() != max(rank - 1, 0) or target.is_floating_point():
+        if (
+            reduction not in ("mean", "sum", "none")
+            or target.dim() != max(rank - 1, 0)
+            or target.is_floating_point()
+        ):
             return None
 
         def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
@@ -605,7 +681,9 @@ def _loss(function: Callable[..., torch.Tensor]) -> Rule:
             shape = classes.shape
             if rank > 1:
                 scores, classes = scores.flatten(0, 1), classes.flatten(0, 1)
-            losses = function(scores, classes, ignore_index=ignore_index, reduction="none").reshape(shape)
+            losses = function(scores, classes, ignore_index=ignore_index, reduction="none").reshape(
+                shape
+            )
             if reduction == "none":
                 return losses
             rest = tuple(range(1, losses.dim()))
@@ -631,7 +709,9 @@ RULES: dict[Any, Rule] = {
         (torch.gather, torch.Tensor.gather),
         lambda x, dim, index: _gathered([x, index], dim) if index.dim() == x.dim() else None,
     ),
-    **dict.fromkeys((torch.prod, torch.Tensor.prod), lambda x, dim, keepdim=False: _prod([x], dim, keepdim)),
+    **dict.fromkeys(
+        (torch.prod, torch.Tensor.prod), lambda x, dim, keepdim=False: _prod([x], dim, keepdim)
+    ),
     **dict.fromkeys((torch.cumprod, torch.Tensor.cumprod), lambda x, dim: _cumprod([x], dim)),
     **dict.fromkeys((torch.msort, torch.Tensor.msort), lambda x: _msort([x], 0)),
     **dict.fromkeys((torch.diff, torch.Tensor.diff), lambda x, n=1, dim=-1: _diff([x], dim, n)),
@@ -639,7 +719,9 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys((torch.scatter_add, torch.Tensor.scatter_add), _scattering(_scatter_added)),
     **dict.fromkeys(
         (torch.take_along_dim, torch.Tensor.take_along_dim),
-        lambda x, indices, dim: _gathered([x, indices], dim) if indices.dim() == x.dim() == 1 else None,
+        lambda x, indices, dim: (
+            _gathered([x, indices], dim) if indices.dim() == x.dim() == 1 else None
+        ),
     ),
     F.layer_norm: _normalized,
     **dict.fromkeys((torch.pixel_shuffle, F.pixel_shuffle), _of_each(F.pixel_shuffle)),
@@ -666,7 +748,9 @@ def _with_names(name: str, rule: Rule) -> None:
 
 
 _with_names("sort", lambda x, dim=-1, descending=False: _sorted([x], dim, descending=descending))
-_with_names("topk", lambda x, k, dim=-1, *flags: _topk([x], dim, k, *flags) if type(k) is int else None)
+_with_names(
+    "topk", lambda x, k, dim=-1, *flags: _topk([x], dim, k, *flags) if type(k) is int else None
+)
 _with_names("cummax", lambda x, dim: _cummax([x], dim))
 _with_names("cummin", lambda x, dim: _cummin([x], dim))
 _with_names("kthvalue", lambda x, k, dim=-1, keepdim=False: _kthvalue([x], dim, k, keepdim))
@@ -674,7 +758,9 @@ for _name in ("max", "min", "median", "nanmedian", "mode"):
     _with_names(_name, _extreme(getattr(torch, _name)))
 for _spatial in (1, 2, 3):
     _convolve = getattr(torch, f"conv{_spatial}d")
-    RULES[_convolve] = _convolution(_convolve, _spatial, ("stride", "padding", "dilation", "groups"))
+    RULES[_convolve] = _convolution(
+        _convolve, _spatial, ("stride", "padding", "dilation", "groups")
+    )
     _transpose = getattr(torch, f"conv_transpose{_spatial}d")
     RULES[_transpose] = _convolution(
         _transpose, _spatial, ("stride", "padding", "output_padding", "groups", "dilation")

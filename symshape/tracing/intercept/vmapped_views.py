@@ -1,8 +1,10 @@
-"""Views of examples inside ``vmap(grad(...))``: slices, parts, diagonals and windows, at symbolic sizes.
+"""Views of examples inside ``vmap(grad(...))``: slices, parts, diagonals and windows, at symbolic
+sizes.
 
-The batching rules in C++ of these views' gradients ask for plain sizes, which would fix the batch.  The rules here make
-the same views by the ``autograd.Function`` of :mod:`~symshape.tracing.intercept.vmapped_ops`.  Autograd does not know
-its results as views, so a write into their memory afterwards starts the trace again without them.
+The batching rules in C++ of these views' gradients ask for plain sizes, which would fix the batch.
+The rules here make the same views by the ``autograd.Function`` of
+:mod:`~symshape.tracing.intercept.vmapped_ops`.  Autograd does not know its results as views, so a
+write into their memory afterwards starts the trace again without them.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class Steps(Protocol):
 
     @property
     def steps(self) -> list[Step]:
-        """Return the steps so far of the graph, or of the branch or loop of it that is traced now."""
+        """Return the steps so far of the graph, or of the branch or loop of it that is traced
+        now.
+        """
 
 
 class Views:
@@ -46,9 +50,15 @@ class Views:
         self._made: dict[int, tuple[Any, int]] = {}
 
     def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
-        """Return the views that a call makes by its rule, or ``NotImplemented`` to leave the call to torch."""
+        """Return the views that a call makes by its rule, or ``NotImplemented`` to leave the call
+        to torch.
+        """
         stack = functorch.interpreter_stack()
-        if stack is None or [each.key() for each in stack] != _IN_EACH_EXAMPLE or self._trace.steps is not self._steps:
+        if (
+            stack is None
+            or [each.key() for each in stack] != _IN_EACH_EXAMPLE
+            or self._trace.steps is not self._steps
+        ):
             return NotImplemented
         made = vmapped_ops.call_by(RULES[function], args, kwargs)
         if made is not NotImplemented:
@@ -67,7 +77,8 @@ class Views:
             for written in written_values(step) if isinstance(step, Node) else ():
                 if position >= self._made.get(id(written.storage), (None, len(self._steps)))[1]:
                     raise Restart(
-                        "the function writes into a slice, or into a tensor that it has sliced, inside of "
+                        "the function writes into a slice, or into a tensor that it has sliced, "
+                        "inside of "
                         "vmap(grad()); write into a copy",
                         with_fewer_symbols,
                         Reason.TRANSFORMS,
@@ -81,14 +92,17 @@ def _innermost(tensor: Any) -> SymbolicTensor:
     return tensor
 
 
-# -- rules ------------------------------------------------------------------------------------------------------------
+# -- rules -----------------------------------------------------------------------------------------
 
 
-def _alone(view: Callable[[torch.Tensor, int], Any], tensor: torch.Tensor) -> tuple[Tensors, Batchable]:
-    """Return the call of a view of one tensor, which is also told how many dimensions the batch adds in front."""
+def _alone(
+    view: Callable[[torch.Tensor, int], Any], tensor: torch.Tensor
+) -> tuple[Tensors, Batchable]:
+    """Return the call of a view of one tensor, which is also told how many dimensions the batch
+    adds in front.
+    """
     return [tensor], Batchable(
-        lambda given: _tensors(view(given[0], 0)),
-        lambda flags, given: _tensors(view(given[0], 1)),
+        lambda given: _tensors(view(given[0], 0)), lambda flags, given: _tensors(view(given[0], 1))
     )
 
 
@@ -98,7 +112,9 @@ def _tensors(made: Any) -> Any:
 
 def _indexed(tensor: torch.Tensor, index: Any) -> tuple[Tensors, Batchable] | None:
     items = index if type(index) is tuple else (index,)
-    if not all(type(each) in _BASIC for each in items) or not any(type(each) is slice for each in items):
+    if not all(type(each) in _BASIC for each in items) or not any(
+        type(each) is slice for each in items
+    ):
         return None
     return _alone(lambda given, batch: getitem(given, (*(slice(None),) * batch, *items)), tensor)
 
@@ -112,7 +128,9 @@ def _along(name: str, default: int | None = 0) -> Rule:
     """Return the rule of a method that takes one argument and a dimension, which has a default."""
     method = getattr(torch.Tensor, name)
 
-    def rule(tensor: torch.Tensor, parts: Any, dim: Any = default) -> tuple[Tensors, Batchable] | None:
+    def rule(
+        tensor: torch.Tensor, parts: Any, dim: Any = default
+    ) -> tuple[Tensors, Batchable] | None:
         along = _dim(tensor, dim)
         if along is None or isinstance(parts, torch.Tensor):
             return None
@@ -121,7 +139,9 @@ def _along(name: str, default: int | None = 0) -> Rule:
     return rule
 
 
-def _narrowed(tensor: torch.Tensor, dim: Any, start: Any, length: Any) -> tuple[Tensors, Batchable] | None:
+def _narrowed(
+    tensor: torch.Tensor, dim: Any, start: Any, length: Any
+) -> tuple[Tensors, Batchable] | None:
     along = _dim(tensor, dim)
     if along is None or isinstance(start, torch.Tensor):
         return None
@@ -137,7 +157,9 @@ def _on_diagonal(
     return _alone(lambda given, batch: given.diagonal(offset, one + batch, other + batch), tensor)
 
 
-def _windows(tensor: torch.Tensor, dimension: Any, size: Any, step: Any) -> tuple[Tensors, Batchable] | None:
+def _windows(
+    tensor: torch.Tensor, dimension: Any, size: Any, step: Any
+) -> tuple[Tensors, Batchable] | None:
     along = _dim(tensor, dimension)
     if along is None:
         return None

@@ -22,7 +22,9 @@ def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_method_of_functools(recorder: Recorder, value: Any, name: str) -> None:
-    """Record the function and the arguments of a ``functools.partialmethod`` or ``singledispatchmethod``."""
+    """Record the function and the arguments of a ``functools.partialmethod`` or
+    ``singledispatchmethod``.
+    """
     parts_of_member(recorder, value, name)
     touch_member(recorder, value.func, name)
     if isinstance(value, functools.singledispatchmethod):

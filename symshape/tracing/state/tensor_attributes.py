@@ -1,4 +1,6 @@
-"""Record the attributes that code reads of tensors: those set on a tensor, and those of its class."""
+"""Record the attributes that code reads of tensors: those set on a tensor, and those of its
+class.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ OF_TENSORS = 0  # no object has this id
 
 
 def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
-    """Record the read of a tensor attribute: one set on the tensor, a method of tensors, or a subclass's attribute."""
+    """Record the read of a tensor attribute: one set on the tensor, a method of tensors, or a
+    subclass's attribute.
+    """
     of_every_tensor(recorder, owner, key)
     if not trusted_code.is_machinery((kind := type(owner)).__module__):
         special_methods(recorder, kind)

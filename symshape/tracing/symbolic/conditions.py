@@ -9,7 +9,9 @@ _LARGEST = 2**63 - 1
 
 
 def always_fits(condition: Term) -> bool:
-    """Return whether a condition says ``x <= 2**63 - 1``: torch asks that of each full slice, and sizes are int64."""
+    """Return whether a condition says ``x <= 2**63 - 1``: torch asks that of each full slice, and
+    sizes are int64.
+    """
     if condition.op is not Op.LE:
         return False
     constant, items = arithmetic.split(condition.args[0])
@@ -19,7 +21,8 @@ def always_fits(condition: Term) -> bool:
 def parts_of(condition: Term) -> list[Term]:
     """Return the conjuncts of a condition.
 
-    ``a and b`` gives both, ``x*y != 0`` gives ``x != 0`` and ``y != 0``, ``x == min(x, c)`` gives ``x <= c``.
+    ``a and b`` gives both, ``x*y != 0`` gives ``x != 0`` and ``y != 0``, ``x == min(x, c)`` gives
+    ``x <= c``.
     """
     if condition.op is Op.AND:
         return [part for each in condition.args for part in parts_of(each)]
@@ -27,7 +30,8 @@ def parts_of(condition: Term) -> list[Term]:
         term = condition.args[0]
         for monomial, coefficient in arithmetic.split(term)[1]:
             if monomial.op in (Op.MIN, Op.MAX) and abs(coefficient) == 1:
-                rest = arithmetic.sub(monomial, arithmetic.scale(term, coefficient))  # what the monomial equals
+                # what the monomial equals
+                rest = arithmetic.sub(monomial, arithmetic.scale(term, coefficient))
                 if among(rest, monomial.args):
                     relation = boolean.le if monomial.op is Op.MIN else boolean.ge
                     return [relation(rest, other) for other in monomial.args if other is not rest]

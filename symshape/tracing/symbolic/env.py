@@ -1,8 +1,10 @@
-"""The shape environment: symbols, their hints, the known facts about them, and the guards that a trace leaves.
+"""The shape environment: symbols, their hints, the known facts about them, and the guards that a
+trace leaves.
 
-Asking is separate from recording.  ``known`` never records.  ``evaluate`` answers from the facts if they settle the
-question; otherwise it answers from the hint, which leaves a guard.  ``check`` is ``torch._check``.  Facts only grow, so
-proven answers stay proven; they are kept in one dictionary for the life of the environment.
+Asking is separate from recording.  ``known`` never records.  ``evaluate`` answers from the facts if
+they settle the question; otherwise it answers from the hint, which leaves a guard.  ``check`` is
+``torch._check``.  Facts only grow, so proven answers stay proven; they are kept in one dictionary
+for the life of the environment.
 """
 
 from __future__ import annotations
@@ -57,11 +59,14 @@ class ShapeEnv:
         for_torch: the object that torch finds as ``node.shape_env``.
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
         may_begin_again: returns whether a run whose assertion fails here may be repeated in eager.
-        for_finite: returns the truth of a condition for finite data, if it is a question about finiteness; else None.
-        unscaled: returns, and asserts, the answer to a question whether unscaled gradients overflowed; else None.
+        for_finite: returns the truth of a condition for finite data, if it is a question about
+            finiteness; else None.
+        unscaled: returns, and asserts, the answer to a question whether unscaled gradients
+            overflowed; else None.
         data: the knowledge about floats that come from data.
         presumed: the data assumptions of the trace, in words.
-        readings: by unbacked symbol: how to read it from the result of the op that made it, as in ``.size(0)``.
+        readings: by unbacked symbol: how to read it from the result of the op that made it, as in
+            ``.size(0)``.
         partial: floats that other calls may be unable to compute.
         at: the user's line to blame, if it is not the running one.
         current_op: the name of the op whose rule is running, for origins.
@@ -76,7 +81,9 @@ class ShapeEnv:
         self.demanded: list[Guard] = []
         self.nodes = NodeMaker(self)
         self.for_torch = QuestionsOfTorch(self)
-        self.on_assertion: Callable[[Guard, assertion_messages.Message, type[Exception]], None] | None = None
+        self.on_assertion: (
+            Callable[[Guard, assertion_messages.Message, type[Exception]], None] | None
+        ) = None
         self.may_begin_again: Callable[[], bool] = lambda: False
         self.for_finite: Callable[[Term], bool | None] = lambda condition: None
         self.unscaled: Callable[[str, Any, Any], bool | None] = lambda relation, left, right: None
@@ -94,7 +101,9 @@ class ShapeEnv:
 
     # -- symbols
     def new_symbol(self, name: str, hint: int, source: Source, dim: Dim | Policy) -> IntNode:
-        """Make a backed symbol for an input size, with the bounds of its ``Dim``; the bounds become guards."""
+        """Make a backed symbol for an input size, with the bounds of its ``Dim``; the bounds become
+        guards.
+        """
         term = arithmetic.symbol(name)
         policy = dim.policy if isinstance(dim, Dim) else dim
         self.symbols.add(Symbol(term, hint, (source,), policy))
@@ -112,7 +121,9 @@ class ShapeEnv:
         return self.nodes.int_node(term)
 
     def declare(self, condition: Term, reason: str) -> None:
-        """Record a guard that no line of the program asked for: an assumption of the trace about its inputs."""
+        """Record a guard that no line of the program asked for: an assumption of the trace about
+        its inputs.
+        """
         self._assume(condition, Origin(file="", line=0, text=reason, rule="layout"))
 
     def new_integer(self, name: str, hint: int, source: Source, policy: Policy) -> IntNode:
@@ -124,19 +135,30 @@ class ShapeEnv:
         return self.nodes.int_node(term)
 
     def new_unbacked(
-        self, lower: Any = 0, upper: Any = None, *, description: str = "", source: Source | None = None
+        self,
+        lower: Any = 0,
+        upper: Any = None,
+        *,
+        description: str = "",
+        source: Source | None = None,
     ) -> IntNode:
-        """Make an unbacked symbol with ``lower <= u <= upper`` (symbolic or not; None is unbounded)."""
+        """Make an unbacked symbol with ``lower <= u <= upper`` (symbolic or not; None is
+        unbounded).
+        """
         name = self.symbols.unbacked_name()
         term = arithmetic.symbol(name)
         sources = () if source is None else (source,)
-        limits = [(each, each.term if isinstance(each, IntNode) else each) for each in (lower, upper)]
+        limits = [
+            (each, each.term if isinstance(each, IntNode) else each) for each in (lower, upper)
+        ]
         bounds = tuple(
             relation(term, limit)
             for relation, (given, limit) in zip((boolean.ge, boolean.le), limits, strict=True)
             if given is not None
         )
-        self.symbols.add(Symbol(term, None, sources, Policy.UNBACKED, self.origin(), description, bounds))
+        self.symbols.add(
+            Symbol(term, None, sources, Policy.UNBACKED, self.origin(), description, bounds)
+        )
         low = lower if isinstance(lower, int) else None
         if lower is None or (low is not None and low < 0):
             self._numbers.add(term)
@@ -168,19 +190,24 @@ class ShapeEnv:
 
     # -- questions
     def known(self, condition: Term) -> bool:
-        """Return whether ``condition`` holds for certain.  Never record anything, never ask SymPy or Z3."""
+        """Return whether ``condition`` holds for certain.  Never record anything, never ask SymPy
+        or Z3.
+        """
         if condition in self._true or always_fits(condition):
             return True
         if condition is boolean.FALSE or self._undecided.get(condition) is self.facts:
             return False
-        if self.hint(condition) is not False and ask(self.facts, condition, effort=Effort.CHEAP, only=True):
+        if self.hint(condition) is not False and ask(
+            self.facts, condition, effort=Effort.CHEAP, only=True
+        ):
             self._true.add(condition)
             return True
         self._undecided[condition] = self.facts
         return False
 
     def evaluate(self, condition: Term, raises: type[Exception] | None = None) -> bool:
-        """Return the truth of ``condition`` in this trace; record a guard if the facts do not settle it.
+        """Return the truth of ``condition`` in this trace; record a guard if the facts do not
+        settle it.
 
         ``raises``: the error that Python raises if the condition holds.
 
@@ -207,14 +234,19 @@ class ShapeEnv:
         return bool(hint)
 
     def _go_on(self, condition: Term, negated: Term, raises: type[Exception] | None) -> bool:
-        """Return, and assert, a truth that depends on data, if the program only raises otherwise or torch asks.
+        """Return, and assert, a truth that depends on data, if the program only raises otherwise or
+        torch asks.
 
         When torch itself asks, the answer is the one that usually holds.
 
         Raises:
             DataDependentError: the program continues either way.
         """
-        way = raising_branches.way_on() if raises is None or raising_branches.is_caught() else (False, raises)
+        way = (
+            raising_branches.way_on()
+            if raises is None or raising_branches.is_caught()
+            else (False, raises)
+        )
         if way is None:
             for chosen in (condition, negated):
                 if self._guarded(chosen):
@@ -231,11 +263,15 @@ class ShapeEnv:
             self.expect_true(condition if answer else negated, why)
             return answer
         truth, kind = way
-        self.expect_true(condition if truth else negated, f"the program raises {kind.__name__} here", kind)
+        self.expect_true(
+            condition if truth else negated, f"the program raises {kind.__name__} here", kind
+        )
         return truth
 
     def _guarded(self, condition: Term) -> bool:
-        """Record guards on sizes under which ``condition`` holds for all data; return False if none are found."""
+        """Record guards on sizes under which ``condition`` holds for all data; return False if none
+        are found.
+        """
         found = for_all(condition, self.facts, self.hints)
         if found is None:
             return False
@@ -244,7 +280,9 @@ class ShapeEnv:
         return True
 
     def _usual(self, condition: Term) -> tuple[bool | None, str]:
-        """Return the usual truth of a condition on data (None if there is none), and the assumption in words."""
+        """Return the usual truth of a condition on data (None if there is none), and the assumption
+        in words.
+        """
         answer = usual(self, condition)
         if answer is not None:
             return answer, "what data select is taken for several elements here"
@@ -254,7 +292,9 @@ class ShapeEnv:
         return self.for_finite(condition), "data are taken to be finite here"
 
     def guard_or(self, condition: Term, fallback: bool) -> bool:
-        """Return the truth of ``condition``, or ``fallback`` if unbacked symbols leave it open (``guard_or_false``)."""
+        """Return the truth of ``condition``, or ``fallback`` if unbacked symbols leave it open
+        (``guard_or_false``).
+        """
         if self.hint(condition) is not None:
             return self.evaluate(condition)
         answer = ask(self.facts, condition)
@@ -271,11 +311,14 @@ class ShapeEnv:
             where = self.origin()
             raise ProgramError(f"{text or f'{condition} does not hold'} (at {where})")
 
-    def expect_true(self, condition: Term, message: Message = "", error: type[Exception] = RuntimeError) -> bool:
+    def expect_true(
+        self, condition: Term, message: Message = "", error: type[Exception] = RuntimeError
+    ) -> bool:
         """Assert ``condition``, by a guard or a run-time assertion; return False if it cannot hold.
 
-        A condition on inputs becomes a guard, any other a run-time assertion.  ``error`` is the error that the program
-        raises if the condition does not hold; the error of the graph is one of that class too.
+        A condition on inputs becomes a guard, any other a run-time assertion.  ``error`` is the
+        error that the program raises if the condition does not hold; the error of the graph is one
+        of that class too.
         """
         if condition in self._true:
             return True
@@ -296,9 +339,11 @@ class ShapeEnv:
         return answer is not False
 
     def exact_as_float(self, term: Term) -> bool:
-        """Return whether a float holds ``term`` exactly, so that quotients of it compare as fractions do.
+        """Return whether a float holds ``term`` exactly, so that quotients of it compare as
+        fractions do.
 
-        A term of sizes alone is assumed to be small enough.  Other integers are guarded to be, or checked in each run.
+        A term of sizes alone is assumed to be small enough.  Other integers are guarded to be, or
+        checked in each run.
         """
         if not term.symbols & self._numbers:
             return term.op is not Op.CONST or abs(term.value) < _EXACT
@@ -308,7 +353,8 @@ class ShapeEnv:
         return self.evaluate(small)
 
     def specialize(self, term: Term, reason: str = "") -> int:
-        """Return the value of ``term``, which the program turned into a plain integer; a guard fixes it.
+        """Return the value of ``term``, which the program turned into a plain integer; a guard
+        fixes it.
 
         Raises:
             DataDependentError: it depends on unbacked symbols and the facts do not fix it.
@@ -326,11 +372,15 @@ class ShapeEnv:
             where = self.origin()
             self._assume(condition, where)
             for symbol in term.symbols:
-                events.emit(events.Specialized(symbol.name, self.hints[symbol.name], reason or str(where)))
+                events.emit(
+                    events.Specialized(symbol.name, self.hints[symbol.name], reason or str(where))
+                )
         return value  # type: ignore[no-any-return]
 
     def specialize_float(self, term: FloatTerm | float) -> float:
-        """Return the value of a float that the program branches on; the sizes in it are fixed by guards."""
+        """Return the value of a float that the program branches on; the sizes in it are fixed by
+        guards.
+        """
         if isinstance(term, float):
             return term
         found = self.data.fixed(term) if term.unbacked() else {}
@@ -338,7 +388,9 @@ class ShapeEnv:
             raise undecided.error(self, term)
         reason = f"the program branches on the float {term}"
         symbols = sorted(term.symbols(), key=lambda each: each.order)
-        return term.evaluate({symbol.name: self.specialize(symbol, reason=reason) for symbol in symbols}, found)
+        return term.evaluate(
+            {symbol.name: self.specialize(symbol, reason=reason) for symbol in symbols}, found
+        )
 
     # -- recording
     def origin(self) -> Origin:
@@ -346,7 +398,9 @@ class ShapeEnv:
         return self.at or origin(self.current_op, self.current_rule)
 
     def _assume(self, condition: Term, where: Origin) -> None:
-        """Record the parts of ``condition`` that the facts do not imply: one guard for each part of the conjunction."""
+        """Record the parts of ``condition`` that the facts do not imply: one guard for each part of
+        the conjunction.
+        """
         parts = [part for each in parts_of(condition) for part in parts_of(tidy(self.known, each))]
         for part in parts:
             if part is not condition and ask(self.facts, part, only=True):
@@ -360,7 +414,9 @@ class ShapeEnv:
 
 @contextmanager
 def apart(env: ShapeEnv) -> Iterator[None]:
-    """Return a context for a part of a program that may not run: afterwards only guards remain of its facts."""
+    """Return a context for a part of a program that may not run: afterwards only guards remain of
+    its facts.
+    """
     facts, true, number = env.facts, env._true.copy(), len(env.guards)
     try:
         yield

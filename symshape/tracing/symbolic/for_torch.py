@@ -1,4 +1,6 @@
-"""The interface of ``node.shape_env`` that torch uses: the few questions that its own code asks an environment."""
+"""The interface of ``node.shape_env`` that torch uses: the few questions that its own code asks an
+environment.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,12 @@ class QuestionsOfTorch:
     def __init__(self, env: Environment) -> None:
         self._env = env
 
-    def evaluate_sym_node(self, node: Any, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
-        """Return the value of a node, guarded; or ``fallback_value`` if unbacked symbols leave it open."""
+    def evaluate_sym_node(
+        self, node: Any, size_oblivious: bool = False, fallback_value: bool | None = None
+    ) -> Any:
+        """Return the value of a node, guarded; or ``fallback_value`` if unbacked symbols leave it
+        open.
+        """
         if isinstance(node, BoolNode):
             return (
                 self._env.evaluate(node.term)

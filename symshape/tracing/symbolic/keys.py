@@ -1,7 +1,7 @@
 """Dictionary keys that a program computes from sizes: ``{x.shape[0] / 2: x}``.
 
-To put a number into a dictionary is to hash it, and a guard fixes the number then.  The key object in the dictionary is
-still symbolic.  No call except the traced one may get that object.
+To put a number into a dictionary is to hash it, and a guard fixes the number then.  The key object
+in the dictionary is still symbolic.  No call except the traced one may get that object.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ import torch
 
 from symshape.torch_internals import pytree
 
-_NUMBERS: dict[type, Callable[[Any], Any]] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+_NUMBERS: dict[type, Callable[[Any], Any]] = {
+    torch.SymInt: int,
+    torch.SymFloat: float,
+    torch.SymBool: bool,
+}
 
 
 def plain_key(key: Any) -> Any:
-    """Return a key, or nested tuples, lists and frozen sets of keys, with plain numbers for symbolic ones.
+    """Return a key, or nested tuples, lists and frozen sets of keys, with plain numbers for
+    symbolic ones.
 
     A guard fixes each symbolic number.
 

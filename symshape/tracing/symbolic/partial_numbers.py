@@ -1,4 +1,6 @@
-"""Floats that a program computes and that other calls may be unable to compute: ``math.log(n - 2)``."""
+"""Floats that a program computes and that other calls may be unable to compute:
+``math.log(n - 2)``.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class PartialNumbers:
     """The floats of one trace that other calls may be unable to compute.
 
     Attributes:
-        of_sizes: the floats of sizes alone, which guards can check, and where the program computes them.
+        of_sizes: the floats of sizes alone, which guards can check, and where the program computes
+            them.
         on_data: called with each other float.
     """
 

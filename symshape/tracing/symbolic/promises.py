@@ -22,7 +22,10 @@ def check_promises(env: ShapeEnv) -> None:
             continue
         interval = env.facts.interval(symbol.term)
         fixed = boolean.eq(symbol.term, symbol.hint)
-        if not (interval.lo == interval.hi is not None or ask(env.facts, fixed, effort=Effort.CHEAP, only=True)):
+        if not (
+            interval.lo == interval.hi is not None
+            or ask(env.facts, fixed, effort=Effort.CHEAP, only=True)
+        ):
             continue
         declared = [g for g in env.guards if g.origin is not None and g.origin.rule == "declared"]
         own = Facts().with_symbol(symbol.term, 0, None)
@@ -35,8 +38,10 @@ def check_promises(env: ShapeEnv) -> None:
         lines = "\n".join(f"  {guard.term}   from {guard.origin}" for guard in chain)
         source = symbol.sources[0].text()
         raise ConstraintViolation(
-            f"{source} was declared dynamic ({symbol.name}), but the program fixes it to {symbol.hint}:\n{lines}\n"
-            f"Either declare it static (dynamic={{...: None}}), allow specialisation (Policy.AUTO), "
+            f"{source} was declared dynamic ({symbol.name}), but the program fixes it to "
+            f"{symbol.hint}:\n{lines}\n"
+            f"Either declare it static (dynamic={{...: None}}), allow specialisation "
+            "(Policy.AUTO), "
             "or change that line.",
             symbol=symbol.name,
             source=source,

@@ -1,7 +1,7 @@
 """Branches of a program that only raise: ``if bad.any(): raise ValueError(...)``, ``assert fine``.
 
-If only data decide a branch, and one way does nothing but raise, the trace follows the other way.  That way is
-asserted when the graph runs, with an error of the program's own class.
+If only data decide a branch, and one way does nothing but raise, the trace follows the other way.
+That way is asserted when the graph runs, with an error of the program's own class.
 """
 
 from __future__ import annotations
@@ -28,17 +28,28 @@ JUMPS = {
 """The instructions that branch on a truth, each with the truth for which it jumps."""
 ON_THE_WAY = ("UNARY_NOT", "TO_BOOL", "EXTENDED_ARG")
 """The instructions that may be between a question and its branch."""
-_RECORDED = ("_load_global", "load_global")  # they load a name in recorded code (state/hooks, or C++)
+# they load a name in recorded code (state/hooks, or C++)
+_RECORDED = ("_load_global", "load_global")
 _MANY = 400  # instructions of a message
 _AS_A_BOOL = 16  # in the argument of COMPARE_OP
 _LEAVES = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RERAISE", "SEND", "RETURN_GENERATOR")
-_STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_NAME", "STORE_DEREF", "DELETE_ATTR", "DELETE_SUBSCR")
+_STORES = (
+    "STORE_ATTR",
+    "STORE_SUBSCR",
+    "STORE_GLOBAL",
+    "STORE_NAME",
+    "STORE_DEREF",
+    "DELETE_ATTR",
+    "DELETE_SUBSCR",
+)
 
 
 def way_on() -> tuple[bool, type[Exception]] | None:
-    """Return the truth for which the program continues, and the class of the error otherwise; None if both continue.
+    """Return the truth for which the program continues, and the class of the error otherwise; None
+    if both continue.
 
-    Call this while the program asks for the truth of an object: its current instruction leads to a jump.
+    Call this while the program asks for the truth of an object: its current instruction leads to a
+    jump.
     """
     frame = asking()
     if frame is None:
@@ -49,10 +60,14 @@ def way_on() -> tuple[bool, type[Exception]] | None:
     while at is not None and at < len(instructions) and leads_to_a_branch(instructions[at]):
         negated ^= instructions[at].opname == "UNARY_NOT"
         at += 1
-    jumps_if = JUMPS.get(instructions[at].opname) if at is not None and at < len(instructions) else None
+    jumps_if = (
+        JUMPS.get(instructions[at].opname) if at is not None and at < len(instructions) else None
+    )
     if at is None or jumps_if is None:
         return None
-    target = next(i for i, each in enumerate(instructions) if each.offset == instructions[at].argval)
+    target = next(
+        i for i, each in enumerate(instructions) if each.offset == instructions[at].argval
+    )
     jumping, falling = (_raised(frame, instructions, start) for start in (target, at + 1))
     if (jumping is None) == (falling is None) or _is_caught(frame):
         return None
@@ -62,7 +77,9 @@ def way_on() -> tuple[bool, type[Exception]] | None:
 
 
 def leads_to_a_branch(instruction: dis.Instruction) -> bool:
-    """Return whether an instruction is on the way from a question to a branch; in Python 3.13 also a comparison."""
+    """Return whether an instruction is on the way from a question to a branch; in Python 3.13 also
+    a comparison.
+    """
     if instruction.opname == "COMPARE_OP":
         return sys.version_info >= (3, 13) and bool((instruction.arg or 0) & _AS_A_BOOL)
     return instruction.opname in ON_THE_WAY
@@ -74,25 +91,40 @@ def is_caught() -> bool:
 
 
 def asking() -> FrameType | None:
-    """Return the frame that asks for a truth: the first one outside symshape and torch's symbolic numbers."""
+    """Return the frame that asks for a truth: the first one outside symshape and torch's symbolic
+    numbers.
+    """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (is_ours(frame.f_code.co_filename) or frame.f_code.co_filename == torch.__file__):
+    while frame is not None and (
+        is_ours(frame.f_code.co_filename) or frame.f_code.co_filename == torch.__file__
+    ):
         frame = frame.f_back
     return frame
 
 
-def _raised(frame: FrameType, instructions: Sequence[dis.Instruction], start: int) -> type[Exception] | None:
-    """Return the class of the error that the code from ``start`` always raises; None if it may do anything else."""
+def _raised(
+    frame: FrameType, instructions: Sequence[dis.Instruction], start: int
+) -> type[Exception] | None:
+    """Return the class of the error that the code from ``start`` always raises; None if it may do
+    anything else.
+    """
     found: type[Exception] | None = None
     before = None
     for each in instructions[start : start + _MANY]:
         if each.opname == "RAISE_VARARGS":
             return found if each.arg in (1, 2) else None
-        if each.opcode in dis.hasjrel or each.opcode in dis.hasjabs or each.opname in (*_LEAVES, *_STORES):
+        if (
+            each.opcode in dis.hasjrel
+            or each.opcode in dis.hasjabs
+            or each.opname in (*_LEAVES, *_STORES)
+        ):
             return None
         if each.opname == "LOAD_ASSERTION_ERROR":
             found = AssertionError
-        elif each.opname in ("LOAD_GLOBAL", "LOAD_NAME") or getattr(before, "__name__", "") in _RECORDED:
+        elif (
+            each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+            or getattr(before, "__name__", "") in _RECORDED
+        ):
             value = frame.f_globals.get(each.argval, getattr(builtins, str(each.argval), None))
             if isinstance(value, type) and issubclass(value, Exception):
                 found = value
@@ -103,7 +135,9 @@ def _raised(frame: FrameType, instructions: Sequence[dis.Instruction], start: in
 
 def _is_caught(frame: FrameType | None) -> bool:
     """Return whether the program might catch an exception raised here, and then continue."""
-    while frame is not None and not (frame.f_code.co_name == "_run" and is_ours(frame.f_code.co_filename)):
+    while frame is not None and not (
+        frame.f_code.co_name == "_run" and is_ours(frame.f_code.co_filename)
+    ):
         if is_users(frame.f_code.co_filename) and is_handled(frame.f_code, frame.f_lasti):
             return True
         frame = frame.f_back

@@ -1,4 +1,6 @@
-"""The symbols of one trace: their names, their values in the example call, and the inputs they are read from."""
+"""The symbols of one trace: their names, their values in the example call, and the inputs they are
+read from.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,16 @@ class Symbols(Mapping[str, Symbol]):
             self.hints[symbol.name] = symbol.hint
 
     def add_source(self, name: str, source: Source) -> None:
-        """Add a further place from which the symbol's value is read; the value must be equal in all places."""
+        """Add a further place from which the symbol's value is read; the value must be equal in all
+        places.
+        """
         known = self._symbols[name]
         self._symbols[name] = attrs.evolve(known, sources=(*known.sources, source))
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Reserve the names that the caller gave to dimensions; no other symbol gets one of them."""
+        """Reserve the names that the caller gave to dimensions; no other symbol gets one of
+        them.
+        """
         self._reserved.update(names)
 
     def taken(self) -> frozenset[str]:

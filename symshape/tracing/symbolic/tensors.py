@@ -1,7 +1,9 @@
-"""The tensor that user code sees while it is traced: a ``TensorSpec`` and a graph value, without data.
+"""The tensor that user code sees while it is traced: a ``TensorSpec`` and a graph value, without
+data.
 
-Its sizes are stored in Python.  C++ asks for them through ``__torch_dispatch__`` (the ``sizes`` policy of a wrapper
-subclass, checked on torch 2.11 to 2.13), so they cost nothing until they are read.
+Its sizes are stored in Python.  C++ asks for them through ``__torch_dispatch__`` (the ``sizes``
+policy of a wrapper subclass, checked on torch 2.11 to 2.13), so they cost nothing until they are
+read.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ class Telling(Protocol):
         """Note that a tensor has a hook, or retains its gradient."""
 
     def transformed(self) -> bool:
-        """Return whether a ``torch.func`` transform is around the call; later calls must give the same answer."""
+        """Return whether a ``torch.func`` transform is around the call; later calls must give the
+        same answer.
+        """
 
     def functions_watched(self) -> AbstractContextManager[object]:
         """Return a context in which calls of ``autograd.Function`` are noted."""
@@ -59,7 +63,9 @@ class Telling(Protocol):
 
 
 class Trace(Protocol):
-    """The parts of a trace that its symbolic tensors and the handlers of their calls use: see ``Tracer``."""
+    """The parts of a trace that its symbolic tensors and the handlers of their calls use: see
+    ``Tracer``.
+    """
 
     @property
     def env(self) -> ShapeEnv:
@@ -83,7 +89,9 @@ class Trace(Protocol):
 
     @property
     def lazy(self) -> Mapping[Value, tuple[bool, bool]]:
-        """By value that torch conjugates or negates lazily: whether it is conjugated, whether it is negated."""
+        """By value that torch conjugates or negates lazily: whether it is conjugated, whether it is
+        negated.
+        """
 
     @property
     def laid_out(self) -> set[Value]:
@@ -115,7 +123,9 @@ class Trace(Protocol):
         """Return the answer to a question about the argument that a tensor stands for."""
 
     def note(self, question: Question, leaf: Any) -> Any:
-        """Return the answer to a question about an argument; later calls must give the same answer."""
+        """Return the answer to a question about an argument; later calls must give the same
+        answer.
+        """
 
 
 class SymbolicTensor(torch.Tensor):
@@ -128,7 +138,9 @@ class SymbolicTensor(torch.Tensor):
     _kind: type = torch.Tensor  # the class that the program sees
 
     @staticmethod
-    def make(spec: TensorSpec, value: Value, tracer: Trace, requires_grad: bool = False) -> SymbolicTensor:
+    def make(
+        spec: TensorSpec, value: Value, tracer: Trace, requires_grad: bool = False
+    ) -> SymbolicTensor:
         """Make a symbolic tensor for a graph value."""
         ones = _ONES[len(spec.sizes)]
         made = _make_wrapper(
@@ -140,7 +152,8 @@ class SymbolicTensor(torch.Tensor):
             requires_grad=requires_grad,
             dispatch_sizes_strides_policy="sizes",
         )
-        _namespace(made).update(_spec=spec, _value=value, _tracer=tracer, _known=None)  # quicker than __setattr__
+        # quicker than __setattr__
+        _namespace(made).update(_spec=spec, _value=value, _tracer=tracer, _known=None)
         return made  # type: ignore[no-any-return]
 
     @classmethod
@@ -152,7 +165,8 @@ class SymbolicTensor(torch.Tensor):
             if type(arg) is SymbolicTensor and not arg._tracer.closed:
                 return arg._tracer.dispatch(func, args, kwargs or {})
         raise UnsupportedError(
-            f"{func} was called on a symbolic tensor after its trace ended; a traced function must return its "
+            f"{func} was called on a symbolic tensor after its trace ended; a traced function must "
+            "return its "
             "tensors, not store them outside itself",
             reason=Reason.OTHER_TRACE,
         )
@@ -190,16 +204,23 @@ class SymbolicTensor(torch.Tensor):
         return self._kind
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute that tensors do not have, from the argument; later calls must have the same value."""
+        """Return an attribute that tensors do not have, from the argument; later calls must have
+        the same value.
+        """
         internal = name.startswith(("__", "_dynamo")) or _is_own(name)
-        if internal or not _is_argument(self) or self._tracer.ask(self, "attribute", name) is ABSENT:
+        if (
+            internal
+            or not _is_argument(self)
+            or self._tracer.ask(self, "attribute", name) is ABSENT
+        ):
             # in a variable, the error would keep this frame alive, and with it the caller's tensors
             raise AttributeError(f"{self._kind.__name__!r} object has no attribute {name!r}")
         value = self._tracer.originals[self._value][1].__dict__[name]
         if type(value) in PLAIN or type(value) is float:
             return value
         raise UnsupportedError(
-            f"the function reads the attribute {name} of an argument tensor, a {type(value).__name__}, which a "
+            f"the function reads the attribute {name} of an argument tensor, a "
+            f"{type(value).__name__}, which a "
             "compiled graph would reuse in every call; pass it as a separate argument",
             reason=Reason.TENSOR_ATTRIBUTES,
         )
@@ -207,7 +228,8 @@ class SymbolicTensor(torch.Tensor):
     def __setattr__(self, name: str, value: Any) -> None:
         if not _is_own(name) and _is_argument(self) and not hasattr(type(self), name):
             raise UnsupportedError(
-                f"the function sets the attribute {name} of an argument tensor, which a compiled graph would not "
+                f"the function sets the attribute {name} of an argument tensor, which a compiled "
+                "graph would not "
                 "repeat; return the value, or store it in a dictionary",
                 reason=Reason.TENSOR_ATTRIBUTES,
             )
@@ -216,7 +238,8 @@ class SymbolicTensor(torch.Tensor):
     def __delattr__(self, name: str) -> None:
         if _is_argument(self):
             raise UnsupportedError(
-                f"the function deletes the attribute {name} of an argument tensor, which a compiled graph would "
+                f"the function deletes the attribute {name} of an argument tensor, which a "
+                "compiled graph would "
                 "not repeat; delete it outside the function",
                 reason=Reason.TENSOR_ATTRIBUTES,
             )
@@ -225,20 +248,27 @@ class SymbolicTensor(torch.Tensor):
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         raise UnsupportedError(
-            "the function reads all attributes of a tensor at once (__dict__, vars()), which cannot be traced; "
+            "the function reads all attributes of a tensor at once (__dict__, vars()), which "
+            "cannot be traced; "
             "read them by name",
             reason=Reason.TENSOR_ATTRIBUTES,
         )
 
     def __dir__(self) -> list[str]:
-        own = self._tracer.ask(self, "attributes") if _is_argument(self) else tuple(attributes_of(self))
+        own = (
+            self._tracer.ask(self, "attributes")
+            if _is_argument(self)
+            else tuple(attributes_of(self))
+        )
         return sorted({*dir(torch.Tensor), *own})  # type: ignore[misc]
 
     def __hash__(self) -> int:
         if _is_argument(self):
             raise UnsupportedError(
-                "the function uses an argument tensor as a key of a dictionary, a set or a cache, and the "
-                "identity of that tensor differs from call to call; use a name or a number as the key",
+                "the function uses an argument tensor as a key of a dictionary, a set or a cache, "
+                "and the "
+                "identity of that tensor differs from call to call; use a name or a number as the "
+                "key",
                 reason=Reason.IDENTITY,
             )
         return id(self)
@@ -248,7 +278,8 @@ class SymbolicTensor(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedError(
-            "the function pickles a tensor, whose data does not exist during a trace; pickle it outside the function",
+            "the function pickles a tensor, whose data does not exist during a trace; pickle it "
+            "outside the function",
             reason=Reason.DATA_ON_HOST,
         )
 
@@ -257,7 +288,9 @@ _OWN = frozenset(("_spec", "_value", "_tracer", "_known", "_kind"))
 
 
 def _is_own(name: str) -> bool:
-    """Return whether an attribute is ours, or one in which C++ caches the sizes that it read (2.11 to 2.13)."""
+    """Return whether an attribute is ours, or one in which C++ caches the sizes that it read (2.11
+    to 2.13).
+    """
     return name in _OWN or "_capsule" in name
 
 
@@ -273,11 +306,14 @@ def attributes_of(tensor: SymbolicTensor) -> list[str]:
 
 
 def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
-    """Return a copy of a tensor as ``copy.deepcopy`` makes it; refuse a tensor whose clone would differ from that."""
+    """Return a copy of a tensor as ``copy.deepcopy`` makes it; refuse a tensor whose clone would
+    differ from that.
+    """
     spec, storage = tensor._spec, tensor._value.storage
     if tensor.requires_grad and not _is_argument(tensor) and not tensor.is_leaf:
         raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment"
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+            "protocol at the moment"
         )
     strange = {
         "requires gradients": tensor.requires_grad,
@@ -286,13 +322,16 @@ def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
         "shares memory with another one that is copied": id(storage) in memo,
         "is a view of a larger one": bool(spec.storage_offset != 0) or not bool(_dense(tensor)),
         "has attributes of its own": bool(
-            tensor._tracer.ask(tensor, "attributes") if _is_argument(tensor) else attributes_of(tensor)
+            tensor._tracer.ask(tensor, "attributes")
+            if _is_argument(tensor)
+            else attributes_of(tensor)
         ),
     }
     found = [what for what, is_so in strange.items() if is_so]
     if found:
         raise UnsupportedError(
-            f"the function makes a deep copy of a tensor that {found[0]}, which a compiled graph cannot repeat; "
+            f"the function makes a deep copy of a tensor that {found[0]}, which a compiled graph "
+            "cannot repeat; "
             "use tensor.detach().clone()",
             reason=Reason.MEMORY,
         )
@@ -302,7 +341,8 @@ def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
 
 def _refuse_text() -> None:
     raise UnsupportedError(
-        "the text of a tensor (str, repr, an f-string) needs its data, which does not exist during a trace; make "
+        "the text of a tensor (str, repr, an f-string) needs its data, which does not exist during "
+        "a trace; make "
         "the text outside the function; print(x) and logger.info('%s', x) show its sizes instead",
         reason=Reason.TENSOR_TEXT,
     )
@@ -326,15 +366,21 @@ def _strides(t: SymbolicTensor) -> Any:
 
 
 def _dense(t: SymbolicTensor) -> bool:
-    """Return whether the elements fill their memory without gaps: some order of the dimensions is contiguous."""
+    """Return whether the elements fill their memory without gaps: some order of the dimensions is
+    contiguous.
+    """
     return t._spec.canonical() or dense.is_dense(t._spec.sizes, t._spec.strides)
 
 
 def _strides_like(t: SymbolicTensor, memory_format: torch.memory_format) -> bool:
-    """Return whether the strides suggest a memory format; unlike contiguity, sizes of 1 alone do not decide that."""
+    """Return whether the strides suggest a memory format; unlike contiguity, sizes of 1 alone do
+    not decide that.
+    """
     if memory_format in (torch.channels_last, torch.channels_last_3d):
         wanted = 4 if memory_format is torch.channels_last else 5
-        return len(t._spec.sizes) == wanted and layout.is_channels_last_strides(t._spec.sizes, t._spec.strides)
+        return len(t._spec.sizes) == wanted and layout.is_channels_last_strides(
+            t._spec.sizes, t._spec.strides
+        )
     return bool(t._spec.is_contiguous(memory_format))
 
 
@@ -357,4 +403,6 @@ METADATA: dict[Any, Callable[..., Any]] = {
     torch.ops.prim.layout.default: lambda t: t._spec.layout,
 }
 if hasattr(aten, "sym_is_contiguous"):
-    METADATA[aten.sym_is_contiguous.default] = lambda t, f=torch.contiguous_format: t._spec.is_contiguous(f)
+    METADATA[aten.sym_is_contiguous.default] = lambda t, f=torch.contiguous_format: (
+        t._spec.is_contiguous(f)
+    )

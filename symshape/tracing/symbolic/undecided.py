@@ -1,4 +1,6 @@
-"""Error messages for branches on a value that is known only at run time, with the lines that would settle them."""
+"""Error messages for branches on a value that is known only at run time, with the lines that would
+settle them.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Knowledge(Protocol):
 
 
 def only_value(env: Knowledge, term: Term, held: Iterable[Term] = ()) -> int | None:
-    """Return the only possible value of ``term`` under the facts or a condition in ``held``; None if there is none."""
+    """Return the only possible value of ``term`` under the facts or a condition in ``held``; None
+    if there is none.
+    """
     interval = env.facts.interval(term)
     if interval.lo is not None and interval.lo == interval.hi:
         return interval.lo
@@ -52,7 +56,10 @@ def only_value(env: Knowledge, term: Term, held: Iterable[Term] = ()) -> int | N
         return canonical.value
     for condition in held:
         if condition.op is Op.EQ:  # to 0
-            for rest in (arithmetic.sub(term, condition.args[0]), arithmetic.add(term, condition.args[0])):
+            for rest in (
+                arithmetic.sub(term, condition.args[0]),
+                arithmetic.add(term, condition.args[0]),
+            ):
                 if rest.op is Op.CONST:
                     return rest.value
     return None
@@ -63,15 +70,19 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
     if isinstance(asked, FloatTerm):
         names = tuple(sorted(asked.unbacked()))
         return DataDependentError(
-            f"the program needs the value of {asked}, which is read from a tensor's data, known only at run time.\n"
+            f"the program needs the value of {asked}, which is read from a tensor's data, known "
+            "only at run time.\n"
             f"  needed at {env.origin()}\n"
-            "  No torch._check can give a float's value: compute with it as a tensor (torch.where), "
+            "  No torch._check can give a float's value: compute with it as a tensor "
+            "(torch.where), "
             "or pass it to the function as a float argument.",
             symbols=names,
             condition=str(asked),
         )
     unbacked = [
-        env.symbols[s.name] for s in sorted(asked.symbols, key=lambda s: s.order) if not env.symbols[s.name].backed
+        env.symbols[s.name]
+        for s in sorted(asked.symbols, key=lambda s: s.order)
+        if not env.symbols[s.name].backed
     ]
     said = fold.substitute(
         asked, _sizes_in_frame(asked)
@@ -80,9 +91,19 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
     for symbol in (env.symbols[each.name] for each in asked.symbols):
         if words[symbol.name] == symbol.name and symbol.backed:
             words[symbol.name] = symbol.sources[0].text()
-    nameless = [each for each in unbacked if words[each.name] == each.name and among(each.term, list(said.symbols))]
-    called = {symbol.name: "value" if len(nameless) == 1 else f"value{i}" for i, symbol in enumerate(nameless)}
-    words.update((symbol.name, called[symbol.name] + env.readings.get(symbol.name, "")) for symbol in nameless)
+    nameless = [
+        each
+        for each in unbacked
+        if words[each.name] == each.name and among(each.term, list(said.symbols))
+    ]
+    called = {
+        symbol.name: "value" if len(nameless) == 1 else f"value{i}"
+        for i, symbol in enumerate(nameless)
+    }
+    words.update(
+        (symbol.name, called[symbol.name] + env.readings.get(symbol.name, ""))
+        for symbol in nameless
+    )
     conditions = [(asked, said), (boolean.not_(asked), boolean.not_(said))] if asked.is_bool else []
     suggestions = tuple(
         f"torch._check({printing.text(shown, words)})"
@@ -94,31 +115,59 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
     lines.append(f"  branched at {env.origin()}")
     for symbol in unbacked:
         what = f", {symbol.description}," if symbol.description else ""
-        born = f"was born at {symbol.birth}" if symbol.birth is not None else "was declared unbacked"
+        born = (
+            f"was born at {symbol.birth}" if symbol.birth is not None else "was declared unbacked"
+        )
         interval = env.facts.interval(symbol.term)
-        lines.append(f"  {symbol.name}{what} {born}; known: {_range_text(symbol.name, interval.lo, interval.hi)}")
+        lines.append(
+            f"  {symbol.name}{what} {born}; known: "
+            f"{_range_text(symbol.name, interval.lo, interval.hi)}"
+        )
     for symbol in nameless if suggestions or not asked.is_bool else ():
         where = f" at {symbol.birth}" if symbol.birth is not None else ""
-        lines.append(f"  Your program has no name for {symbol.name} there. Split that line{where}: write")
+        lines.append(
+            f"  Your program has no name for {symbol.name} there. Split that line{where}: write"
+        )
         read = "" if env.readings.get(symbol.name) else ".item()"
-        besides = " (.item() if that is a tensor)" if read and symbol.description.startswith("the bool") else ""
+        besides = (
+            " (.item() if that is a tensor)"
+            if read and symbol.description.startswith("the bool")
+            else ""
+        )
         name = called[symbol.name]
-        lines.append(f"    {name} = (...){read}  # {_made(symbol)}{besides}, and use {name} from there on")
+        lines.append(
+            f"    {name} = (...){read}  # {_made(symbol)}{besides}, and use {name} from there on"
+        )
     lines += _advice(env, said, words, suggestions)
     return DataDependentError(
-        "\n".join(lines), tuple(symbol.name for symbol in unbacked), printing.text(asked), suggestions
+        "\n".join(lines),
+        tuple(symbol.name for symbol in unbacked),
+        printing.text(asked),
+        suggestions,
     )
 
 
-def _advice(env: Knowledge, asked: Term, words: Mapping[str, str], suggestions: Sequence[str]) -> list[str]:
-    """Return the lines of advice: the checks that would settle the question, or how to state a value."""
+def _advice(
+    env: Knowledge, asked: Term, words: Mapping[str, str], suggestions: Sequence[str]
+) -> list[str]:
+    """Return the lines of advice: the checks that would settle the question, or how to state a
+    value.
+    """
     if not suggestions:
         named = printing.text(asked, words)
-        always = f"  If it is always the same, say so before that line: torch._check({named} == <its value>)"
+        always = (
+            f"  If it is always the same, say so before that line: torch._check({named} == "
+            "<its value>)"
+        )
         return [] if asked.is_bool else [always]
-    lines = ["  If you know the answer, say so before that line, one of:", *(f"    {each}" for each in suggestions)]
+    lines = [
+        "  If you know the answer, say so before that line, one of:",
+        *(f"    {each}" for each in suggestions),
+    ]
     if not env.origin().op:  # the program asks, not an op
-        either = "compute both and choose: torch.where(condition, this, that), the condition a tensor."
+        either = (
+            "compute both and choose: torch.where(condition, this, that), the condition a tensor."
+        )
         lines.append(f"  If it may be either, {either}")
     return lines
 
@@ -129,7 +178,9 @@ def _made(symbol: Symbol) -> str:
 
 
 def _settles(env: Knowledge, condition: Term, asked: Term) -> bool:
-    """Return whether ``condition`` can be assumed and decides ``asked``; only then is it suggested."""
+    """Return whether ``condition`` can be assumed and decides ``asked``; only then is it
+    suggested.
+    """
     if ask(env.facts, condition) is False:
         return False
     facts = env.facts.assume(condition)
@@ -143,10 +194,13 @@ def _range_text(name: str, low: int | None, high: int | None) -> str:
 
 
 def _names_in_frame(symbols: list[Term]) -> dict[str, str]:
-    """Return the user's names of symbols: a local variable that holds one, or the size of a local tensor."""
+    """Return the user's names of symbols: a local variable that holds one, or the size of a local
+    tensor.
+    """
     found: dict[str, str] = {}
     variables = [each for each in _locals().items() if each[0].isidentifier()]
-    for name, value in sorted(variables, key=lambda each: type(each[1]) in _SEQUENCES):  # items of lists come last
+    # items of lists come last
+    for name, value in sorted(variables, key=lambda each: type(each[1]) in _SEQUENCES):
         for text, term in _readings(name, value):
             if among(term, symbols):
                 found.setdefault(term.name, text)
@@ -154,7 +208,9 @@ def _names_in_frame(symbols: list[Term]) -> dict[str, str]:
 
 
 def _sizes_in_frame(asked: Term) -> dict[Term, Term]:
-    """Return the sizes of local tensors that share symbols with a question, with symbols named like ``x.size(0)``."""
+    """Return the sizes of local tensors that share symbols with a question, with symbols named like
+    ``x.size(0)``.
+    """
     symbols = list(asked.symbols)
     found: dict[Term, Term] = {}
     for name, value in _locals().items():
@@ -167,7 +223,9 @@ def _sizes_in_frame(asked: Term) -> dict[Term, Term]:
 
 
 def _locals() -> Mapping[str, Any]:
-    """Return the variables of the asking function, without those of comprehensions, which other lines cannot read."""
+    """Return the variables of the asking function, without those of comprehensions, which other
+    lines cannot read.
+    """
     frame = user_frame()
     while frame is not None and frame.f_code.co_name in _COMPREHENSIONS:
         around, code = frame.f_back, frame.f_code
@@ -181,7 +239,11 @@ def _locals() -> Mapping[str, Any]:
     if frame is None:
         return {}
     hidden = names_of_comprehensions(frame)
-    return {name: value for name, value in frame.f_locals.items() if name not in hidden} if hidden else frame.f_locals
+    return (
+        {name: value for name, value in frame.f_locals.items() if name not in hidden}
+        if hidden
+        else frame.f_locals
+    )
 
 
 def _readings(name: str, value: Any) -> Iterator[tuple[str, Term]]:

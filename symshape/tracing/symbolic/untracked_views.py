@@ -1,8 +1,9 @@
-"""Memory that has views unknown to autograd: a trace made them by repeating earlier calls without torch's C++.
+"""Memory that has views unknown to autograd: a trace made them by repeating earlier calls without
+torch's C++.
 
-Such views are made only in functions that are called without gradients.  If such a function turns gradients on,
-autograd must notice writes to memory that it has saved, and refuse them.  It would not notice a write through an
-unknown view.
+Such views are made only in functions that are called without gradients.  If such a function turns
+gradients on, autograd must notice writes to memory that it has saved, and refuse them.  It would
+not notice a write through an unknown view.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ class UntrackedViews:
         """
         if self.gradients and self._memory and any(map(self.of, written)):
             raise UnsupportedError(
-                f"{op} writes to memory of a view made without gradients (at {self._env.origin()}), in a function "
-                "that is called without gradients and turns them on itself, which cannot be traced; call the "
+                f"{op} writes to memory of a view made without gradients (at "
+                f"{self._env.origin()}), in a function "
+                "that is called without gradients and turns them on itself, which cannot be "
+                "traced; call the "
                 "function with gradients on",
                 reason=Reason.MEMORY,
             )

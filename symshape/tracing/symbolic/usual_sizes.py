@@ -1,11 +1,13 @@
-"""Assumed answers to torch's own questions about sizes that depend on data: is a tensor empty, is a dimension 1?
+"""Assumed answers to torch's own questions about sizes that depend on data: is a tensor empty, is a
+dimension 1?
 
-``mask.nonzero().squeeze()`` asks that, and so does the code that lays out a result.  The usual answer is the one for
-two or more elements.  It is assumed, and asserted when the graph runs; if it is wrong, the function runs eagerly.  A
-question that the program itself asks has no usual answer, because the program expects both.
+``mask.nonzero().squeeze()`` asks that, and so does the code that lays out a result.  The usual
+answer is the one for two or more elements.  It is assumed, and asserted when the graph runs; if it
+is wrong, the function runs eagerly.  A question that the program itself asks has no usual answer,
+because the program expects both.
 
-A check of a distribution's constraint on its arguments (``PositiveDefinite``: is the matrix symmetric?) has a usual
-answer too: the constraint holds.
+A check of a distribution's constraint on its arguments (``PositiveDefinite``: is the matrix
+symmetric?) has a usual answer too: the constraint holds.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Known(Protocol):
 
 
 def usual(env: Known, condition: Term) -> bool | None:
-    """Return the truth of ``condition`` if all data-dependent sizes are 2 or more and torch asks; None if open."""
+    """Return the truth of ``condition`` if all data-dependent sizes are 2 or more and torch asks;
+    None if open.
+    """
     if not env.current_op and not _torch_asks():
         return None
     facts = env.facts
@@ -53,7 +57,9 @@ def usual(env: Known, condition: Term) -> bool | None:
 
 
 def fulfilled(condition: Term) -> bool | None:
-    """Return the truth of ``condition`` for valid arguments, if a constraint of ``torch.distributions`` asks."""
+    """Return the truth of ``condition`` for valid arguments, if a constraint of
+    ``torch.distributions`` asks.
+    """
     frame = asking()
     if frame is None or frame.f_code.co_filename != _CONSTRAINTS:
         return None
@@ -61,7 +67,9 @@ def fulfilled(condition: Term) -> bool | None:
 
 
 def _torch_asks() -> bool:
-    """Return whether torch asks for a truth, in Python or in an op's C++, and not a branch of the program."""
+    """Return whether torch asks for a truth, in Python or in an op's C++, and not a branch of the
+    program.
+    """
     frame = asking()
     if frame is None:
         return False

@@ -14,7 +14,9 @@ s0 = symbol("s0")
 
 
 def test_the_same_words_give_the_same_facts() -> None:
-    assert facts_from({"s0": (2, None)}, ["s0 % 8 == 0"]) is facts_from({"s0": (2, None)}, ["s0 % 8 == 0"])
+    assert facts_from({"s0": (2, None)}, ["s0 % 8 == 0"]) is facts_from(
+        {"s0": (2, None)}, ["s0 % 8 == 0"]
+    )
     assert facts_from({"s0": (2, None)}) is not facts_from({"s0": (2, 3)})
     assert facts_from({"s0": (2, None)}).interval(s0) == Interval(2, None)
 

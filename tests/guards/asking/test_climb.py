@@ -16,7 +16,9 @@ def _climb(only: bool | None) -> Climb:
     return Climb(Facts().component(ASKED), ASKED, only)
 
 
-@pytest.mark.parametrize(("only", "left"), [(None, [True, False]), (True, [True]), (False, [False])])
+@pytest.mark.parametrize(
+    ("only", "left"), [(None, [True, False]), (True, [True]), (False, [False])]
+)
 def test_points_exclude_answers(only: bool | None, left: list[bool]) -> None:
     climb = _climb(only)
     assert climb.possible() == left

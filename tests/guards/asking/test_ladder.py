@@ -1,4 +1,6 @@
-"""The ladder: what each rung settles, the order of the rungs, and that the table says all about one."""
+"""The ladder: what each rung settles, the order of the rungs, and that the table says all about
+one.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_each_rung_settles_its_own(rung: str, query: str, assumed: list[str]) ->
 
 
 def test_z3_is_the_last_rung() -> None:
-    """Asked where nothing before it knows, and only with full effort; nothing after it gives another answer."""
+    """Asked where nothing before it knows, and only with full effort; nothing after it gives
+    another answer.
+    """
     text, ranges = "x % ((x + y)*y) % (x + y) == x % (x + y)", dict.fromkeys("xy", (1, None))
     facts = facts_from(ranges)
     reset_counters()
@@ -68,7 +72,8 @@ def test_the_table_has_all_that_a_rung_needs() -> None:
     assert set(RUNGS) == names | {"constant", "memo", "unknown"}
     assert len(RUNGS) == len(set(RUNGS))
     assert [rung.effort for rung in LADDER] == sorted(rung.effort for rung in LADDER)
-    assert {rung.name for rung in LADDER if not rung.words} == {"unknown", "points"}  # they never give a value
+    # they never give a value
+    assert {rung.name for rung in LADDER if not rung.words} == {"unknown", "points"}
     assert all(len({rung.words for rung in LADDER if rung.name == name}) == 1 for name in names)
     assert WORDS["z3"] == "by Z3"
 
@@ -78,7 +83,14 @@ def test_a_climb_ends_on_a_rung_of_its_effort(only: bool | None) -> None:
     """Cheap climbs end on cheap rungs; what they settle, full effort settles on the same rung."""
     cheap_names = {rung.name for rung in LADDER if rung.effort is Effort.CHEAP}
     settled = 0
-    for text in ("x >= 1", "x % 8 < 8", "x < y", "x*x % 4 <= 1", "x // 3 + x // 2 <= x", "min(x, y) == x or y < x"):
+    for text in (
+        "x >= 1",
+        "x % 8 < 8",
+        "x < y",
+        "x*x % 4 <= 1",
+        "x // 3 + x // 2 <= x",
+        "min(x, y) == x or y < x",
+    ):
         component = facts_from(dict.fromkeys("xy", (1, None))).component(parse(text))
         cheap = climb_up(component, parse(text), Effort.CHEAP, only)
         full = climb_up(component, parse(text), Effort.FULL, only)
@@ -86,7 +98,8 @@ def test_a_climb_ends_on_a_rung_of_its_effort(only: bool | None) -> None:
         if cheap.value is not None:
             settled += 1
             assert (full.value, full.rung) == (cheap.value, cheap.rung)
-        if only is not None and full.rung not in ("interval", "known", "rules"):  # a look sees either answer
+        # a look sees either answer
+        if only is not None and full.rung not in ("interval", "known", "rules"):
             assert full.value in (only, None)
     assert settled >= (0 if only is False else 3)
 

@@ -44,7 +44,9 @@ def test_false_means_never() -> None:
 
 @pytest.mark.parametrize("ask", [prove, decide])
 def test_a_range_for_a_name_that_is_not_mentioned_is_a_slip(ask: Callable[..., object]) -> None:
-    with pytest.raises(RangeError, match=r"'seq', which is not among .* batch, seq_len; did you mean 'seq_len'"):
+    with pytest.raises(
+        RangeError, match=r"'seq', which is not among .* batch, seq_len; did you mean 'seq_len'"
+    ):
         ask("seq_len > batch", ranges={"seq": (2, None)})
     with pytest.raises(RangeError, match="'b', which is not among the symbols a"):
         ask("a >= 0", ranges={"b": (1, 2)})
@@ -73,27 +75,36 @@ def test_the_functions_are_public_and_the_modules_importable() -> None:
 def test_importing_needs_neither_torch_nor_a_solver() -> None:
     code = (
         "import guards, sys; assert guards.prove('(s + 7)//8*8 >= s') is True; "
-        "assert not {'torch', 'sympy', 'z3'} & set(sys.modules), sys.modules.keys() & {'torch', 'sympy', 'z3'}"
+        "assert not {'torch', 'sympy', 'z3'} & set(sys.modules), sys.modules.keys() & {'torch', "
+        "'sympy', 'z3'}"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=guards.__path__[0] + "/..")
 
 
 def test_facts_that_divide_by_what_may_be_zero() -> None:
-    assert prove("x // y >= 0", assume=["x % y == 0"]) is True  # where it is defined, y is at least 1
+    # where it is defined, y is at least 1
+    assert prove("x // y >= 0", assume=["x % y == 0"]) is True
     assert prove("x // y >= 1", assume=["x % y == 0"]) is None
     assert prove("x // (y - y + 1) == x") is True
     assert prove("y // x == 0", assume=["x == 0"]) is None
 
 
 def test_threads_may_ask_at_once() -> None:
-    questions = [f"(x*{k} + y) % {k} == y % {k} and x*x + {k} > 0 and x*y*{k} >= x" for k in range(2, 40)]
+    questions = [
+        f"(x*{k} + y) % {k} == y % {k} and x*x + {k} > 0 and x*y*{k} >= x" for k in range(2, 40)
+    ]
     wrong: list[str] = []
 
     def work() -> None:
         for text in questions:
             if prove(text, ranges={"x": (1, None), "y": (1, None)}) is not True:
                 wrong.append(text)
-            if prove(f"x*x*y + 1 != 2*x*y + y*y*x + {len(text)}", ranges={"x": (2, 40), "y": (2, 40)}) is False:
+            if (
+                prove(
+                    f"x*x*y + 1 != 2*x*y + y*y*x + {len(text)}", ranges={"x": (2, 40), "y": (2, 40)}
+                )
+                is False
+            ):
                 wrong.append("false")
 
     threads = [threading.Thread(target=work) for _ in range(3)]
@@ -119,7 +130,13 @@ def test_no_random_verdict_is_wrong() -> None:
 
 
 def test_verdicts_do_not_depend_on_history() -> None:
-    texts = [f"(x*{k} + y*y) // {k} >= x" for k in range(2, 12)] + ["x*x >= y", "x*y*y >= x*y", "x % y < y"]
+    texts = [f"(x*{k} + y*y) // {k} >= x" for k in range(2, 12)] + [
+        "x*x >= y",
+        "x*y*y >= x*y",
+        "x % y < y",
+    ]
     first = [decide(text, ranges={"x": (1, None), "y": (1, None)}).value for text in texts]
-    again = [decide(text, ranges={"x": (1, None), "y": (1, None)}).value for text in reversed(texts)]
+    again = [
+        decide(text, ranges={"x": (1, None), "y": (1, None)}).value for text in reversed(texts)
+    ]
     assert first == again[::-1]

@@ -114,13 +114,19 @@ def test_linear_questions_about_a_box_are_decided_completely() -> None:
             ranges.append(range(low, low + rng.randint(1, 5)))
             facts = facts.with_symbol(each, low, ranges[-1][-1])
         for _ in range(rng.choice((0, 0, 1, 3))):
-            facts = facts.assume(rng.choice((ge, le, ne, ne, eq))(rng.choice(symbols), rng.randint(-3, 6)))
+            facts = facts.assume(
+                rng.choice((ge, le, ne, ne, eq))(rng.choice(symbols), rng.randint(-3, 6))
+            )
         if facts.contradictory:
             continue
-        total = sum((rng.choice((-2, -1, 0, 1, 1, 3)) * each for each in symbols), const(rng.randint(-6, 6)))
+        total = sum(
+            (rng.choice((-2, -1, 0, 1, 1, 3)) * each for each in symbols), const(rng.randint(-6, 6))
+        )
         asked = rng.choice((le, eq, ne))(total, 0)
         points = [dict(zip("abc", values, strict=True)) for values in itertools.product(*ranges)]
-        allowed = [point for point in points if all(evaluate(known, point) for known in facts.conditions)]
+        allowed = [
+            point for point in points if all(evaluate(known, point) for known in facts.conditions)
+        ]
         truths = {evaluate(asked, point) for point in allowed}
         if truths:
             seen += 1
@@ -129,7 +135,9 @@ def test_linear_questions_about_a_box_are_decided_completely() -> None:
 
 
 def test_full_effort_after_cheap_asks_again() -> None:
-    """What a cheap climb sought in vain is no answer for a full one; what a full one sought is one for both."""
+    """What a cheap climb sought in vain is no answer for a full one; what a full one sought is one
+    for both.
+    """
     facts = Facts().with_symbol(x, 0)
     condition = parse("x*x % 4 <= 1")
     assert ask(facts, condition, effort=Effort.CHEAP) is None

@@ -1,4 +1,6 @@
-"""Texts as terms: what they require is settled, what a comparison loses is kept, and texts are read once."""
+"""Texts as terms: what they require is settled, what a comparison loses is kept, and texts are read
+once.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_divisors_that_cancel_are_remembered(text: str, defined: str | None) -> 
     ],
 )
 def test_what_divides_by_zero_does_not_hold(text: str, holds: str) -> None:
-    """A text as a guard is false where the text is undefined, also where its term no longer shows the divisor."""
+    """A text as a guard is false where the text is undefined, also where its term no longer shows
+    the divisor.
+    """
     guards, wanted = GuardSet(text, ranges=WIDE), GuardSet(holds, ranges=WIDE)
     for point in ({"p": p, "x": x} for p in range(-2, 6) for x in range(-2, 5)):
         assert guards.holds(point) is wanted.holds(point), point
@@ -62,12 +66,23 @@ def test_what_divides_by_zero_does_not_hold(text: str, holds: str) -> None:
 
 
 def test_a_witness_is_a_point_at_which_the_text_is_defined() -> None:
-    for text in ("p <= p % p or p == 3", "p % p >= q", "(p % p if q > 3 else 1) == 0", "p <= p % p"):
+    for text in (
+        "p <= p % p or p == 3",
+        "p % p >= q",
+        "(p % p if q > 3 else 1) == 0",
+        "p <= p % p",
+    ):
         verdict = decide(text, ranges={"p": (0, 5), "q": (0, 9)})
         for point in (verdict.fails, verdict.holds):
-            assert point is None or "p" not in point or point["p"] != 0 or point.get("q", 9) <= 3, (text, verdict)
+            assert point is None or "p" not in point or point["p"] != 0 or point.get("q", 9) <= 3, (
+                text,
+                verdict,
+            )
     nowhere = decide("p <= p % p", ranges={"p": (0, 0)})
-    assert (nowhere.value, nowhere.reason) == (None, "the facts leave no value at which it is defined")
+    assert (nowhere.value, nowhere.reason) == (
+        None,
+        "the facts leave no value at which it is defined",
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +101,9 @@ def test_piecewise_covers_everything(text: str, covered: bool) -> None:
         assert not parse(text).is_bool
         return
     for _ in range(2):  # what failed is not remembered as read
-        with pytest.raises(ParseError, match="must cover everything: the last must be True at character"):
+        with pytest.raises(
+            ParseError, match="must cover everything: the last must be True at character"
+        ):
             parse(text)
 
 
@@ -103,6 +120,8 @@ def test_texts_are_read_once() -> None:
 
 
 def test_what_a_comparison_loses_is_kept_from_zero() -> None:
-    """``x % (3*x - x) == 0`` folds to ``x == 0``, but at 0 it divides by zero: so it never holds."""
+    """``x % (3*x - x) == 0`` folds to ``x == 0``, but at 0 it divides by zero: so it never
+    holds.
+    """
     assert prove("x % (3*x - x) == 0") is False
     assert prove("x == 0") is None

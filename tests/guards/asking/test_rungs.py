@@ -1,4 +1,6 @@
-"""What the rungs do to a climb, one at a time: forms they reach, points they find, and when they are asked."""
+"""What the rungs do to a climb, one at a time: forms they reach, points they find, and when they
+are asked.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from guards.terms.fold import evaluate
 SIZES = {"x": (1, None), "y": (1, None)}
 
 
-def _climb(text: str, assume: tuple[str, ...] = (), only: bool | None = None, **ranges: tuple[int, int]) -> Climb:
+def _climb(
+    text: str, assume: tuple[str, ...] = (), only: bool | None = None, **ranges: tuple[int, int]
+) -> Climb:
     condition = parse(text)
     return Climb(facts_from({**SIZES, **ranges}, assume).component(condition), condition, only)
 
@@ -38,7 +42,11 @@ def test_when_rungs_are_asked(applies: Step, yes: str, no: str) -> None:
 
 
 def test_rungs_asked_for_one_answer() -> None:
-    for only, for_true, for_false in ((None, True, True), (True, True, False), (False, False, True)):
+    for only, for_true, for_false in (
+        (None, True, True),
+        (True, True, False),
+        (False, False, True),
+    ):
         climb = _climb("x < y", only=only)
         assert rungs.may_always_hold(climb) is for_true
         assert rungs.may_never_hold(climb) is for_false
@@ -87,7 +95,11 @@ def test_parts_of_a_conjunction_contradict_each_other() -> None:
     always = _climb("x != 3 or x*y >= y")
     assert rungs.contradict_parts(always)
     assert always.value is True
-    for only, text in ((True, "x == 3 and x*y < y"), (None, "x == 3 and x*y < 9"), (None, "x == 3")):
+    for only, text in (
+        (True, "x == 3 and x*y < y"),
+        (None, "x == 3 and x*y < 9"),
+        (None, "x == 3"),
+    ):
         assert not rungs.contradict_parts(_climb(text, only=only))
 
 
@@ -100,14 +112,19 @@ def test_rewriting_reaches_another_form() -> None:
     assert plain.condition is plain.asked
 
 
-@pytest.mark.parametrize("find", [rungs.try_points, rungs.search_points, rungs.try_all_values, rungs.ask_z3])
+@pytest.mark.parametrize(
+    "find", [rungs.try_points, rungs.search_points, rungs.try_all_values, rungs.ask_z3]
+)
 @pytest.mark.parametrize("text", ["x < y", "x*y % 3 == 1", "x == 4 or y == 2"])
 def test_points_are_points(find: Step, text: str) -> None:
     """Whoever finds points: the query has the value there that excludes the answer."""
     climb = _climb(text, ("x <= y + 3",), x=(1, 6), y=(1, 7))
     ended = find(climb)
     assert climb.value is None
-    assert ended is (climb.fails is not None and climb.holds is not None) or find is rungs.try_all_values
+    assert (
+        ended is (climb.fails is not None and climb.holds is not None)
+        or find is rungs.try_all_values
+    )
     assert climb.possible() == []
     assert climb.fails is not None
     assert climb.holds is not None
@@ -138,7 +155,10 @@ def test_rungs_give_both_answers(settle: Step, always: str, never: str) -> None:
 
 
 def test_a_large_box_is_tried_after_z3_gave_up() -> None:
-    small, large = _climb("x*y != 0", x=(1, 200), y=(1, 250)), _climb("x*y != 0", x=(1, 400), y=(1, 250))
+    small, large = (
+        _climb("x*y != 0", x=(1, 200), y=(1, 250)),
+        _climb("x*y != 0", x=(1, 400), y=(1, 250)),
+    )
     assert rungs.try_large_box(small)
     assert not rungs.try_large_box(large)
     assert not rungs.try_all_values(small)
@@ -147,7 +167,9 @@ def test_a_large_box_is_tried_after_z3_gave_up() -> None:
 def test_what_z3_does_not_know_has_a_reason() -> None:
     text = "x*x*x + y*y*y + z*z*z != 114"
     condition = parse(text)
-    climb = Climb(facts_from(dict.fromkeys("xyz", (None, None))).component(condition), condition, True)
+    climb = Climb(
+        facts_from(dict.fromkeys("xyz", (None, None))).component(condition), condition, True
+    )
     assert not rungs.ask_z3(climb)
     assert climb.possible() == [True]
     assert climb.reason

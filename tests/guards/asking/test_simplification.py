@@ -128,7 +128,9 @@ def test_simplify_keeps_what_it_does_not_know() -> None:
 
 
 def test_simplify_asks_z3_about_whole_comparisons_only() -> None:
-    """Each part of an ``and`` or ``or`` is asked about several times; Z3 may take a second for each."""
+    """Each part of an ``and`` or ``or`` is asked about several times; Z3 may take a second for
+    each.
+    """
     text = "x % ((x + y)*y) % (x + y) == x % (x + y)"
     facts = facts_from(dict.fromkeys("xyz", SIZE))
     reset_counters()
@@ -140,7 +142,9 @@ def test_simplify_asks_z3_about_whole_comparisons_only() -> None:
 
 
 def test_restore_takes_new_symbols_out_again() -> None:
-    """Divisibility facts make new symbols; what is shown to people has none, and the same values."""
+    """Divisibility facts make new symbols; what is shown to people has none, and the same
+    values.
+    """
     facts = facts_from({"x": (0, None), "y": (1, None)}, ["x % 8 == 0"])
     component = facts.component(x + y)
     (fresh,) = component.fresh

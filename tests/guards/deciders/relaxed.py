@@ -1,4 +1,6 @@
-"""What a relaxation says at a point: every bound in its tableau, on monomials and on forms, is kept there."""
+"""What a relaxation says at a point: every bound in its tableau, on monomials and on forms, is kept
+there.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from guards.terms.fold import evaluate
 def broken(node: Relaxation, point: Mapping[str, int]) -> Iterator[str]:
     """The bounds that the point violates: there must be none where formulas and facts hold."""
     tableau = node.tableau
-    forms = {((monomial, 1),): variable for monomial, variable in tableau.index.items()} | tableau.forms
+    forms = {
+        ((monomial, 1),): variable for monomial, variable in tableau.index.items()
+    } | tableau.forms
     for items, variable in forms.items():
         value = sum(c * evaluate(m, point) for m, c in items)
         lo, hi = tableau.lower[variable], tableau.upper[variable]

@@ -1,4 +1,6 @@
-"""Refutation by cases: what each split refutes, that nothing with a solution is, and equations modulo something."""
+"""Refutation by cases: what each split refutes, that nothing with a solution is, and equations
+modulo something.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ ANY = (None, None)
         ("x*x % 3 == 1", {"x": ANY}, ["x % 3 == 1 or x % 3 == 2"]),  # by an assumption
     ],
 )
-def test_laws_that_need_cases(law: str, ranges: dict[str, tuple[int | None, int | None]], assumed: list[str]) -> None:
+def test_laws_that_need_cases(
+    law: str, ranges: dict[str, tuple[int | None, int | None]], assumed: list[str]
+) -> None:
     condition = parse(law)
     component = facts_from(ranges, assumed).component(condition)
     assert refutes(component, not_(condition))
@@ -54,7 +58,8 @@ def test_nothing_with_a_solution_is_refuted() -> None:
     component = facts_from(box).component(parse("x + y"))
     for a, b in itertools.product(range(-2, 4), range(5)):
         formula = parse(
-            f"x*x + y*y == {a * a + b * b} and max(x, y) == {max(a, b)} and x % 3 == {a % 3} and x*y == {a * b}"
+            f"x*x + y*y == {a * a + b * b} and max(x, y) == {max(a, b)} and x % 3 == {a % 3} and "
+            f"x*y == {a * b}"
         )
         assert evaluate(formula, {"x": a, "y": b}) is True
         assert not refutes(component, formula)
@@ -69,7 +74,10 @@ def test_cases_go_beyond_elimination() -> None:
 
 def test_the_number_of_cases_is_limited() -> None:
     names = [f"v{i}" for i in range(30)]
-    text = " and ".join(f"({n} == 1 or {n} == 2 or {n} == 3)" for n in names) + f" and {' + '.join(names)} == 17"
+    text = (
+        " and ".join(f"({n} == 1 or {n} == 2 or {n} == 3)" for n in names)
+        + f" and {' + '.join(names)} == 17"
+    )
     formula = parse(text)
     assert not refutes(facts_from({}).component(formula), formula)
     assert refutes(facts_from({}).component(parse("x")), FALSE)
@@ -78,5 +86,12 @@ def test_the_number_of_cases_is_limited() -> None:
 def test_equations_without_solutions_modulo_something() -> None:
     for text in ("x*x + y*y == 4*z + 3", "x*x == 3*y + 2", "x*x*x == 9*y + 4", "x*x == 16*y + 5"):
         assert unsolvable(parse(text)), text
-    for text in ("x*x + y*y == 4*z + 1", "x*x == 3*y + 1", "x*y == 7", "x + y == 3", "x*x == y + 2", "x*x <= 3"):
+    for text in (
+        "x*x + y*y == 4*z + 1",
+        "x*x == 3*y + 1",
+        "x*y == 7",
+        "x + y == 3",
+        "x*x == y + 2",
+        "x*x <= 3",
+    ):
         assert not unsolvable(parse(text)), text

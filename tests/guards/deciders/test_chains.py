@@ -1,4 +1,6 @@
-"""Chains of inequalities: nothing with a solution is refuted, chains of any length are followed in one walk."""
+"""Chains of inequalities: nothing with a solution is refuted, chains of any length are followed in
+one walk.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ PRODUCTS = ("x*y", "x*x", "w*x*y", "z*z*z", "w*z", "x*y*z", "y*z*w*w")
 
 def _sum(rng: random.Random, atoms: tuple[str, ...], most: int) -> str:
     parts = [
-        f"{rng.choice((1, 1, 1, 2, 3)) * rng.choice((1, -1))}*{rng.choice(atoms)}" for _ in range(rng.randint(2, most))
+        f"{rng.choice((1, 1, 1, 2, 3)) * rng.choice((1, -1))}*{rng.choice(atoms)}"
+        for _ in range(rng.randint(2, most))
     ]
     return " + ".join([*parts, str(rng.randint(-3, 3))])
 
@@ -39,7 +42,10 @@ def _comparison(rng: random.Random) -> str:
     if rng.random() < 0.4:
         one, other = rng.sample(PRODUCTS, 2)
         relation = rng.choice(("<=", "<", ">", "=="))
-        return f"{rng.randint(1, 2)}*{one} + {rng.randint(-1, 1)} {relation} {rng.randint(1, 3)}*{other}"
+        return (
+            f"{rng.randint(1, 2)}*{one} + {rng.randint(-1, 1)} {relation} "
+            f"{rng.randint(1, 3)}*{other}"
+        )
     atoms = NAMES if rng.random() < 0.6 else (*NAMES, *PRODUCTS)
     return f"{_sum(rng, atoms, 4)} {rng.choice(('<=', '<', '>', '==', '!='))} 0"
 
@@ -58,7 +64,10 @@ def test_nothing_with_a_solution_is_refuted() -> None:
     for _ in range(1300):
         low = rng.choice((0, 0, 0, 1, -2))
         high = rng.choice((2, 3, 4))
-        box = [dict(zip(NAMES, point, strict=True)) for point in product(range(low, high + 1), repeat=len(NAMES))]
+        box = [
+            dict(zip(NAMES, point, strict=True))
+            for point in product(range(low, high + 1), repeat=len(NAMES))
+        ]
         unbounded = rng.random() < 0.5  # above: what holds for all holds in the box
         ranges = dict.fromkeys(NAMES, (low, None if unbounded else high))
         try:

@@ -1,4 +1,6 @@
-"""Where bounds tell all: on a box, a condition that they leave open really depends on the values."""
+"""Where bounds tell all: on a box, a condition that they leave open really depends on the
+values.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,19 @@ def test_where_bounds_tell_all_nothing_else_could() -> None:
     symbols = [symbol(name) for name in "ab"]
     told = open_ones = 0
     for _ in range(1500):
-        ranges = {s.name: (low, low + rng.randint(0, 4)) for s in symbols for low in [rng.randint(-3, 3)]}
-        assumed = [ne(rng.choice(symbols), rng.randint(-2, 4)) for _ in range(rng.choice((0, 0, 1, 2)))]
+        ranges = {
+            s.name: (low, low + rng.randint(0, 4)) for s in symbols for low in [rng.randint(-3, 3)]
+        }
+        assumed = [
+            ne(rng.choice(symbols), rng.randint(-2, 4)) for _ in range(rng.choice((0, 0, 1, 2)))
+        ]
         try:
             facts = facts_from(ranges, assumed)
         except Contradiction:
             continue
         total = sum(
-            (rng.choice((-2, -1, 1, 3)) * each for each in symbols[: rng.randint(1, 2)]), const(rng.randint(-4, 4))
+            (rng.choice((-2, -1, 1, 3)) * each for each in symbols[: rng.randint(1, 2)]),
+            const(rng.randint(-4, 4)),
         )
         asked = rng.choice((le, eq, ne))(total, 0)
         if not asked.symbols:
@@ -61,7 +68,9 @@ def test_where_bounds_tell_all_nothing_else_could() -> None:
             continue
         axes = [range(low, high + 1) for low, high in ranges.values()]
         points = [dict(zip("ab", values, strict=True)) for values in itertools.product(*axes)]
-        truths = {evaluate(asked, p) for p in points if all(evaluate(c, p) for c in facts.conditions)}
+        truths = {
+            evaluate(asked, p) for p in points if all(evaluate(c, p) for c in facts.conditions)
+        }
         told += 1
         found = component.look(asked)
         open_ones += found is None

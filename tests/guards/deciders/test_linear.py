@@ -22,7 +22,13 @@ def _random_rows(rng: random.Random) -> list[tuple[tuple[int, ...], int | None, 
     for _ in range(rng.randint(1, 5)):
         coefficients = tuple(rng.randint(-4, 4) for _ in NAMES)
         middle = rng.randint(-12, 12)
-        rows.append((coefficients, rng.choice([None, middle]), rng.choice([None, middle + rng.randint(0, 3)])))
+        rows.append(
+            (
+                coefficients,
+                rng.choice([None, middle]),
+                rng.choice([None, middle + rng.randint(0, 3)]),
+            )
+        )
     return rows
 
 
@@ -61,7 +67,9 @@ def test_infeasible_rows_have_no_solution() -> None:
                 common = 1
                 for _, denominator in at:
                     common *= denominator
-                total = sum(c * n * (common // d) for c, (n, d) in zip(coefficients, at, strict=True))
+                total = sum(
+                    c * n * (common // d) for c, (n, d) in zip(coefficients, at, strict=True)
+                )
                 assert lo is None or lo * common <= total
                 assert hi is None or total <= hi * common
         else:

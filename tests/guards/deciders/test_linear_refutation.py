@@ -1,4 +1,6 @@
-"""Refutation by linear elimination: never refutes what has a solution, and needs no solver for what is linear."""
+"""Refutation by linear elimination: never refutes what has a solution, and needs no solver for what
+is linear.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The linear relaxation: whatever satisfies the formulas satisfies it, and what it says of divisions is sharp."""
+"""The linear relaxation: whatever satisfies the formulas satisfies it, and what it says of
+divisions is sharp.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.guards.deciders.relaxed import broken
 from tests.strategies import assumption, condition, range_of_symbol
 
 
-def _relaxed(text: str, ranges: dict[str, tuple[int | None, int | None]], *assumed: str) -> Relaxation:
+def _relaxed(
+    text: str, ranges: dict[str, tuple[int | None, int | None]], *assumed: str
+) -> Relaxation:
     formula = parse(text)
     node = Relaxation(facts_from(ranges, assumed).component(formula), Budget())
     assert node.add(formula)
@@ -49,7 +53,9 @@ def test_no_point_is_lost() -> None:
             if any(point[s.name] not in facts.declared(s) for s in facts.symbols | formula.symbols):
                 continue
             try:
-                if not (evaluate(formula, point) and all(evaluate(c, point) for c in facts.conditions)):
+                if not (
+                    evaluate(formula, point) and all(evaluate(c, point) for c in facts.conditions)
+                ):
                     continue
                 assert possible, (facts, formula, point)
                 inner = _with_new_symbols(component, point)
@@ -62,13 +68,17 @@ def test_no_point_is_lost() -> None:
 
 
 def _with_new_symbols(component: object, point: dict[str, int]) -> dict[str, int] | None:
-    """The point and values of the symbols that the component made for itself: none where it made some."""
+    """The point and values of the symbols that the component made for itself: none where it made
+    some.
+    """
     return None if component.fresh else point  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("n", [-3, -1, 1, 2, 5])
 def test_carries_are_nought_or_one(n: int) -> None:
-    """What is assumed of the quotients of a sum and of its parts holds for every divisor of that sign."""
+    """What is assumed of the quotients of a sum and of its parts holds for every divisor of that
+    sign.
+    """
     sign = "n <= -1" if n < 0 else "n >= 1"
     anything = dict.fromkeys("abn", (None, None))
     node = _relaxed("(a + b) // n - a // n - b // n >= 1", anything, sign)
@@ -87,7 +97,10 @@ def test_a_quotient_lies_between_its_fractions() -> None:
 
 
 def test_what_is_left_open() -> None:
-    node = _relaxed("(x == 1 or y == 2) and x != y and max(x, y) <= 9 and (x if x > 3 else y) > 2 and x*y <= 9", {})
+    node = _relaxed(
+        "(x == 1 or y == 2) and x != y and max(x, y) <= 9 and (x if x > 3 else y) > 2 and x*y <= 9",
+        {},
+    )
     assert [len(node.open), len(node.unequal), len(node.extremes), len(node.ites)] == [1, 1, 1, 1]
     assert node.products == [parse("x*y")]
 
@@ -121,7 +134,9 @@ def test_large_ones_are_refused() -> None:
         ((None, -1), "y*(x // y) >= x - y", "y*(x // y) >= x - y - 1"),
     ],
 )
-def test_a_remainder_is_short_of_its_divisor(divisor: tuple[int | None, int | None], beyond: str, within: str) -> None:
+def test_a_remainder_is_short_of_its_divisor(
+    divisor: tuple[int | None, int | None], beyond: str, within: str
+) -> None:
     """By one at least, whatever the divisor's sign."""
     for text, possible in ((beyond, False), (within, True)):
         formula = parse(text)

@@ -1,4 +1,6 @@
-"""Looking for values: what is found is a solution, and what depends on the values is seen without a solver."""
+"""Looking for values: what is found is a solution, and what depends on the values is seen without a
+solver.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,27 @@ DEPENDS: list[tuple[str, dict[str, tuple[int | None, int | None]], tuple[str, ..
     ("(i + 55) // 64 == 6", {"i": ANY}, ("i >= 201",)),
     ("(x // 8 == 3 and x % 9 == 4) == (x == 28)", {"x": ANY}, ()),
     ("(10 - a) // 2 == 2", {"a": ANY}, ("a > 0",)),
-    ("p == (i + j + 1) // 2", dict.fromkeys("pij", ANY), ("4*p - i - j + 2 >= 0", "-4*p + i + j >= 0")),
+    (
+        "p == (i + j + 1) // 2",
+        dict.fromkeys("pij", ANY),
+        ("4*p - i - j + 2 >= 0", "-4*p + i + j >= 0"),
+    ),
     ("implies(a < b and b < c, a + 2 < c)", dict.fromkeys("abc", ANY), ()),
     ("x % y < 1", {"x": (-9, 4), "y": (4, 10)}, ()),
     ("x * y <= 26", {"x": (-3, 4), "y": ANY}, ()),
     ("a == 4 or a == 5", {"a": (1, None), "b": (1, None)}, ("max(a, b) == 5", "min(a, b) == 3")),
-    ("d // 2 - c // 3 == 2", dict.fromkeys("abcd", (1, None)), ("b == a", "d // 2 == max(c, a) // 3 + 2")),
+    (
+        "d // 2 - c // 3 == 2",
+        dict.fromkeys("abcd", (1, None)),
+        ("b == a", "d // 2 == max(c, a) // 3 + 2"),
+    ),
     ("(a // b) * b == a - a // b", {"a": (1, None), "b": (1, None)}, ()),
     ("truncmod(a, 12) <= 9", {"a": (-20, 20)}, ()),
-    ("x >= 0 and x <= 100 and 3*x - 3*y + 2 >= 0 and 5*y - 3*x - 1 >= 0", {"x": ANY, "y": SIZE}, ()),
+    (
+        "x >= 0 and x <= 100 and 3*x - 3*y + 2 >= 0 and 5*y - 3*x - 1 >= 0",
+        {"x": ANY, "y": SIZE},
+        (),
+    ),
     (
         "180*i + 60*j + 30*k + 5*l <= 630",
         {"i": (0, 2), "j": (0, 3), "k": (0, 2), "l": (0, 7)},
@@ -55,7 +69,9 @@ def test_what_depends_is_seen_by_points(
 
 
 def test_what_is_found_is_a_solution() -> None:
-    """Random questions: a point found is within the ranges, satisfies the assumptions and shows the value."""
+    """Random questions: a point found is within the ranges, satisfies the assumptions and shows the
+    value.
+    """
     rng = random.Random(5)
     found = missed = 0
     for _ in range(900):
@@ -89,8 +105,12 @@ def test_what_is_found_is_a_solution() -> None:
     ("range_", "first", "last"),
     [(ANY, -12, 11), ((5, None), 5, 28), ((None, -40), -63, -40), ((-3, 3), -3, 3)],
 )
-def test_values_near_the_ends_are_all_tried(range_: tuple[int | None, int | None], first: int, last: int) -> None:
-    """A cube modulo a prime leads nowhere, and has one root: the 24 values near an end, or around 0, are tried."""
+def test_values_near_the_ends_are_all_tried(
+    range_: tuple[int | None, int | None], first: int, last: int
+) -> None:
+    """A cube modulo a prime leads nowhere, and has one root: the 24 values near an end, or around
+    0, are tried.
+    """
     for root in range(first, last + 1):
         asked = parse(f"x*x*x % 1013 == {root**3 % 1013}")
         point = hunt(facts_from({"x": range_}).component(asked), asked, asked, True)

@@ -20,14 +20,17 @@ def _slack(inequality: Inequality, point: dict[str, int]) -> int:
 
 
 @pytest.mark.parametrize(("u_pair", "v_pair"), BOXES)
-def test_the_envelope_contains_the_product(u_pair: tuple[int, int], v_pair: tuple[int, int]) -> None:
+def test_the_envelope_contains_the_product(
+    u_pair: tuple[int, int], v_pair: tuple[int, int]
+) -> None:
     found = envelope(u * v, u, v, u_pair, v_pair)
     assert len(found) == 4
     for a, b in product(range(u_pair[0], u_pair[1] + 1), range(v_pair[0], v_pair[1] + 1)):
         point = {"u": a, "v": b}
         slacks = [_slack(inequality, point) for inequality in found]
         distances = [(a - lo) * (b - other) for lo in u_pair for other in v_pair]
-        assert sorted(slacks) == sorted(map(abs, distances))  # each is the product of two distances from bounds
+        # each is the product of two distances from bounds
+        assert sorted(slacks) == sorted(map(abs, distances))
         assert min(slacks) >= 0
 
 

@@ -20,7 +20,10 @@ from tests.strategies import range_of_symbol
 
 def _product(rng: random.Random) -> str:
     atoms = [rng.choice(("x", "y", "z", "(x - 2)", "(y + 1)")) for _ in range(rng.randint(2, 3))]
-    return f"{rng.randint(1, 3)}*{'*'.join(atoms)} {rng.choice('+-')} {rng.choice(('x', 'y*z', 'x*x', 'z'))}"
+    return (
+        f"{rng.randint(1, 3)}*{'*'.join(atoms)} {rng.choice('+-')} "
+        f"{rng.choice(('x', 'y*z', 'x*x', 'z'))}"
+    )
 
 
 def test_no_point_is_lost() -> None:
@@ -31,7 +34,8 @@ def test_no_point_is_lost() -> None:
         ranges = {name: range_of_symbol(rng) for name in names}
         try:
             formula = parse(
-                f"{_product(rng)} {rng.choice(('<=', '==', '>='))} {_product(rng)} and {_product(rng)} <= 9"
+                f"{_product(rng)} {rng.choice(('<=', '==', '>='))} {_product(rng)} and "
+                f"{_product(rng)} <= 9"
             )
             facts = facts_from(ranges)
         except (ParseError, Contradiction):
@@ -48,7 +52,9 @@ def test_no_point_is_lost() -> None:
         refuted += impossible
         for _ in range(30):
             point = {name: rng.randint(-5, 9) for name in names}
-            if all(point[s.name] in facts.declared(s) for s in facts.symbols) and evaluate(formula, point):
+            if all(point[s.name] in facts.declared(s) for s in facts.symbols) and evaluate(
+                formula, point
+            ):
                 assert not impossible, (facts, formula, point)
                 assert not list(broken(node, point)), (facts, formula)
                 compared += 1
@@ -62,8 +68,14 @@ def test_no_point_is_lost() -> None:
     [
         ("x*y >= x", {"x": (1, None), "y": (1, None)}),  # a bound times a bound
         ("x*x >= x", {"x": (None, None)}),  # a chord of the square
-        ("x*x + y*y >= 2*x*y", {"x": (None, None), "y": (None, None)}),  # the square of a difference
-        ("x*x + y*y + z >= 2*x*y", {"x": (None, None), "y": (None, None), "z": (0, None)}),  # it alone is no refutation
+        (
+            "x*x + y*y >= 2*x*y",
+            {"x": (None, None), "y": (None, None)},
+        ),  # the square of a difference
+        (
+            "x*x + y*y + z >= 2*x*y",
+            {"x": (None, None), "y": (None, None), "z": (0, None)},
+        ),  # it alone is no refutation
         ("x*y <= 8*y", {"x": (0, 8), "y": (0, 5)}),
     ],
 )
@@ -97,11 +109,22 @@ def test_constraints_are_multiplied() -> None:
         (-1, "i < l and i*m*n > l*m*n + 3", False),  # i, l = 0, 4 where m*n is -1
     ],
 )
-def test_constraints_are_multiplied_by_products_without_a_sign(lowest: int, text: str, impossible: bool) -> None:
-    """``i < l`` gives ``i*m*n <= l*m*n`` where ``m*n >= 0``, and nothing where ``m*n`` may be negative."""
+def test_constraints_are_multiplied_by_products_without_a_sign(
+    lowest: int, text: str, impossible: bool
+) -> None:
+    """``i < l`` gives ``i*m*n <= l*m*n`` where ``m*n >= 0``, and nothing where ``m*n`` may be
+    negative.
+    """
     against = parse(text)
-    ranges = {"i": (None, None), "l": (None, None), "m": (lowest, lowest + 1), "n": (0, 1) if lowest < 0 else (1, None)}
-    component = facts_from(ranges if lowest else {**ranges, "m": (0, None), "n": (0, None)}).component(against)
+    ranges = {
+        "i": (None, None),
+        "l": (None, None),
+        "m": (lowest, lowest + 1),
+        "n": (0, 1) if lowest < 0 else (1, None),
+    }
+    component = facts_from(
+        ranges if lowest else {**ranges, "m": (0, None), "n": (0, None)}
+    ).component(against)
     assert component.bounds(parse("m*n"))[0] == lowest
     node = Relaxation(component, Budget())
     assert node.add(against)

@@ -1,4 +1,6 @@
-"""Pushing: a point that is found is one, and chains longer than a local search weighs have theirs."""
+"""Pushing: a point that is found is one, and chains longer than a local search weighs have
+theirs.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def test_what_is_found_is_a_point_of_the_component() -> None:
             if point is not None:
                 found += 1
                 assert evaluate(asked, point) is value
-                assert all(evaluate(condition, point) for condition in component.conditions), (rows, point)
+                assert all(evaluate(condition, point) for condition in component.conditions), (
+                    rows,
+                    point,
+                )
                 assert all(number >= 0 for number in point.values())
     assert found > 150, found
 

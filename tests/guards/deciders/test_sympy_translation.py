@@ -16,7 +16,9 @@ X, Y = sympy.symbols("x y", integer=True)
 
 
 def _value(expression: object, values: dict[str, int]) -> object:
-    found = sympy.sympify(expression).subs({sympy.Symbol(name, integer=True): value for name, value in values.items()})
+    found = sympy.sympify(expression).subs(
+        {sympy.Symbol(name, integer=True): value for name, value in values.items()}
+    )
     return bool(found) if found in (sympy.true, sympy.false) else int(found)
 
 
@@ -51,7 +53,10 @@ def test_random_terms_keep_their_value_there_and_back() -> None:
         (X * (X + 1) / 2 * 2, "x*x + x"),
         (sympy.Piecewise((X, X > Y), (Y, True)), "x if x > y else y"),
         (sympy.Max(X, 2) - sympy.Min(Y, X, 3), "max(x, 2) - min(y, x, 3)"),
-        (sympy.And(X / 2 < Y, sympy.Ne(X, 3), sympy.Not(sympy.Eq(Y, 1))), "x < 2*y and x != 3 and y != 1"),
+        (
+            sympy.And(X / 2 < Y, sympy.Ne(X, 3), sympy.Not(sympy.Eq(Y, 1))),
+            "x < 2*y and x != 3 and y != 1",
+        ),
         (sympy.Abs(X) + 3, "abs(x) + 3"),
         (sympy.Symbol("free") + 1, "free + 1"),
         (True, "True"),
@@ -73,7 +78,16 @@ def test_torch_s_own_functions_are_understood() -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    [X / 2, sympy.sqrt(X), sympy.pi, sympy.Symbol("r", integer=False), sympy.sin(X), 1 / X < Y, sympy.Float(1.5), "x"],
+    [
+        X / 2,
+        sympy.sqrt(X),
+        sympy.pi,
+        sympy.Symbol("r", integer=False),
+        sympy.sin(X),
+        1 / X < Y,
+        sympy.Float(1.5),
+        "x",
+    ],
     ids=str,
 )
 def test_what_is_no_integer_is_refused(expression: object) -> None:

@@ -1,4 +1,6 @@
-"""Points of a component: they satisfy all that is known, are found again, and small boxes are tried completely."""
+"""Points of a component: they satisfy all that is known, are found again, and small boxes are tried
+completely.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +76,12 @@ def test_points_are_found_once_and_handed_down() -> None:
 
 def test_points_shown_to_people_are_near() -> None:
     component = Facts().component(x + y)
-    assert any(abs(value) >= FAR // 2 for point in each_point(component) for value in point.values())
-    assert not any(abs(value) >= FAR // 2 for point in points(component) for value in point.values())
+    assert any(
+        abs(value) >= FAR // 2 for point in each_point(component) for value in point.values()
+    )
+    assert not any(
+        abs(value) >= FAR // 2 for point in points(component) for value in point.values()
+    )
 
 
 @pytest.mark.parametrize("text", ["x < y", "x % 3 == 0", "x*y >= 10", "x > 1000"])
@@ -90,7 +96,8 @@ def test_witnesses_show_the_value(text: str, value: bool) -> None:
 def test_there_is_no_witness_of_what_never_happens() -> None:
     component = facts_from({"x": (3, 9), "y": (1, None)}).component(x + y)
     assert witness(component, parse("x <= 2"), True) is None
-    assert witness(component, parse("x // (y - 1) == -1"), True) is None  # undefined at some points, false elsewhere
+    # undefined at some points, false elsewhere
+    assert witness(component, parse("x // (y - 1) == -1"), True) is None
 
 
 @pytest.mark.parametrize("least", [1, 2, 17, 1000, 10**9])

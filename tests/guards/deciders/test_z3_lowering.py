@@ -16,7 +16,9 @@ from tests.strategies import condition
 
 
 def test_lowered_terms_have_pythons_values() -> None:
-    """At a point the expression and its definitions are satisfiable where the condition holds, and only there."""
+    """At a point the expression and its definitions are satisfiable where the condition holds, and
+    only there.
+    """
     rng = random.Random(6)
     truths = {True: 0, False: 0}
     context = z3.Context()
@@ -35,7 +37,11 @@ def test_lowered_terms_have_pythons_values() -> None:
             except ZeroDivisionError:
                 continue
             solver = z3.Solver(ctx=context)
-            solver.add(lowered, *definitions, *(z3.Int(name, context) == value for name, value in point.items()))
+            solver.add(
+                lowered,
+                *definitions,
+                *(z3.Int(name, context) == value for name, value in point.items()),
+            )
             assert (solver.check() == z3.sat) is wanted, (term, point)
             truths[wanted] += 1
     assert min(truths.values()) > 60
@@ -43,9 +49,13 @@ def test_lowered_terms_have_pythons_values() -> None:
 
 @pytest.mark.parametrize("pair", [(1, 9), (-9, -1), (-9, 9), (0, 9), (-9, 0)])
 def test_quotients_by_terms_are_pythons(pair: tuple[int, int]) -> None:
-    """Whatever is known of the sign of the divisor, quotient and remainder are determined and right."""
+    """Whatever is known of the sign of the divisor, quotient and remainder are determined and
+    right.
+    """
     term = parse("a // d == q and a % d == r")
-    component = facts_from({"a": (None, None), "d": pair, "q": (None, None), "r": (None, None)}).component(term)
+    component = facts_from(
+        {"a": (None, None), "d": pair, "q": (None, None), "r": (None, None)}
+    ).component(term)
     context = z3.Context()
     lowered, definitions = Lowering(z3, context, component).lower(term)
     a, d, q, r = (z3.Int(name, context) for name in "adqr")
@@ -55,7 +65,9 @@ def test_quotients_by_terms_are_pythons(pair: tuple[int, int]) -> None:
         for shift in (0, 1):
             solver = z3.Solver(ctx=context)
             quotient, rest = divmod(value, divisor)
-            solver.add(lowered, *definitions, a == value, d == divisor, q == quotient + shift, r == rest)
+            solver.add(
+                lowered, *definitions, a == value, d == divisor, q == quotient + shift, r == rest
+            )
             assert solver.check() == (z3.unsat if shift else z3.sat)
 
 

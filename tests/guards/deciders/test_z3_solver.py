@@ -19,7 +19,9 @@ from guards.terms.fold import evaluate
 from tests.strategies import question
 
 
-def _outcome(text: str, ranges: dict[str, tuple[int | None, int | None]], assume: tuple[str, ...] = ()) -> object:
+def _outcome(
+    text: str, ranges: dict[str, tuple[int | None, int | None]], assume: tuple[str, ...] = ()
+) -> object:
     term = parse(text)
     return solve_formula(facts_from(ranges, assume).component(term), term)
 
@@ -86,7 +88,9 @@ def test_oversized_formulas_are_not_sent() -> None:
 
 
 class _Slow:
-    """A solver whose clock rings on a busy machine: each check has this thread work a part of the time by the wall."""
+    """A solver whose clock rings on a busy machine: each check has this thread work a part of the
+    time by the wall.
+    """
 
     def __init__(self, clock: Callable[[float], object], needs: float, share: float) -> None:
         self.clock, self.needs, self.share = clock, needs, share
@@ -116,7 +120,9 @@ class _Slow:
 def test_the_clock_goes_by_what_this_thread_works(
     share: float, needs: float, settled: bool, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A question that takes 0.8 s of work is settled however busy the machine is; one that would take 9 s never is."""
+    """A question that takes 0.8 s of work is settled however busy the machine is; one that would
+    take 9 s never is.
+    """
     now = [0.0]
     monkeypatch.setattr(z3_solver, "thread_time", lambda: now[0])
     slow = _Slow(lambda seconds: now.__setitem__(0, now[0] + seconds), needs, share)

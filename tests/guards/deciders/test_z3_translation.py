@@ -1,4 +1,6 @@
-"""Terms and Z3's expressions have the same values, negative divisors included; what has no counterpart is refused."""
+"""Terms and Z3's expressions have the same values, negative divisors included; what has no
+counterpart is refused.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,15 @@ def test_expressions(expression: z3.ExprRef, text: str) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    [z3.Real("r") > 1, z3.BitVec("v", 8) + 1, z3.ToReal(X) > 1, z3.Bool("p"), z3.ForAll([X], X > Y), 3, "x > 1"],
+    [
+        z3.Real("r") > 1,
+        z3.BitVec("v", 8) + 1,
+        z3.ToReal(X) > 1,
+        z3.Bool("p"),
+        z3.ForAll([X], X > Y),
+        3,
+        "x > 1",
+    ],
     ids=str,
 )
 def test_what_has_no_counterpart_is_refused(expression: object) -> None:

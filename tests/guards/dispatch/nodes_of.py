@@ -10,7 +10,9 @@ from guards.dispatch.nodes import Record
 
 
 def records_of(*texts: str, sizes: Sequence[str] = ("a", "b")) -> list[Record]:
-    """One record for each text (conditions joined by ``;``), named by its text, in this order of priority."""
+    """One record for each text (conditions joined by ``;``), named by its text, in this order of
+    priority.
+    """
     made = []
     for priority, text in enumerate(texts):
         guards = GuardSet.read(*text.split(";"))

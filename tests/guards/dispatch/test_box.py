@@ -37,7 +37,9 @@ def test_relations_bound_a_form(text: str, form: str, pair: tuple[int | None, in
     assert found == (parse(form), pair)
 
 
-@pytest.mark.parametrize("text", ["a != 4", "a > 4 or b > 2", "a > 4 and b > 2", "a % b == 0", "a // b <= 4"])
+@pytest.mark.parametrize(
+    "text", ["a != 4", "a > 4 or b > 2", "a > 4 and b > 2", "a % b == 0", "a // b <= 4"]
+)
 def test_what_is_no_range(text: str) -> None:
     assert bounded_form(parse(text)) is None
 
@@ -65,14 +67,18 @@ class TestBox:
         assert not box.empty
 
     def test_signs_of_sizes_are_left_out(self) -> None:
-        guards = GuardSet.read("a != 3", "b >= 0", "b <= 9", ranges={"a": (0, None), "b": (-4, None)})
+        guards = GuardSet.read(
+            "a != 3", "b >= 0", "b <= 9", ranges={"a": (0, None), "b": (-4, None)}
+        )
         assert Box.of(guards, ["a", "b"]).limits == {B: (None, 9)}
         assert Box.of(guards).limits == {A: (0, None), B: (0, 9)}
 
     def test_a_least_size_is_kept(self) -> None:
         assert Box.of(GuardSet.read("a >= 1"), ["a"]).limits == {A: (1, None)}
 
-    @pytest.mark.parametrize("texts", [["a > 5", "a <= 2"], ["a % 8 == 1", "a % 8 == 2"], ["False"]])
+    @pytest.mark.parametrize(
+        "texts", [["a > 5", "a <= 2"], ["a % 8 == 1", "a % 8 == 2"], ["False"]]
+    )
     def test_empty(self, texts: list[str]) -> None:
         assert Box.of(GuardSet.read(*texts)).empty
 
@@ -110,7 +116,8 @@ class TestCompiler:
         """All slots at once, some by a getter, few one by one: the same answers."""
         slots = [f"s{index}" for index in range(5)]
         test = Compiler(slots).test(
-            Box.of(GuardSet.read(*(f"s{4 - index} == {index}" for index in range(count))), slots), frozenset()
+            Box.of(GuardSet.read(*(f"s{4 - index} == {index}" for index in range(count))), slots),
+            frozenset(),
         )
         assert test is not None
         for values in product(*((4 - index, 9) for index in range(5))):
@@ -118,7 +125,9 @@ class TestCompiler:
 
     def test_boxes_that_differ_in_numbers_share_their_code(self) -> None:
         compiler = Compiler(["a", "b"])
-        one, other = (compiler.test(Box.of(GuardSet.read(text)), frozenset()) for text in ("a > 4", "a > 9"))
+        one, other = (
+            compiler.test(Box.of(GuardSet.read(text)), frozenset()) for text in ("a > 4", "a > 9")
+        )
         assert one is not None
         assert other is not None
         assert one.__code__ is other.__code__

@@ -68,14 +68,20 @@ def test_ranges_make_steps() -> None:
 
 
 def test_what_a_certain_record_covers_is_closed_to_those_behind() -> None:
-    """The last of the growing caps lies in one segment only: the others are taken by tighter caps."""
+    """The last of the growing caps lies in one segment only: the others are taken by tighter
+    caps.
+    """
     node = _built(*(f"a <= {value}" for value in range(8)))
     assert isinstance(node, Steps)
-    assert [branch is not None and len(branch.records) for branch in node.branches] == [1] * 8 + [False]  # type: ignore[union-attr]
+    assert [branch is not None and len(branch.records) for branch in node.branches] == [1] * 8 + [
+        False
+    ]  # type: ignore[union-attr]
 
 
 def test_wide_ranges_that_leave_nothing_in_common_make_a_span() -> None:
-    texts = [f"a >= {value};a <= {value + 3 * COVER};b >= {1 + value % 5}" for value in range(3 * COVER)]
+    texts = [
+        f"a >= {value};a <= {value + 3 * COVER};b >= {1 + value % 5}" for value in range(3 * COVER)
+    ]
     records = records_of(*texts)
     node = build(records, frozenset(), Compiler(SLOTS))
     spans = [each for each in _nodes(node) if isinstance(each, Span)]
@@ -104,13 +110,19 @@ def test_random_records(seed: int) -> None:
         for name in rng.sample(SLOTS, rng.randint(1, 2)):
             low = rng.randint(0, 12)
             ends = f"{name} >= {low};{name} <= {low + 3}"
-            parts.append(rng.choice([f"{name} == {low}", ends, f"{name} % 3 == {low % 3}", f"{name} != {low}", ends]))
+            parts.append(
+                rng.choice(
+                    [f"{name} == {low}", ends, f"{name} % 3 == {low % 3}", f"{name} != {low}", ends]
+                )
+            )
         texts.append(";".join(parts))
     _built(*texts, top=16)
 
 
 def _nodes(node: Node | None) -> list[Node]:
-    """A node and those below it that can be reached by attributes (those of a span are hidden in its paths)."""
+    """A node and those below it that can be reached by attributes (those of a span are hidden in
+    its paths).
+    """
     if node is None:
         return []
     below: list[Node | None] = []

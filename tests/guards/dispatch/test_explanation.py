@@ -8,7 +8,18 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guards import Guard, GuardSet, Origin, Size, Tree, distinguish, explain, explain_conflict, explain_miss, parse
+from guards import (
+    Guard,
+    GuardSet,
+    Origin,
+    Size,
+    Tree,
+    distinguish,
+    explain,
+    explain_conflict,
+    explain_miss,
+    parse,
+)
 from guards.regions.nearest import nearest
 from guards.regions.satisfiability import search, universe
 from tests.counting import calls
@@ -29,7 +40,8 @@ class TestExplain:
     def test_sentence(self) -> None:
         found = explain(GuardSet([guard("s0 + s1 > 2", BRANCH)]), {"s0": 1, "s1": 0}, NAMES)
         assert str(found) == (
-            "x.size(0) is 1 and y.size(0) is 0, but the entry needs x.size(0) + y.size(0) > 2 because of mlp.py:12 "
+            "x.size(0) is 1 and y.size(0) is 0, but the entry needs x.size(0) + y.size(0) > 2 "
+            "because of mlp.py:12 "
             "(`if a.size(0) + b.size(0) > 2:`); nearest passing input: x.size(0) = 3"
         )
 
@@ -40,18 +52,25 @@ class TestExplain:
     def test_declared_range(self) -> None:
         found = explain(GuardSet((), {"s0": (2, 64)}), {"s0": 65}, NAMES)
         assert str(found) == (
-            "x.size(0) is 65, but the declared range needs x.size(0) <= 64; nearest passing input: x.size(0) = 64"
+            "x.size(0) is 65, but the declared range needs x.size(0) <= 64; nearest passing input: "
+            "x.size(0) = 64"
         )
 
     def test_a_range_and_a_guard(self) -> None:
-        found = explain(GuardSet([guard("s1 == 8"), guard("s2 == 4")], {"s0": (2, 64)}), {"s0": 65, "s1": 7, "s2": 3})
+        found = explain(
+            GuardSet([guard("s1 == 8"), guard("s2 == 4")], {"s0": (2, 64)}),
+            {"s0": 65, "s1": 7, "s2": 3},
+        )
         assert str(found) == (
-            "s0 is 65, but the declared range needs s0 <= 64; s1 is 7, but the entry needs s1 == 8; "
+            "s0 is 65, but the declared range needs s0 <= 64; s1 is 7, but the entry needs s1 == "
+            "8; "
             "s2 is 3, but it also needs s2 == 4; nearest passing input: s0 = 64, s1 = 8 and s2 = 4"
         )
 
     def test_origin_without_a_line(self) -> None:
-        found = explain(GuardSet([guard("s0 == 8", Origin("", 0, op="aten.mm", rule="inner sizes"))]), {"s0": 7})
+        found = explain(
+            GuardSet([guard("s0 == 8", Origin("", 0, op="aten.mm", rule="inner sizes"))]), {"s0": 7}
+        )
         assert "the entry needs s0 == 8 (aten.mm: inner sizes)" in str(found)
 
     def test_only_those_responsible(self) -> None:
@@ -96,9 +115,10 @@ class TestNearest:
         assert self.near("s0 == 90 or (s0 == 5 and s1 == 5)", s0=0, s1=0) == ({"s0": 90}, True)
 
     def test_both_must_change(self) -> None:
-        assert self.near("s0 + s1 >= 10", "s0 <= 6", "s1 <= 6", s0=0, s1=0) == ({"s0": 4, "s1": 6}, True) or (
-            sum(self.near("s0 + s1 >= 10", "s0 <= 6", "s1 <= 6", s0=0, s1=0)[0].values()) == 10
-        )
+        assert self.near("s0 + s1 >= 10", "s0 <= 6", "s1 <= 6", s0=0, s1=0) == (
+            {"s0": 4, "s1": 6},
+            True,
+        ) or (sum(self.near("s0 + s1 >= 10", "s0 <= 6", "s1 <= 6", s0=0, s1=0)[0].values()) == 10)
 
     def test_far_away(self) -> None:
         assert self.near("s0 >= 1000000", "s0 % 4096 == 0", s0=3) == ({"s0": 1003520}, True)
@@ -123,7 +143,9 @@ class TestNearest:
 
     @given(st.integers(0, 2**40))
     def test_nothing_is_nearer_by_trying_all_points(self, seed: int) -> None:
-        """Fewest values changed, then the least change; the responsible guards fail, and when they hold all do."""
+        """Fewest values changed, then the least change; the responsible guards fail, and when they
+        hold all do.
+        """
         rng = random.Random(seed)
         names = ("s0", "s1")
         bounded = dict.fromkeys(names, (rng.choice([-2, 0, 1]), rng.randint(3, 12)))
@@ -135,7 +157,9 @@ class TestNearest:
             return
         assert found.violations
         assert not any(each.guard.holds(here) for each in found.violations)
-        points = [dict(zip(names, values, strict=True)) for values in product(range(-3, 14), repeat=2)]
+        points = [
+            dict(zip(names, values, strict=True)) for values in product(range(-3, 14), repeat=2)
+        ]
         inside = [point for point in points if guards.holds(point)]
 
         def cost(point: dict[str, int]) -> tuple[int, int]:
@@ -146,7 +170,9 @@ class TestNearest:
             assert found.nearest is None
             assert "no input passes" in found.text or "was found" in found.text
         elif found.nearest is not None and found.nearest.certain:
-            assert cost({name: found.nearest.values[name] for name in names}) == min(map(cost, inside))
+            assert cost({name: found.nearest.values[name] for name in names}) == min(
+                map(cost, inside)
+            )
 
 
 class TestMisses:
@@ -173,12 +199,16 @@ class TestMisses:
 
 class TestDistinguish:
     def test_what_each_asks_alone(self) -> None:
-        found = distinguish(GuardSet.read("s0 == 1", "s1 > 0"), GuardSet.read("s0 > 1", "s1 > 0"), NAMES)
+        found = distinguish(
+            GuardSet.read("s0 == 1", "s1 > 0"), GuardSet.read("s0 > 1", "s1 > 0"), NAMES
+        )
         assert [str(g.term) for g in found.first] == ["s0 == 1"]
         assert [str(g.term) for g in found.second] == ["s0 >= 2"]
         assert found.only_first == {"s0": 1, "s1": 1}
         assert found.only_second == {"s0": 2, "s1": 1}
-        assert str(found).startswith("the first alone asks x.size(0) == 1; the second alone asks x.size(0) >= 2; ")
+        assert str(found).startswith(
+            "the first alone asks x.size(0) == 1; the second alone asks x.size(0) >= 2; "
+        )
 
     def test_the_same(self) -> None:
         found = distinguish(GuardSet.read("s0 > 1"), GuardSet.read("s0 >= 2", "s0 != 1"))
@@ -200,7 +230,8 @@ class TestConflict:
         assert [str(g.term) for g in found.declared] == ["s0 <= 8"]
         assert [g.origin.line for g in found.program if g.origin] == [3, 9]
         assert str(found) == (
-            "declared x.size(0) <= 8 contradicts the program: x.size(0) == y.size(0) by m.py:3 (`a + b`), "
+            "declared x.size(0) <= 8 contradicts the program: x.size(0) == y.size(0) by m.py:3 (`a "
+            "+ b`), "
             "and y.size(0) == 16 by m.py:9 (`b.view(16)`)"
         )
 
@@ -211,7 +242,11 @@ class TestConflict:
         """That sizes are 0 or more needs no telling; what the user declared does."""
         program = GuardSet.read("s0 == s1 + 1", "s1 == 7*s2", "s2 < 1")
         found = explain_conflict(GuardSet.read("s0 % 8 == 0", ranges={"s0": (1, 64)}), program)
-        assert str(found) == "declared s0 % 8 == 0 contradicts the program: s0 == s1 + 1, and s1 == 7*s2, and s2 <= 0"
+        assert (
+            str(found)
+            == "declared s0 % 8 == 0 contradicts the program: s0 == s1 + 1, and s1 == 7*s2, and s2 "
+            "<= 0"
+        )
 
     def test_nothing_can_be_left_out(self) -> None:
         rng = random.Random(12)
@@ -228,10 +263,17 @@ class TestConflict:
             members = [g.term for g in (*found.declared, *found.program)]
             given = (*program.ranges.items(), *declared.ranges.items())
             sizes = {name: universe(limits) for name, limits in given}
-            base = sizes if search(members, sizes).satisfiable is False else dict.fromkeys(sizes, (None, None))
+            base = (
+                sizes
+                if search(members, sizes).satisfiable is False
+                else dict.fromkeys(sizes, (None, None))
+            )
             assert search(members, base).satisfiable is False
             for left_out in members:
-                assert search([term for term in members if term is not left_out], base).satisfiable is not False
+                assert (
+                    search([term for term in members if term is not left_out], base).satisfiable
+                    is not False
+                )
         assert conflicts > 20
 
     def test_declared_contradicts_itself(self) -> None:

@@ -19,10 +19,23 @@ KINDS: dict[type[Node], list[str]] = {
     Table: [f"a == {value};b >= 1" for value in range(9)],
     Steps: [f"a > {2 * value};a <= {2 * value + 2};b <= 9" for value in range(6)],
     Gate: [f"a >= {value};a <= {value + 3 * COVER};b % 3 == 1" for value in range(3 * COVER)],
-    Span: [f"a >= {value};a <= {value + 3 * COVER};b >= {1 + value % 5}" for value in range(3 * COVER)],
+    Span: [
+        f"a >= {value};a <= {value + 3 * COVER};b >= {1 + value % 5}" for value in range(3 * COVER)
+    ],
 }
-MORE = ["a == 4;b == 0", "a == 40", "b == 0", "a >= 2;a <= 5", "a <= 60", "a >= 8;b % 3 == 1", "a % 2 == 1", "b <= 5"]
-VALUES = [*product((0, 1, 2, 3, 4, 5, 6, 8, 9, 40, 60, 61, 99, 150, 190, 300), (0, 1, 2, 5, 6, 9, 10))]
+MORE = [
+    "a == 4;b == 0",
+    "a == 40",
+    "b == 0",
+    "a >= 2;a <= 5",
+    "a <= 60",
+    "a >= 8;b % 3 == 1",
+    "a % 2 == 1",
+    "b <= 5",
+]
+VALUES = [
+    *product((0, 1, 2, 3, 4, 5, 6, 8, 9, 40, 60, 61, 99, 150, 190, 300), (0, 1, 2, 5, 6, 9, 10))
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -42,7 +55,9 @@ def test_one_more_is_found_and_the_old_tree_stays(kind: type[Node]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_many_more(kind: type[Node]) -> None:
-    """Until what was inserted is as much as what was there, and beyond: parts are made anew on the way."""
+    """Until what was inserted is as much as what was there, and beyond: parts are made anew on the
+    way.
+    """
     rng = random.Random(kind.__name__)
     texts = [*KINDS[kind], *(rng.choice(MORE) + f";b != {rng.randint(0, 9)}" for _ in range(120))]
     records = records_of(*texts)
@@ -105,7 +120,12 @@ def test_a_leaf_grows_up_to_its_limit() -> None:
         ((0, 9), [0, 3, 7, 10], "xxyzz", (1, 4)),
     ],
 )
-def test_cut(limits: tuple[int | None, int | None], bounds: list[int], branches: str, covered: tuple[int, int]) -> None:
+def test_cut(
+    limits: tuple[int | None, int | None],
+    bounds: list[int],
+    branches: str,
+    covered: tuple[int, int],
+) -> None:
     """Segments before 3, from 3 to 6, and from 7 on: a range ends at bounds afterwards."""
     now, parts = [3, 7], list("xyz")
     assert _cut(now, parts, limits) == covered

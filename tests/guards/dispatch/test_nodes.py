@@ -1,4 +1,6 @@
-"""Each node answers the record of highest priority whose box holds; its rest is searched only where it could win."""
+"""Each node answers the record of highest priority whose box holds; its rest is searched only where
+it could win.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class TestRecord:
 
 
 class TestLeaf:
-    @pytest.mark.parametrize("texts", [[], ["a >= 3"], ["a >= 3", "b >= 2"], ["a == 1", "b >= 2", "a <= 5", "a >= 0"]])
+    @pytest.mark.parametrize(
+        "texts", [[], ["a >= 3"], ["a >= 3", "b >= 2"], ["a == 1", "b >= 2", "a <= 5", "a >= 0"]]
+    )
     def test_first_that_holds(self, compiler: Compiler, texts: list[str]) -> None:
         records = records_of(*texts)
         _answers(_leaf(compiler, *records), records)
@@ -84,7 +88,9 @@ class TestTable:
     def test_by_two_forms(self, compiler: Compiler) -> None:
         records = records_of("a == 1;b % 3 == 2")
         forms: tuple[Term, ...] = (A, B % 3)
-        branches: dict[tuple[int, ...], Node] = {(1, 2): _leaf(compiler, *records, verified=frozenset(forms))}
+        branches: dict[tuple[int, ...], Node] = {
+            (1, 2): _leaf(compiler, *records, verified=frozenset(forms))
+        }
         _answers(Table(forms, branches, None, 0, NOTHING, compiler), records)
 
     def test_the_rest_wins_where_it_comes_first(self, compiler: Compiler) -> None:
@@ -97,7 +103,9 @@ class TestTable:
         first, last = records_of("a == 1", "b <= 7")
         rest = _leaf(compiler, last)
         rest.find = lambda values: pytest.fail("searched")
-        table = Table((A,), {1: _leaf(compiler, first, verified=frozenset({A}))}, rest, 1, NOTHING, compiler)
+        table = Table(
+            (A,), {1: _leaf(compiler, first, verified=frozenset({A}))}, rest, 1, NOTHING, compiler
+        )
         assert table.find((1, 0)) is first
 
 
@@ -123,11 +131,16 @@ def test_steps(compiler: Compiler, with_rest: bool) -> None:
         _leaf(compiler, all_records[2], verified=within),
     ]
     rest = _leaf(compiler, all_records[0], all_records[3]) if with_rest else None
-    _answers(Steps(A, [3, 7], branches, rest, 0, NOTHING, compiler), all_records if with_rest else all_records[1:3])
+    _answers(
+        Steps(A, [3, 7], branches, rest, 0, NOTHING, compiler),
+        all_records if with_rest else all_records[1:3],
+    )
 
 
 def test_span(compiler: Compiler) -> None:
-    """A segment lies in several nodes: the best of what they answer wins, those that cannot win are not searched."""
+    """A segment lies in several nodes: the best of what they answer wins, those that cannot win are
+    not searched.
+    """
     records = records_of("b == 9", "a <= 6;b <= 7", "a >= 3;b >= 2", "b <= 4")
     within = frozenset({A})
     low, high = (_leaf(compiler, record, verified=within) for record in records[1:3])
@@ -135,5 +148,11 @@ def test_span(compiler: Compiler) -> None:
     rest = _leaf(compiler, records[0], records[3])
     span = Span(A, tuple(records), paths, rest, 0, 0, NOTHING, compiler)
     _answers(span, records)
-    unsearched = ([3, 7], [((1, low.find), (2, lambda values: pytest.fail("searched"))) for _ in range(3)])
-    assert Span(A, tuple(records), unsearched, None, 0, 0, NOTHING, compiler).find((0, 0)) is records[1]
+    unsearched = (
+        [3, 7],
+        [((1, low.find), (2, lambda values: pytest.fail("searched"))) for _ in range(3)],
+    )
+    assert (
+        Span(A, tuple(records), unsearched, None, 0, 0, NOTHING, compiler).find((0, 0))
+        is records[1]
+    )

@@ -12,17 +12,32 @@ from guards.dispatch.outline import Outline, outline
 
 def _sets(kind: str, rng: random.Random) -> list[GuardSet]:
     if kind == "values":
-        return [GuardSet.read(f"n == {rng.randint(0, 9)}", f"m == {rng.randint(0, 9)}") for _ in range(30)]
+        return [
+            GuardSet.read(f"n == {rng.randint(0, 9)}", f"m == {rng.randint(0, 9)}")
+            for _ in range(30)
+        ]
     if kind == "ranges":
         return [
-            GuardSet.read(f"n >= {low}", f"n < {low + 4}", f"m % {rng.randint(2, 4)} == 0") for low in range(0, 60, 4)
+            GuardSet.read(f"n >= {low}", f"n < {low + 4}", f"m % {rng.randint(2, 4)} == 0")
+            for low in range(0, 60, 4)
         ]
     if kind == "overlapping":
         starts = [rng.randint(0, 40) for _ in range(40)]
-        return [GuardSet.read(f"n + m >= {low}", f"n + m < {low + 25}", f"n % 7 == {low % 7}") for low in starts]
+        return [
+            GuardSet.read(f"n + m >= {low}", f"n + m < {low + 25}", f"n % 7 == {low % 7}")
+            for low in starts
+        ]
     return [
         GuardSet.read(
-            *rng.sample([f"n == {rng.randint(0, 9)}", f"m > {rng.randint(0, 9)}", "n + m > 5", "n % 2 == 1"], 2)
+            *rng.sample(
+                [
+                    f"n == {rng.randint(0, 9)}",
+                    f"m > {rng.randint(0, 9)}",
+                    "n + m > 5",
+                    "n % 2 == 1",
+                ],
+                2,
+            )
         )
         for _ in range(25)
     ]
@@ -47,7 +62,9 @@ def test_leads_to_what_a_look_up_finds(kind: str) -> None:
     found = 0
     for _ in range(400):
         values = (
-            (rng.randint(0, 70), rng.randint(0, 12)) if kind == "ranges" else (rng.randint(0, 9), rng.randint(0, 30))
+            (rng.randint(0, 70), rng.randint(0, 12))
+            if kind == "ranges"
+            else (rng.randint(0, 9), rng.randint(0, 30))
         )
         entry = tree.lookup(values)
         if entry is not None:

@@ -115,7 +115,10 @@ def test_families_agree_with_a_scan(family: Family, count: int) -> None:
     for _ in range(150):
         around = family.values(rng.randrange(count))
         moved = rng.randrange(2 * len(around))  # one value is moved, in half of the cases
-        values = tuple(v + rng.choice([-8, -1, 1, 8]) * (position == moved) for position, v in enumerate(around))
+        values = tuple(
+            v + rng.choice([-8, -1, 1, 8]) * (position == moved)
+            for position, v in enumerate(around)
+        )
         answer = tree.lookup(values)
         assert answer == tree.scan(values), values
         found += answer is not None
@@ -152,7 +155,8 @@ def test_thousand_entries(family: Family, monkeypatch: pytest.MonkeyPatch) -> No
     sets = [family.guard_set(index) for index in range(1000)]
     for index, guards in enumerate(sets):
         tree.insert(guards, index)
-    assert 1000 <= placed < 100 * 1000  # the worst family: 61 for each; every entry beside every other: 500
+    # the worst family: 61 for each; every entry beside every other: 500
+    assert 1000 <= placed < 100 * 1000
     for index in range(0, 1000, 37):
         values = family.values(index)
         assert sets[tree.lookup(values)].holds(dict(zip(family.slots, values, strict=True)))  # type: ignore[index]
@@ -177,7 +181,9 @@ class Counted(tuple[int, ...]):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=ids)
 def test_few_tests_for_each_look_up(family: Family) -> None:
-    """The number of values read, which no noise of the machine changes, grows by no more than a little."""
+    """The number of values read, which no noise of the machine changes, grows by no more than a
+    little.
+    """
     tree: Tree[int] = Tree(family.slots)
     for index in range(1000):
         tree.insert(family.guard_set(index), index)
@@ -190,7 +196,9 @@ def test_few_tests_for_each_look_up(family: Family) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_overlapping_boxes_agree_with_a_scan(seed: int) -> None:
-    """Wide ranges that overlap, inserted and removed in between: many ways to be cut, one answer."""
+    """Wide ranges that overlap, inserted and removed in between: many ways to be cut, one
+    answer.
+    """
     rng = random.Random(seed)
     tree: Tree[str] = Tree(["a", "b", "c"])
     live: list[str] = []
@@ -253,7 +261,9 @@ class TestMiss:
 
 
 def test_readers_need_no_lock() -> None:
-    """What is inserted is found at once and stays found, while a writer inserts, removes and the tree is made anew."""
+    """What is inserted is found at once and stays found, while a writer inserts, removes and the
+    tree is made anew.
+    """
     tree: Tree[str] = Tree(["a", "b"])
     stays = [f"stays {index}" for index in range(10)]
     for index, entry in enumerate(stays):

@@ -28,7 +28,9 @@ def test_an_interval_is_a_value() -> None:
 def test_members_say_the_rest(lo: int | None, hi: int | None) -> None:
     interval = Interval(lo, hi)
     members = [value for value in range(-9, 10) if value in interval]
-    assert members == [v for v in range(-9, 10) if (lo is None or lo <= v) and (hi is None or v <= hi)]
+    assert members == [
+        v for v in range(-9, 10) if (lo is None or lo <= v) and (hi is None or v <= hi)
+    ]
     assert interval.empty is (not members)
     if lo is not None and hi is not None:
         assert (interval.single is not None) is (len(members) == 1)

@@ -27,10 +27,22 @@ def test_results_contain_all_values() -> None:
     for _ in range(2500):
         a, b = _random(rng), _random(rng)
         factor = rng.randint(-3, 3)
-        product, total = Interval(*interval_arithmetic.product(a, b)), Interval(*interval_arithmetic.add(a, b))
-        quotient, rest = Interval(*interval_arithmetic.floordiv(a, b)), Interval(*interval_arithmetic.mod(a, b))
-        both, either = Interval(*interval_arithmetic.meet(a, b)), Interval(*interval_arithmetic.hull(a, b))
-        scaled, negated = Interval(*interval_arithmetic.scaled(a, factor)), Interval(*interval_arithmetic.negated(a))
+        product, total = (
+            Interval(*interval_arithmetic.product(a, b)),
+            Interval(*interval_arithmetic.add(a, b)),
+        )
+        quotient, rest = (
+            Interval(*interval_arithmetic.floordiv(a, b)),
+            Interval(*interval_arithmetic.mod(a, b)),
+        )
+        both, either = (
+            Interval(*interval_arithmetic.meet(a, b)),
+            Interval(*interval_arithmetic.hull(a, b)),
+        )
+        scaled, negated = (
+            Interval(*interval_arithmetic.scaled(a, factor)),
+            Interval(*interval_arithmetic.negated(a)),
+        )
         powers = {k: Interval(*interval_arithmetic.power(a, k)) for k in (1, 2, 3)}
         for x in _values(a):
             assert factor * x in scaled

@@ -5,12 +5,23 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
-from guards.domains.polynomial import Poly, period, polynomial, product, quotient, value_at, weighted_sum
+from guards.domains.polynomial import (
+    Poly,
+    period,
+    polynomial,
+    product,
+    quotient,
+    value_at,
+    weighted_sum,
+)
 
 
 def _random(rng: random.Random, degree: int = 3) -> Poly:
     return polynomial(
-        *(Fraction(rng.randint(-6, 6), rng.choice((1, 1, 2, 3))) for _ in range(rng.randint(0, degree + 1)))
+        *(
+            Fraction(rng.randint(-6, 6), rng.choice((1, 1, 2, 3)))
+            for _ in range(rng.randint(0, degree + 1))
+        )
     )
 
 

@@ -21,14 +21,18 @@ def test_every_value_has_its_sign(ends: tuple[int | None, int | None]) -> None:
     lo, hi = ends
     changes = 0
     for _ in range(200):
-        poly = polynomial(*(Fraction(rng.randint(-40, 40), rng.choice((1, 2))) for _ in range(rng.randint(0, 5))))
+        poly = polynomial(
+            *(Fraction(rng.randint(-40, 40), rng.choice((1, 2))) for _ in range(rng.randint(0, 5)))
+        )
         modulus = rng.choice((1, 2, 3, 7))
         rest = rng.randrange(modulus)
         runs = sign_runs(poly, modulus, rest, lo, hi)
         members = [
             value
             for value in [*range(-60, 61), -(10**6) + rest, 10**6 + rest]
-            if value % modulus == rest and (lo is None or lo <= value) and (hi is None or value <= hi)
+            if value % modulus == rest
+            and (lo is None or lo <= value)
+            and (hi is None or value <= hi)
         ]
         assert bool(runs) or not members
         for value in members:

@@ -52,7 +52,9 @@ def test_pieces_have_the_values_of_the_term(domain: Pair) -> None:
 
 def test_one_class_alone() -> None:
     pieces = pieces_of(parse("x // 4 * 3"), x, (0, None), (6, 5))
-    assert [rest % 6 for rest, runs in enumerate(pieces.classes) if runs] == [5] * (pieces.modulus // 6)
+    assert [rest % 6 for rest, runs in enumerate(pieces.classes) if runs] == [5] * (
+        pieces.modulus // 6
+    )
     assert all(_value(pieces, value) == value // 4 * 3 for value in range(5, 200, 6))
 
 

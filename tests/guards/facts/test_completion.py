@@ -1,4 +1,6 @@
-"""Completing models: symbols that were rewritten away get the values that fit, and what does not fit is refused."""
+"""Completing models: symbols that were rewritten away get the values that fit, and what does not
+fit is refused.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def test_conditions_are_checked() -> None:
     component = facts_from({"x": (0, 9), "y": (0, 9)}, ["x*y == 12", "x % y <= 3"]).component(x + y)
     assert completed(component, {"x": 3, "y": 4}) == {"x": 3, "y": 4}
     assert completed(component, {"x": 3, "y": 5}) is None
-    assert completed(component, {"x": 3, "y": 0}) is None  # and where one is undefined it does not hold
+    # and where one is undefined it does not hold
+    assert completed(component, {"x": 3, "y": 0}) is None
 
 
 def test_new_symbols_are_left_out() -> None:

@@ -1,4 +1,6 @@
-"""Components: bounds and remainders contain all values, looking is sound, and joining keeps what is known."""
+"""Components: bounds and remainders contain all values, looking is sound, and joining keeps what is
+known.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ def test_bounds_remainders_and_looks_are_right() -> None:
                     continue
                 value = evaluate(term, point)
                 assert value in Interval(lo, hi), (facts, term, point)
-                assert (value - rest) % modulus == 0 if modulus else value == rest, (facts, term, point)
+                assert (value - rest) % modulus == 0 if modulus else value == rest, (
+                    facts,
+                    term,
+                    point,
+                )
                 compared += 1
                 if found is not None:
                     assert evaluate(asked, point) is found, (facts, asked, point)
@@ -62,7 +68,9 @@ def test_bounds_remainders_and_looks_are_right() -> None:
 
 
 def test_a_divisor_that_is_a_multiple_is_not_near_zero() -> None:
-    """Bounds of quotients and remainders by ``number * x + number * shift`` contain all values, and none is lost."""
+    """Bounds of quotients and remainders by ``number * x + number * shift`` contain all values, and
+    none is lost.
+    """
     rng = random.Random(8)
     sharper = 0
     for _ in range(400):
@@ -84,8 +92,13 @@ def test_a_divisor_that_is_a_multiple_is_not_near_zero() -> None:
 
 
 def test_what_is_stated_says_all() -> None:
-    """The facts that a component states are what it was told, over the symbols that its rewrites leave."""
-    facts = facts_from({"x": (0, 9), "y": (0, 9)}, ["x <= y", "x != 4", "2*x + y <= 20", "x == 1 or x == 5 or y == 3"])
+    """The facts that a component states are what it was told, over the symbols that its rewrites
+    leave.
+    """
+    facts = facts_from(
+        {"x": (0, 9), "y": (0, 9)},
+        ["x <= y", "x != 4", "2*x + y <= 20", "x == 1 or x == 5 or y == 3"],
+    )
     component = facts.component(x + y)
     stated = component.stated()
     for a, b in product(range(-2, 12), repeat=2):
@@ -98,7 +111,9 @@ def test_what_is_stated_says_all() -> None:
 
 
 def test_a_copy_is_changed_alone() -> None:
-    component = facts_from({"x": (0, 9), "y": (0, 9)}, ["x + y <= 9", "x != 4", "y == 2*z"]).component(x + y)
+    component = facts_from(
+        {"x": (0, 9), "y": (0, 9)}, ["x + y <= 9", "x != 4", "y == 2*z"]
+    ).component(x + y)
     copy = component.copy()
     for name in ("ranges", "rows", "rewrites", "equals", "fresh", "residue"):
         mine, its = getattr(component, name), getattr(copy, name)

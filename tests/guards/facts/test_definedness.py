@@ -1,4 +1,6 @@
-"""Conditions as total predicates: both readings agree with Python, division by zero counted as not satisfied."""
+"""Conditions as total predicates: both readings agree with Python, division by zero counted as not
+satisfied.
+"""
 
 from __future__ import annotations
 

@@ -80,7 +80,9 @@ def test_random_linear_equations() -> None:
     solved_ones = compared = 0
     for _ in range(60):
         a, b, c, d = (rng.randint(-7, 7) for _ in range(4))
-        text = rng.choice((f"{a}*x + {b}*y + {c}*z + {d}", f"({a}*x + {b}*y + {c}) % {rng.randint(2, 9)} - 1"))
+        text = rng.choice(
+            (f"{a}*x + {b}*y + {c}*z + {d}", f"({a}*x + {b}*y + {c}) % {rng.randint(2, 9)} - 1")
+        )
         if parse(f"{text} == 0").op is not Op.EQ:
             continue
         found, points = _check(text)

@@ -1,4 +1,6 @@
-"""Facts: what assuming draws from conditions, what it leaves alone, and that it never loses a value."""
+"""Facts: what assuming draws from conditions, what it leaves alone, and that it never loses a
+value.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_undeclared_symbols_are_sizes() -> None:
         (["a <= b", "b <= c", "c <= 9"], "a", (0, 9)),
     ],
 )
-def test_ranges_follow_from_conditions(assumed: list[str], term: str, interval: tuple[int | None, int | None]) -> None:
+def test_ranges_follow_from_conditions(
+    assumed: list[str], term: str, interval: tuple[int | None, int | None]
+) -> None:
     facts = Facts()
     for text in assumed:
         facts = facts.assume(parse(text))

@@ -1,4 +1,6 @@
-"""Laws of min, max and ite: what each of them leaves alone, and that what it makes has the same values."""
+"""Laws of min, max and ite: what each of them leaves alone, and that what it makes has the same
+values.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,9 @@ def test_division_leaves_what_it_says() -> None:
     divided = 0
     for _ in range(400):
         try:
-            dividend = parse(f"({integer(rng, depth=2)})*({integer(rng, depth=1)}) + {integer(rng, depth=1)}")
+            dividend = parse(
+                f"({integer(rng, depth=2)})*({integer(rng, depth=1)}) + {integer(rng, depth=1)}"
+            )
             divisor = parse(integer(rng, depth=1))
         except ParseError:
             continue
@@ -49,7 +51,9 @@ def test_division_leaves_what_it_says() -> None:
             point = {name: rng.randint(-9, 9) for name in ("x", "y", "z")}
             try:
                 whole = evaluate(dividend, point)
-                assert whole == evaluate(divisor, point) * evaluate(quotient, point) + evaluate(rest, point)
+                assert whole == evaluate(divisor, point) * evaluate(quotient, point) + evaluate(
+                    rest, point
+                )
             except ZeroDivisionError:
                 continue
     assert divided > 60
@@ -70,8 +74,12 @@ def test_division_leaves_what_it_says() -> None:
         ((None, -1), ["x + y >= 0"], -1),
     ],
 )
-def test_quotients_by_a_symbol(dividend: tuple[int | None, int | None], assumed: list[str], value: int | None) -> None:
-    """By something from 5 on: from the dividend's range where it is short, from what ties the two together else."""
+def test_quotients_by_a_symbol(
+    dividend: tuple[int | None, int | None], assumed: list[str], value: int | None
+) -> None:
+    """By something from 5 on: from the dividend's range where it is short, from what ties the two
+    together else.
+    """
     component = facts_from({"x": dividend, "y": (5, None)}, assumed).component(parse("x + y"))
     assert known_quotient(component, parse("x"), parse("y")) == value
 
@@ -80,7 +88,9 @@ def test_known_quotients_are_those_of_every_value() -> None:
     rng = random.Random(42)
     found = 0
     for _ in range(600):
-        ranges = {name: tuple(sorted((rng.randint(-5, 9), rng.randint(-5, 9)))) for name in ("x", "y")}
+        ranges = {
+            name: tuple(sorted((rng.randint(-5, 9), rng.randint(-5, 9)))) for name in ("x", "y")
+        }
         text = rng.choice(("x", "x - y", "x + y", "2*x + 1", "x - 7"))
         by = rng.choice(("y", "y + 6", "x + y + 12", "8", "5"))
         assumed = rng.choice(([], ["x < y"], ["x + y >= 3"]))
@@ -95,6 +105,13 @@ def test_known_quotients_are_those_of_every_value() -> None:
         found += 1
         for x, y in product(*(range(lo, hi + 1) for lo, hi in ranges.values())):
             point = {"x": x, "y": y}
-            if all(evaluate(condition, point) for condition in facts.conditions) and evaluate(divisor, point):
-                assert evaluate(dividend, point) // evaluate(divisor, point) == value, (facts, text, by, point)
+            if all(evaluate(condition, point) for condition in facts.conditions) and evaluate(
+                divisor, point
+            ):
+                assert evaluate(dividend, point) // evaluate(divisor, point) == value, (
+                    facts,
+                    text,
+                    by,
+                    point,
+                )
     assert found > 50

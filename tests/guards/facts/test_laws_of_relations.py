@@ -7,7 +7,12 @@ import pytest
 from guards.asking.assumptions import facts_from
 from guards.asking.reading import parse
 from guards.facts.law import Apply
-from guards.facts.laws_of_relations import common_factor, cross_multiplied, two_remainders, without_remainders
+from guards.facts.laws_of_relations import (
+    common_factor,
+    cross_multiplied,
+    two_remainders,
+    without_remainders,
+)
 from guards.facts.rewriting import rewritten
 from guards.terms.fold import evaluate
 
@@ -27,7 +32,11 @@ def test_two_remainders_say_what_one_says(c: int, d: int, k: int) -> None:
             for x in range(-12, 13):
                 for y in range(-12, 13):
                     point = {"x": x, "y": y}
-                    assert (evaluate(term, point) == 0) is (evaluate(made, point) == 0), (str(term), str(made), point)
+                    assert (evaluate(term, point) == 0) is (evaluate(made, point) == 0), (
+                        str(term),
+                        str(made),
+                        point,
+                    )
     assert bool(fired) is (-d < k < c)
 
 

@@ -6,7 +6,12 @@ import pytest
 
 from guards.asking.assumptions import facts_from
 from guards.asking.reading import parse
-from guards.facts.laws_of_sums import fold_remainder, one_choice, shifted_quotients, unfold_remainder
+from guards.facts.laws_of_sums import (
+    fold_remainder,
+    one_choice,
+    shifted_quotients,
+    unfold_remainder,
+)
 from guards.facts.rewriting import rewritten
 from guards.terms.arithmetic import total
 from guards.terms.fold import evaluate

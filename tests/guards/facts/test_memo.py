@@ -1,4 +1,6 @@
-"""The memo: it lives beside a component's data, belongs to one component, and may be emptied at any time."""
+"""The memo: it lives beside a component's data, belongs to one component, and may be emptied at any
+time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from guards.terms.arithmetic import symbol
 from guards.terms.boolean import ge
 
 x = symbol("x")
-QUESTIONS = [parse(text) for text in ("(x + 7) // 8 * 8 >= x", "x % 5 < 4", "x // y <= x", "x*x % 4 <= 1", "x == y")]
+QUESTIONS = [
+    parse(text)
+    for text in ("(x + 7) // 8 * 8 >= x", "x % 5 < 4", "x // y <= x", "x*x % 4 <= 1", "x == y")
+]
 
 
 def _component() -> Component:
@@ -43,7 +48,8 @@ def test_a_component_with_more_conditions_has_its_own() -> None:
     made = assume(component, (ge(x, 9),))
     assert made.memo is not component.memo
     assert made.memo.answers == {}
-    assert made.memo.points is component.memo.points  # points that satisfy more are looked for among these
+    # points that satisfy more are looked for among these
+    assert made.memo.points is component.memo.points
 
 
 def test_assumed_components_are_found_again() -> None:

@@ -1,4 +1,6 @@
-"""Learning conditions: what is given once is remembered, limits end the work, and what is known is enough."""
+"""Learning conditions: what is given once is remembered, limits end the work, and what is known is
+enough.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_what_has_one_value_is_replaced_by_it() -> None:
     ],
 )
 def test_stated_conditions_say_all_that_was_assumed(assumed: list[str]) -> None:
-    """The values that satisfy what a component states are those that satisfy the assumptions, and no others."""
+    """The values that satisfy what a component states are those that satisfy the assumptions, and
+    no others.
+    """
     conditions = [parse(text) for text in assumed]
     facts = Facts()
     for condition in conditions:
@@ -69,7 +73,10 @@ def test_stated_conditions_say_all_that_was_assumed(assumed: list[str]) -> None:
                 wanted.add((a, b))
         except ZeroDivisionError:
             continue
-    names = sorted({s.name for condition in stated for s in condition.symbols} | {"x", "y"} - _rewritten(component))
+    names = sorted(
+        {s.name for condition in stated for s in condition.symbols}
+        | {"x", "y"} - _rewritten(component)
+    )
     found = set()
     for values in product(range(-21, 22) if len(names) < 3 else range(21), repeat=len(names)):
         point = dict(zip(names, values, strict=True))

@@ -23,7 +23,9 @@ def _learning(pair: Pair) -> Learning:
     return Learning(Component({symbol(name): pair for name in NAMES}))
 
 
-@pytest.mark.parametrize("text", ["x // 3", "min(x, y)", "max(x, y, z)", "x*y", "x*x", "x*y*z", "x % 4"])
+@pytest.mark.parametrize(
+    "text", ["x // 3", "min(x, y)", "max(x, y, z)", "x*y", "x*x", "x*y*z", "x % 4"]
+)
 @pytest.mark.parametrize("pair", [(None, 6), (2, None), (1, 8), (3, 3)])
 @pytest.mark.parametrize("declared", [(0, 7), (1, 7), (-4, 4)])
 def test_operands_of_what_was_narrowed(text: str, pair: Pair, declared: tuple[int, int]) -> None:
@@ -40,7 +42,10 @@ def test_operands_of_what_was_narrowed(text: str, pair: Pair, declared: tuple[in
             continue
         inside += 1
         assert not learning.component.contradictory
-        assert all(evaluate(condition, point) for condition in learning.pending), (point, learning.pending)
+        assert all(evaluate(condition, point) for condition in learning.pending), (
+            point,
+            learning.pending,
+        )
         for atom, known in learning.component.ranges.items():
             assert evaluate(atom, point) in Interval(*known), (atom, point)
     assert inside or learning.component.contradictory or declared == (-4, 4)
@@ -58,7 +63,9 @@ def test_rows_narrow_their_monomials() -> None:
         for form in list(learning.component.rows):
             propagate_row(learning, form)
         points = [dict(zip(NAMES, values, strict=True)) for values in product(range(7), repeat=3)]
-        inside = [p for p in points if (evaluate(term, p) == 0 if equation else evaluate(term, p) <= 0)]
+        inside = [
+            p for p in points if (evaluate(term, p) == 0 if equation else evaluate(term, p) <= 0)
+        ]
         if learning.component.contradictory:
             assert not inside
             continue

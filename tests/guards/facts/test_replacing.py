@@ -47,7 +47,9 @@ def test_nothing_is_lost(assumed: list[str], atom: str, replacement: str) -> Non
     for values in product(range(8), repeat=3):
         point = dict(zip(NAMES, values, strict=True))
         try:
-            if not all(evaluate(c, point) for c in facts.conditions) or evaluate(old, point) != evaluate(new, point):
+            if not all(evaluate(c, point) for c in facts.conditions) or evaluate(
+                old, point
+            ) != evaluate(new, point):
                 continue
         except ZeroDivisionError:
             continue

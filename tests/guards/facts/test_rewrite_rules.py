@@ -1,4 +1,6 @@
-"""The rewrite table: every law proven, every row seen to fire, and no rewrite that changes a value."""
+"""The rewrite table: every law proven, every row seen to fire, and no rewrite that changes a
+value.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from tests.oracles import Question, by_z3, names_in, tried
 
 BY_NAME = {rule.name: rule for rule in RULES}
 
-# For each row: a term it rewrites, under which assumptions (all symbols are at least 1), and what comes out.
+# For each row: a term it rewrites, under which assumptions (all symbols are at least 1), and what
+# comes out.
 FIRES: list[tuple[str, str, tuple[str, ...], str]] = [
     ("quotient of a value in one period", "x // (x + y)", (), "0"),
     ("quotient of a value in one period", "x // 8", ("x >= 8", "x <= 15"), "1"),
@@ -46,9 +49,19 @@ FIRES: list[tuple[str, str, tuple[str, ...], str]] = [
     ("a remainder and its quotient", "8*((x + 7)//8) - (-x) % 8 + z", (), "x + z"),
     ("shifted quotients", "x//3 + (x + 1)//3 + (x + 2)//3 + z", (), "x + z"),
     ("shifted quotients", "2*((y - x)//2) + (1 + y - x)//2", (), "y - x + (y - x)//2"),
-    ("choices by one condition", "(x if x > y else z) + (1 if x > y else 2)", (), "x + 1 if x > y else z + 2"),
+    (
+        "choices by one condition",
+        "(x if x > y else z) + (1 if x > y else 2)",
+        (),
+        "x + 1 if x > y else z + 2",
+    ),
     ("choices by one condition", "z*(x if x > y else 3) + z*(-x if x > y else -3) + y", (), "y"),
-    ("a choice at the border", "(x // y if x <= 1 else -((1 - x)//y) + 1 // y)", (), "-((1 - x)//y) + 1 // y"),
+    (
+        "a choice at the border",
+        "(x // y if x <= 1 else -((1 - x)//y) + 1 // y)",
+        (),
+        "-((1 - x)//y) + 1 // y",
+    ),
     ("a choice at the border", "y // z if x <= 5 else y // z - x + 6", ("x <= 6",), "y // z"),
     ("an operand of min that never wins", "min(x, y)", ("x >= y",), "y"),
     ("an operand of max that never wins", "max(x, 1)", (), "x"),
@@ -75,15 +88,25 @@ FIRES: list[tuple[str, str, tuple[str, ...], str]] = [
 ]
 
 
-# What Z3 does not see by itself: a row follows from these instances of other statements (rows, or lemmas below), each
-# `(statement, what stands for its names)`. It is used only as `where implies law`, so that it cannot assume too much.
+# What Z3 does not see by itself: a row follows from these instances of other statements (rows, or
+# lemmas below), each `(statement, what stands for its names)`. It is used only as
+# `where implies law`, so that it cannot assume too much.
 Instance = tuple[str, dict[str, str]]
 LEMMAS: dict[str, tuple[str, str, tuple[Instance, ...]]] = {
-    "less than a period is no multiple": ("(u % m == 0) == (u == 0)", "m != 0 and -abs(m) < u < abs(m)", ()),
+    "less than a period is no multiple": (
+        "(u % m == 0) == (u == 0)",
+        "m != 0 and -abs(m) < u < abs(m)",
+        (),
+    ),
     "remainder of a sum": (
         "(a + b) % n == (a % n + b % n) % n",
         "n != 0",
-        (("multiples of the divisor vanish", {"b": "n", "q": "a // n + b // n", "r": "a % n + b % n"}),),
+        (
+            (
+                "multiples of the divisor vanish",
+                {"b": "n", "q": "a // n + b // n", "r": "a % n + b % n"},
+            ),
+        ),
     ),
     "remainder of a product": (
         "(a * b) % n == (a % n) * (b % n) % n",
@@ -113,7 +136,10 @@ FOLLOWS: dict[str, tuple[Instance, ...]] = {
         ("less than a period is no multiple", {"u": "g*(a % m) + k - h*(b % n)", "m": "g*m"}),
     ),
     "two remainders unequal": (
-        ("multiples of the divisor vanish", {"b": "m", "q": "a // m - b // m", "r": "a % m - b % m"}),
+        (
+            "multiples of the divisor vanish",
+            {"b": "m", "q": "a // m - b // m", "r": "a % m - b % m"},
+        ),
     ),
 }
 # What the row about constant remainders is asked, for every divisor it is for.
@@ -151,14 +177,18 @@ def test_no_law_fails_where_it_is_tried(rule: Rule) -> None:
     """Python's arithmetic says what Z3's translation says below."""
     names = names_in(rule.law, rule.where)
     holds, fails = tried(
-        Question(rule.law, dict.fromkeys(names, (None, None)), (rule.where,)), 8 if len(names) < 5 else 4
+        Question(rule.law, dict.fromkeys(names, (None, None)), (rule.where,)),
+        8 if len(names) < 5 else 4,
     )
     assert fails is None, f"{rule.law} fails at {fails}"
     assert holds is not None
 
 
-# All rows but the one whose text is a case of a law about polynomials: test_constant_remainders_are_proven has it.
-@pytest.mark.parametrize("name", [*LEMMAS, *(name for name in BY_NAME if name != "a constant remainder")])
+# All rows but the one whose text is a case of a law about polynomials:
+# test_constant_remainders_are_proven has it.
+@pytest.mark.parametrize(
+    "name", [*LEMMAS, *(name for name in BY_NAME if name != "a constant remainder")]
+)
 def test_every_law_is_proven(name: str) -> None:
     law, where = _statement(name)
     instances = LEMMAS[name][2] if name in LEMMAS else FOLLOWS.get(name, ())
@@ -175,19 +205,25 @@ def test_the_helps_are_of_rows_that_exist() -> None:
 
 @pytest.mark.parametrize("number", range(2, 17))
 def test_constant_remainders_are_proven(number: int) -> None:
-    """The law in general: a polynomial leaves what it leaves of its symbols' remainders (the two lemmas, over sums and
-    products). So trying all remainders decides, which is what the row does; here it agrees with Z3, one divisor a case.
+    """The law in general: a polynomial leaves what it leaves of its symbols' remainders (the two
+    lemmas, over sums and products). So trying all remainders decides, which is what the row does;
+    here it agrees with Z3, one divisor a case.
     """
     rule = BY_NAME["a constant remainder"]
     rewrites = 0
     for polynomial in (*POLYNOMIALS, BY_NAME["a constant remainder"].law.partition(" % ")[0]):
         names = names_in(polynomial)
         residues = list(product(range(number), repeat=len(names)))
-        left = {eval(polynomial, {}, dict(zip(names, values, strict=True))) % number for values in residues}
+        left = {
+            eval(polynomial, {}, dict(zip(names, values, strict=True))) % number
+            for values in residues
+        }
         term = parse(f"({polynomial}) % {number}")
         if term.op is not rule.head:
             continue  # the constructors saw it
-        made = rule.apply(facts_from(dict.fromkeys(names, (None, None))).component(term), term, rewritten)
+        made = rule.apply(
+            facts_from(dict.fromkeys(names, (None, None))).component(term), term, rewritten
+        )
         if len(residues) <= 256:
             assert (made is None) is (len(left) > 1), polynomial
         if made is None:
@@ -202,7 +238,9 @@ def test_constant_remainders_are_proven(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(2, 9))
 def test_shifted_quotients_add_up(number: int) -> None:
-    """The row, one divisor a case, against values of one period: `a` and the sum both grow by it over a period."""
+    """The row, one divisor a case, against values of one period: `a` and the sum both grow by it
+    over a period.
+    """
     rng = random.Random(number)
     shifts = [r + number * rng.randint(-2, 2) for r in range(number)]
     text = " + ".join(f"(x + {shift}) // {number}" for shift in shifts)
@@ -215,7 +253,9 @@ def test_shifted_quotients_add_up(number: int) -> None:
         assert evaluate(term, {"x": value, "z": 5}) == evaluate(made, {"x": value, "z": 5})
 
 
-@pytest.mark.parametrize(("name", "text", "assumed", "wanted"), FIRES, ids=[f"{row[0]}: {row[1]}" for row in FIRES])
+@pytest.mark.parametrize(
+    ("name", "text", "assumed", "wanted"), FIRES, ids=[f"{row[0]}: {row[1]}" for row in FIRES]
+)
 def test_every_row_fires(name: str, text: str, assumed: tuple[str, ...], wanted: str) -> None:
     names = names_in(text, *assumed)
     facts = facts_from(dict.fromkeys(names, (1, None)), assumed)

@@ -1,4 +1,6 @@
-"""Elimination: what is left holds at all points of the shadow, and where it is said to be exact at no other."""
+"""Elimination: what is left holds at all points of the shadow, and where it is said to be exact at
+no other.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ S0, S1 = symbol("s0"), symbol("s1")
 @pytest.mark.parametrize("a", [1, 2, 3, 5, 7])
 @pytest.mark.parametrize("b", [1, 2, 3, 4])
 def test_two_bounds_leave_the_exact_integer_shadow(a: int, b: int) -> None:
-    """`l <= a*s` and `b*s <= u`: the rational shadow `b*l <= a*u` is too wide where neither coefficient is 1."""
+    """`l <= a*s` and `b*s <= u`: the rational shadow `b*l <= a*u` is too wide where neither
+    coefficient is 1.
+    """
     low, high = symbol("low"), symbol("high")
     left, exact = eliminate([le(low, a * S0), le(b * S0, high)], {low, high})
     assert exact
@@ -37,11 +41,20 @@ def test_two_bounds_leave_the_exact_integer_shadow(a: int, b: int) -> None:
 def test_an_equation_leaves_a_remainder() -> None:
     left, exact = eliminate([parse("3*s0 + 2 == s1"), parse("s0 >= 4")], {S1})
     assert exact
-    assert [value for value in range(30) if satisfied(left, {"s1": value})] == [14, 17, 20, 23, 26, 29]
+    assert [value for value in range(30) if satisfied(left, {"s1": value})] == [
+        14,
+        17,
+        20,
+        23,
+        26,
+        29,
+    ]
 
 
 def test_an_equation_with_other_coefficients() -> None:
-    """`4*s0 == 6*s1`, of which `10*s0 <= s2` is told: the multiple of the coefficients is compared."""
+    """`4*s0 == 6*s1`, of which `10*s0 <= s2` is told: the multiple of the coefficients is
+    compared.
+    """
     s2 = symbol("s2")
     left, exact = eliminate([parse("2*s0 == 3*s1"), parse("10*s0 <= s2")], {S1, s2})
     assert exact
@@ -69,7 +82,9 @@ def test_what_is_given_up_is_said() -> None:
 
 @given(st.integers(0, 2**40))
 def test_elimination_keeps_every_point(seed: int) -> None:
-    """Whatever the conditions are: what is left holds at all points of the shadow, and if exact at no other."""
+    """Whatever the conditions are: what is left holds at all points of the shadow, and if exact at
+    no other.
+    """
     rng = random.Random(seed)
     names = ("s0", "s1", "s2")
     try:
@@ -78,7 +93,9 @@ def test_elimination_keeps_every_point(seed: int) -> None:
         return
     rows = [row for row in rows if row.is_bool]
     bounds = [parse(f"{name} >= -1 and {name} <= 6") for name in names]
-    left, exact = eliminate([guarded(row) for row in [*rows, *bounds]], {symbol("s0"), symbol("s1")})
+    left, exact = eliminate(
+        [guarded(row) for row in [*rows, *bounds]], {symbol("s0"), symbol("s1")}
+    )
     whole: Term = and_(*rows, *bounds)
     for a, b in product(range(-2, 8), repeat=2):
         inside = any(satisfied(whole, {"s0": a, "s1": b, "s2": c}) for c in range(-1, 7))
@@ -88,12 +105,17 @@ def test_elimination_keeps_every_point(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["w % 3 + w // 3 == {} + 1", "min(w, 7) % 4 == {} % 3", "w // 4 * {} == 12", "w % 6 > {}"]
+    "text",
+    ["w % 3 + w // 3 == {} + 1", "min(w, 7) % 4 == {} % 3", "w // 4 * {} == 12", "w % 6 > {}"],
 )
 @pytest.mark.parametrize("name", ["a", "_k0_", "_k1_"])
 def test_symbols_made_on_the_way_have_names_of_their_own(text: str, name: str) -> None:
     guards = GuardSet(text.format(name), ranges={"w": (0, 30), name: (-5, 20)})
     found = guards.project(name)
-    wanted = {value for value in range(-5, 21) if any(guards.holds({name: value, "w": w}) for w in range(31))}
+    wanted = {
+        value
+        for value in range(-5, 21)
+        if any(guards.holds({name: value, "w": w}) for w in range(31))
+    }
     assert found.exact
     assert {value for value in range(-9, 30) if found.guard_set.holds({name: value})} == wanted

@@ -22,7 +22,9 @@ S0, S1, S2 = (symbol(f"s{i}") for i in range(3))
 
 
 def test_what_is_plain_holds_at_all_points() -> None:
-    """Of random conditions, and of their negations: never one that a point of the region contradicts."""
+    """Of random conditions, and of their negations: never one that a point of the region
+    contradicts.
+    """
     rng = random.Random(7)
     names = ("s0", "s1", "s2")
     ranges = dict.fromkeys(names, (-1, 5))
@@ -33,7 +35,10 @@ def test_what_is_plain_holds_at_all_points() -> None:
         terms += [eq(S0, S1)] if rng.random() < 0.3 else []
         seen = Evident(kept := terms[: rng.randint(1, 4)], ranges)
         inside = [point for point in points if all(evaluate(term, point) for term in kept)]
-        bounds = [ge(rng.choice((S0, S1, S2)), rng.randint(-2, 6)), ne(2 * rng.choice((S0, S1)), rng.randint(-3, 12))]
+        bounds = [
+            ge(rng.choice((S0, S1, S2)), rng.randint(-2, 6)),
+            ne(2 * rng.choice((S0, S1)), rng.randint(-3, 12)),
+        ]
         for term in [*terms, *map(not_, terms), *bounds, or_(*bounds), and_(*bounds)]:
             if seen.implies(term):
                 plain += not among(term, kept)
@@ -79,7 +84,9 @@ def test_a_range_without_zero_as_its_end_is_asked_for() -> None:
 
 def test_minimising_asks_no_solver_for_what_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(minimising, "_confirmed", lambda kept, dropped, ranges: bool(asked.append(dropped)) or True)
+    monkeypatch.setattr(
+        minimising, "_confirmed", lambda kept, dropped, ranges: bool(asked.append(dropped)) or True
+    )
     guards = GuardSet([ne(S1, 0), ge(S1, 2), eq(S0, S2), ne(S0, 0), ne(S2, 0)])
     assert len(guards.minimise()) == 3
     assert not asked

@@ -19,7 +19,9 @@ S, T = symbol("s"), symbol("t")
 
 
 class Literal:
-    """Solves nothing further: a case is its condition and what is solved in it, an inner relation stays as it is."""
+    """Solves nothing further: a case is its condition and what is solved in it, an inner relation
+    stays as it is.
+    """
 
     def __init__(self) -> None:
         self.facts = Facts()
@@ -40,7 +42,11 @@ def _same(found: Term, relation: Term) -> None:
     for s, t in product(range(14), range(-6, 7)):
         values = {"s": s, "t": t}
         if satisfied(boolean.or_(relation, boolean.not_(relation)), values):
-            assert satisfied(found, values) is satisfied(relation, values), (found, relation, values)
+            assert satisfied(found, values) is satisfied(relation, values), (
+                found,
+                relation,
+                values,
+            )
 
 
 def _factored(text: str) -> Term | None:
@@ -50,7 +56,12 @@ def _factored(text: str) -> Term | None:
 
 @pytest.mark.parametrize(
     ("text", "factor"),
-    [("3*s", "3"), ("s*t - 2*s", "t - 2"), ("s*t*t + s + 4", "t*t + 1"), ("s - s*(t % 5)", "1 - t % 5")],
+    [
+        ("3*s", "3"),
+        ("s*t - 2*s", "t - 2"),
+        ("s*t*t + s + 4", "t*t + 1"),
+        ("s - s*(t % 5)", "1 - t % 5"),
+    ],
 )
 def test_factor(text: str, factor: str) -> None:
     assert _factored(text) is parse(factor)
@@ -62,7 +73,9 @@ def test_no_factor(text: str) -> None:
 
 
 @pytest.mark.parametrize("op", [Op.LE, Op.EQ, Op.NE])
-@pytest.mark.parametrize(("factor", "rest"), [("3", "t"), ("-2", "t + 5"), ("t", "-12"), ("t - 2", "t + 6")])
+@pytest.mark.parametrize(
+    ("factor", "rest"), [("3", "t"), ("-2", "t + 5"), ("t", "-12"), ("t - 2", "t + 6")]
+)
 def test_divided_out(op: Op, factor: str, rest: str) -> None:
     relation = compared(op, parse(factor) * S + parse(rest))
     found = divided_out(Literal(), op, parse(factor), parse(rest))
@@ -75,16 +88,23 @@ def test_divided_out(op: Op, factor: str, rest: str) -> None:
 
 @pytest.mark.parametrize("op", [Op.LE, Op.EQ, Op.NE])
 @pytest.mark.parametrize("c", [1, -1, 2, -3])
-@pytest.mark.parametrize("atom", ["s // 3", "(2*s + 1) // 5", "(3*s - t) // 4", "min(s, t, 4)", "max(s, 2*t)"])
+@pytest.mark.parametrize(
+    "atom", ["s // 3", "(2*s + 1) // 5", "(3*s - t) // 4", "min(s, t, 4)", "max(s, 2*t)"]
+)
 def test_isolated(op: Op, c: int, atom: str) -> None:
     rest = T * 2 - 3
     _same(isolated(Literal(), op, parse(atom), c, rest), compared(op, c * parse(atom) + rest))
 
 
 @pytest.mark.parametrize("op", [Op.EQ, Op.NE])
-@pytest.mark.parametrize("atom", ["s % 4", "(s + 3) % 5", "(2*s + t) % 7", "(t - s) % 6", "(s + 1) % (t*t + 1)"])
+@pytest.mark.parametrize(
+    "atom", ["s % 4", "(s + 3) % 5", "(2*s + t) % 7", "(t - s) % 6", "(s + 1) % (t*t + 1)"]
+)
 def test_isolated_remainders(op: Op, atom: str) -> None:
-    _same(isolated(Literal(), op, parse(atom), 1, arithmetic.integer(-2)), compared(op, parse(atom) - 2))
+    _same(
+        isolated(Literal(), op, parse(atom), 1, arithmetic.integer(-2)),
+        compared(op, parse(atom) - 2),
+    )
 
 
 @pytest.mark.parametrize("atom", ["(2*s + t) % 6", "(s*s) % 7", "s % (s + 1)"])

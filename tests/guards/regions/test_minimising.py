@@ -1,4 +1,6 @@
-"""Minimising: nothing that is implied stays, nothing that is needed goes, whichever way it is asked."""
+"""Minimising: nothing that is implied stays, nothing that is needed goes, whichever way it is
+asked.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,23 @@ def of_chance(count: int, symbols: int, seed: int) -> list[Term]:
     for _ in range(count):
         a, b, c = (rng.choice(names) for _ in range(3))
         number = rng.randint(2, 500)
-        choices = (le(a, b + number), ge(a, number % 40), ge(a + b, number % 9), eq(mod(a, 4), 0), ne(a, number % 3))
-        terms.append(rng.choice([*choices, le(floordiv(a, 2) + c, b + 200), le(maximum(a, b), c + 1000)]))
+        choices = (
+            le(a, b + number),
+            ge(a, number % 40),
+            ge(a + b, number % 9),
+            eq(mod(a, 4), 0),
+            ne(a, number % 3),
+        )
+        terms.append(
+            rng.choice([*choices, le(floordiv(a, 2) + c, b + 200), le(maximum(a, b), c + 1000)])
+        )
     return terms
 
 
 @pytest.mark.parametrize("many", [0, 24])
-def test_minimal_and_the_same_by_trying_all_points(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minimal_and_the_same_by_trying_all_points(
+    many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(minimising, "_MANY", many)
     rng = random.Random(1)
     names = ("s0", "s1")
@@ -44,7 +56,9 @@ def test_minimal_and_the_same_by_trying_all_points(many: int, monkeypatch: pytes
         guards = random_set(rng, names, 7).intersect(GuardSet((), dict.fromkeys(names, (-1, 6))))
         small = guards.minimise()
         dropped += len(guards) - len(small)
-        points = [dict(zip(names, values, strict=True)) for values in product(range(-2, 8), repeat=2)]
+        points = [
+            dict(zip(names, values, strict=True)) for values in product(range(-2, 8), repeat=2)
+        ]
         inside = [point for point in points if guards.holds(point)]
         assert inside == [point for point in points if small.holds(point)]
         for guard in small if inside else ():
@@ -55,7 +69,9 @@ def test_minimal_and_the_same_by_trying_all_points(many: int, monkeypatch: pytes
 
 
 def test_a_dense_set_loses_nothing() -> None:
-    """The kept conditions imply every dropped one, by Z3 told nothing else; and none of them follows from the rest."""
+    """The kept conditions imply every dropped one, by Z3 told nothing else; and none of them
+    follows from the rest.
+    """
     terms = of_chance(120, 6, 3)
     guards = GuardSet(terms)
     start = process_time()
@@ -73,9 +89,18 @@ def test_a_dense_set_loses_nothing() -> None:
 
 
 def test_ranges_of_one_form_are_compared_without_a_proof() -> None:
-    terms = [le(S0 + S1, 9), le(S0 + S1, 7), ge(S0 + S1, 2), ge(S0 + S1, 7), eq(S0, 4), le(S0, 9), ge(S0, 4)]
+    terms = [
+        le(S0 + S1, 9),
+        le(S0 + S1, 7),
+        ge(S0 + S1, 2),
+        ge(S0 + S1, 7),
+        eq(S0, 4),
+        le(S0, 9),
+        ge(S0, 4),
+    ]
     assert minimising._tightest(terms) == [1, 3, 4]
-    assert minimising._tightest([le(S0 % S1, 4), le(S0 % S1, 3)]) == [0, 1]  # these also say that s1 is not 0
+    # these also say that s1 is not 0
+    assert minimising._tightest([le(S0 % S1, 4), le(S0 % S1, 3)]) == [0, 1]
 
 
 def test_an_equation_does_not_hide_a_contradiction() -> None:
@@ -104,7 +129,9 @@ class TestOfGuardSets:
         assert len(GuardSet([ge(S0, 2), le(S0, 64)], {"s0": (2, 64)}).minimise()) == 0
 
     def test_keeps_one_of_equals(self) -> None:
-        small = GuardSet([eq(S0, S1), eq(S1, S0), eq(2 * S0, 2 * S1), ge(S0, 5), ge(S1, 5)]).minimise()
+        small = GuardSet(
+            [eq(S0, S1), eq(S1, S0), eq(2 * S0, 2 * S1), ge(S0, 5), ge(S1, 5)]
+        ).minimise()
         assert len(small) == 2
 
     def test_contradictions_stay(self) -> None:
@@ -124,7 +151,8 @@ class TestOfGuardSets:
         assert len(GuardSet([TRUE]).minimise(Effort.CHEAP)) == 0
 
     def test_three_hundred_guards(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The kind of guards that a transformer leaves: the same few conditions again for each layer.
+        """The kind of guards that a transformer leaves: the same few conditions again for each
+        layer.
 
         Most go without a look at the whole ladder, which few questions climb.
         """
@@ -138,8 +166,19 @@ class TestOfGuardSets:
         monkeypatch.setattr(minimising, "ask", counted)
         terms = []
         for layer in range(25):
-            terms += [ge(S0 * S1, 1), ne(S0 * S1 * 768, 0), le(S1, 1024), gt(S0 * S1 * 768, layer), ne(S1, 1)]
-            terms += [ge(S1, 1 + layer % 3), ne(S0, 0), le(S0 * S1 * 64, 64 * 1024 * S0), ge(S0 + S1, 2)]
+            terms += [
+                ge(S0 * S1, 1),
+                ne(S0 * S1 * 768, 0),
+                le(S1, 1024),
+                gt(S0 * S1 * 768, layer),
+                ne(S1, 1),
+            ]
+            terms += [
+                ge(S1, 1 + layer % 3),
+                ne(S0, 0),
+                le(S0 * S1 * 64, 64 * 1024 * S0),
+                ge(S0 + S1, 2),
+            ]
             terms += [eq((S1 + S2) % 8, 0), ge((S1 + S2 + 7) // 8, 1), le(S2, 4096 - S1)]
         guards = GuardSet(terms, {"s0": (1, 64)})
         small = guards.minimise()

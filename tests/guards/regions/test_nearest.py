@@ -17,7 +17,9 @@ NAMES = ("s0", "s1")
 
 
 def _cost(there: dict[str, int], here: dict[str, int]) -> tuple[int, int]:
-    return sum(there[name] != here[name] for name in here), sum(abs(there[name] - here[name]) for name in here)
+    return sum(there[name] != here[name] for name in here), sum(
+        abs(there[name] - here[name]) for name in here
+    )
 
 
 def test_against_all_points() -> None:
@@ -58,7 +60,9 @@ def test_fewer_changes_come_before_smaller_ones() -> None:
 
 
 def test_parts_that_share_no_symbol_move_by_themselves() -> None:
-    found = nearest([parse("s0 > 4"), parse("s1 % 4 == 1"), parse("s2 > 0")], {}, {"s0": 0, "s1": 2, "s2": 5})
+    found = nearest(
+        [parse("s0 > 4"), parse("s1 % 4 == 1"), parse("s2 > 0")], {}, {"s0": 0, "s1": 2, "s2": 5}
+    )
     assert found is not None
     assert found.values == {"s0": 5, "s1": 1, "s2": 5}
     assert found.changed == ("s0", "s1")
@@ -68,7 +72,9 @@ def test_nowhere() -> None:
     assert nearest([parse("s0 > s1"), parse("s1 > s0")], {}, {"s0": 1, "s1": 2}) is None
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("s0 >= 100000", 100_000), ("s0 % 4096 == 4000 and s0 > 9000", 12_192)])
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("s0 >= 100000", 100_000), ("s0 % 4096 == 4000 and s0 > 9000", 12_192)]
+)
 def test_far_away_is_asked_of_a_solver(text: str, wanted: int) -> None:
     found = nearest([parse(text)], {}, {"s0": 3})
     assert found is not None
@@ -76,7 +82,9 @@ def test_far_away_is_asked_of_a_solver(text: str, wanted: int) -> None:
     assert found.certain
 
 
-def test_beyond_the_limits_a_point_is_found_but_not_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_limits_a_point_is_found_but_not_certain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "_SUBSETS", 0)
     conditions = [parse("s0 + s1 == 9"), parse("s0 > s1")]
     found = nearest(conditions, {}, {"s0": 0, "s1": 0})

@@ -1,4 +1,6 @@
-"""What is shown to be needed is needed: Z3 never proves it from the others, and no set comes out otherwise."""
+"""What is shown to be needed is needed: Z3 never proves it from the others, and no set comes out
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def test_what_is_shown_to_be_needed_is_not_implied() -> None:
             others = tuple(text for position, text in enumerate(texts) if position != index)
             ranges = {name: (limits[0], limits[1]) for name, limits in guards.ranges.items()}
             question = Question(texts[index], ranges, others)
-            assert by_z3(question, 200_000) is not True or vacuous(question, 200_000), (texts, index)
+            assert by_z3(question, 200_000) is not True or vacuous(question, 200_000), (
+                texts,
+                index,
+            )
             found += 1
     assert found > 150, found
 
@@ -61,7 +66,9 @@ def test_minimised_sets_are_those_that_proofs_alone_leave(monkeypatch: pytest.Mo
     with_points = [needed(each._terms(), each.ranges) for each in sets]
     monkeypatch.setattr(minimising, "shown", lambda *_: set())
     proofs = [needed(each._terms(), each.ranges) for each in sets]
-    differing = [pair for pair in zip(with_points, proofs, strict=True) if len(pair[0]) > len(pair[1])]
+    differing = [
+        pair for pair in zip(with_points, proofs, strict=True) if len(pair[0]) > len(pair[1])
+    ]
     assert not differing, differing
 
 

@@ -1,4 +1,6 @@
-"""Projection: the values of one symbol for which the rest can hold, against trying all values of the rest."""
+"""Projection: the values of one symbol for which the rest can hold, against trying all values of
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -41,37 +43,58 @@ Range = tuple[int | None, int | None]
 def test_exact_without_bounds(texts: list[str], wanted: str) -> None:
     found = GuardSet.read(*texts).project("s0")
     assert found.exact
-    assert found.guard_set.equivalent(GuardSet([parse(wanted)], {"s0": (0, None)})) is True, str(found)
+    assert found.guard_set.equivalent(GuardSet([parse(wanted)], {"s0": (0, None)})) is True, str(
+        found
+    )
 
 
 def test_what_is_too_wide_says_so() -> None:
-    """Squares, quotients by anything: the answer holds at all values of the shadow, and says that it may at more."""
+    """Squares, quotients by anything: the answer holds at all values of the shadow, and says that
+    it may at more.
+    """
     for texts in (["s0 == s1*s1"], ["s0 // s1 == 3"]):
         found = GuardSet.read(*texts).project("s0")
         assert not found.exact
         assert str(found).startswith("at most: ")
-        inside = {a for a, b in product(range(60), repeat=2) if GuardSet.read(*texts).holds({"s0": a, "s1": b})}
+        inside = {
+            a
+            for a, b in product(range(60), repeat=2)
+            if GuardSet.read(*texts).holds({"s0": a, "s1": b})
+        }
         assert all(found.guard_set.holds({"s0": value}) for value in inside)
 
 
 def shadow(guards: GuardSet, name: str, values: range) -> set[int]:
     """By trying; every other symbol must have a range."""
     others = [other for other in guards.ranges if other != name]
-    axes = [range(guards.ranges[other][0] or 0, (guards.ranges[other][1] or 0) + 1) for other in others]
+    axes = [
+        range(guards.ranges[other][0] or 0, (guards.ranges[other][1] or 0) + 1) for other in others
+    ]
     return {
         value
         for value in values
-        if any(guards.holds({name: value, **dict(zip(others, point, strict=True))}) for point in product(*axes))
+        if any(
+            guards.holds({name: value, **dict(zip(others, point, strict=True))})
+            for point in product(*axes)
+        )
     }
 
 
 def linear(rng: random.Random, names: list[str]) -> str:
-    terms = " + ".join(f"{rng.choice([-3, -2, -1, 1, 1, 2, 4])}*{name}" for name in rng.sample(names, 2))
+    terms = " + ".join(
+        f"{rng.choice([-3, -2, -1, 1, 1, 2, 4])}*{name}" for name in rng.sample(names, 2)
+    )
     kind = rng.randrange(5)
     if kind == 0:
-        return f"({terms}) % {rng.choice([2, 3, 4, 6])} {rng.choice(['==', '<=', '!='])} {rng.randint(0, 2)}"
+        return (
+            f"({terms}) % {rng.choice([2, 3, 4, 6])} {rng.choice(['==', '<=', '!='])} "
+            f"{rng.randint(0, 2)}"
+        )
     if kind == 1:
-        return f"({terms}) // {rng.choice([2, 3])} {rng.choice(['<=', '>=', '=='])} {rng.randint(0, 6)}"
+        return (
+            f"({terms}) // {rng.choice([2, 3])} {rng.choice(['<=', '>=', '=='])} "
+            f"{rng.randint(0, 6)}"
+        )
     return f"{terms} {rng.choice(['<=', '>=', '==', '!='])} {rng.randint(-4, 20)}"
 
 
@@ -79,12 +102,15 @@ def linear(rng: random.Random, names: list[str]) -> str:
 @settings(max_examples=60)
 @given(st.integers(0, 2**40))
 def test_linear_conditions_and_remainders(seed: int) -> None:
-    """The ranges are so wide that nothing is found by trying: it is arithmetic, or the answer says that it errs."""
+    """The ranges are so wide that nothing is found by trying: it is arithmetic, or the answer says
+    that it errs.
+    """
     rng = random.Random(seed)
     names = ["s0", "s1", "s2"][: rng.choice([2, 2, 3])]
     ranges: dict[str, Range] = {"s0": (0, None), "s1": (rng.choice([0, -5]), FAR), "s2": (0, FAR)}
     guards = GuardSet.read(
-        *(linear(rng, names) for _ in range(rng.randint(1, 3))), ranges={name: ranges[name] for name in names}
+        *(linear(rng, names) for _ in range(rng.randint(1, 3))),
+        ranges={name: ranges[name] for name in names},
     )
     found = guards.project("s0")
     values = range(16)
@@ -97,13 +123,18 @@ def test_linear_conditions_and_remainders(seed: int) -> None:
 def test_most_are_exact() -> None:
     rng = random.Random(8)
     exact = sum(
-        GuardSet.read(*(linear(rng, ["s0", "s1", "s2"]) for _ in range(2))).project("s0").exact for _ in range(60)
+        GuardSet.read(*(linear(rng, ["s0", "s1", "s2"]) for _ in range(2))).project("s0").exact
+        for _ in range(60)
     )
     assert exact >= 55
 
 
-def test_ends_that_are_far_are_searched_for_with_bounded_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Halving a range up to 10**30 is a hundred questions to Z3; the answer may be larger than the shadow instead."""
+def test_ends_that_are_far_are_searched_for_with_bounded_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Halving a range up to 10**30 is a hundred questions to Z3; the answer may be larger than the
+    shadow instead.
+    """
     asked = 0
 
     def counted(*args: Any) -> Search:

@@ -14,7 +14,9 @@ from tests.guards.making import random_set
 
 class TestRegion:
     def test_cells_are_where_the_rest_can_hold(self) -> None:
-        guards = GuardSet.read("s0 + s1 >= s2", "s2 * s2 == 9", "s0 % 2 == 0", ranges={"s2": (1, None)})
+        guards = GuardSet.read(
+            "s0 + s1 >= s2", "s2 * s2 == 9", "s0 % 2 == 0", ranges={"s2": (1, None)}
+        )
         found = guards.region("s0", "s1", range(5), range(4))
         for y, row in zip(found.rows, found.cells, strict=True):
             for x, cell in zip(found.columns, row, strict=True):
@@ -51,14 +53,18 @@ class TestRegion:
         for _ in range(40):
             guards = random_set(rng, names, 3).intersect(GuardSet((), dict.fromkeys(names, (0, 4))))
             found = guards.region("s0", "s1", range(-1, 6), range(-1, 6))
-            for (y, row), (i, x) in product(zip(found.rows, found.cells, strict=True), enumerate(found.columns)):
+            for (y, row), (i, x) in product(
+                zip(found.rows, found.cells, strict=True), enumerate(found.columns)
+            ):
                 wanted = any(guards.holds({"s0": x, "s1": y, "s2": z}) for z in range(5))
                 assert row[i] is wanted, (guards, x, y)
                 seen[wanted] += 1
         assert min(seen.values()) > 100
 
     def test_where_elimination_is_not_exact_cells_are_searched(self) -> None:
-        found = grid([parse("s0 * s1 == s2 * s2")], {"s2": (1, None)}, "s0", "s1", range(5), range(5))
+        found = grid(
+            [parse("s0 * s1 == s2 * s2")], {"s2": (1, None)}, "s0", "s1", range(5), range(5)
+        )
         squares = {1, 4, 9, 16}
         assert found.cells == tuple(tuple(x * y in squares for x in range(5)) for y in range(5))
 

@@ -1,4 +1,6 @@
-"""Samples: points of the region, different, spread, the same ones for the same seed, the ends among them."""
+"""Samples: points of the region, different, spread, the same ones for the same seed, the ends among
+them.
+"""
 
 from __future__ import annotations
 

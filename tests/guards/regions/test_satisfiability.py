@@ -1,4 +1,6 @@
-"""Regions: a point that is one, a proof that there is none, and the conditions that are to blame."""
+"""Regions: a point that is one, a proof that there is none, and the conditions that are to
+blame.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,11 @@ def test_core_of_an_empty_range() -> None:
 
 
 def test_search_gives_a_value_to_every_symbol() -> None:
-    assert search([], {"s0": (3, 9), "s1": (None, -4), "s2": EVERYTHING}).model == {"s0": 3, "s1": -4, "s2": 0}
+    assert search([], {"s0": (3, 9), "s1": (None, -4), "s2": EVERYTHING}).model == {
+        "s0": 3,
+        "s1": -4,
+        "s2": 0,
+    }
     assert search([parse("s0 == 7")], {"s1": (1, None)}).model == {"s1": 1, "s0": 7}
 
 
@@ -111,7 +117,8 @@ def test_conditions_of_a_range(limits: Pair, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "wide"), [(SIZES, SIZES), ((3, 4), SIZES), ((-1, 4), EVERYTHING), (EVERYTHING, EVERYTHING)]
+    ("limits", "wide"),
+    [(SIZES, SIZES), ((3, 4), SIZES), ((-1, 4), EVERYTHING), (EVERYTHING, EVERYTHING)],
 )
 def test_universe(limits: Pair, wide: Pair) -> None:
     assert universe(limits) == wide

@@ -1,4 +1,6 @@
-"""Solving for one symbol: the answer holds at the same values, and the symbol stands alone in it."""
+"""Solving for one symbol: the answer holds at the same values, and the symbol stands alone in
+it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ANY = (None, None)
 
 
 def alone(answer: Term, s: Term) -> bool:
-    """Whether the symbol stands in the answer alone, or as the dividend of a remainder that stands alone."""
+    """Whether the symbol stands in the answer alone, or as the dividend of a remainder that stands
+    alone.
+    """
     for part in postorder(answer):
         if not Op.EQ <= part.op <= Op.LE:
             continue
@@ -36,8 +40,12 @@ def alone(answer: Term, s: Term) -> bool:
     return True
 
 
-def differs(relation: Term, answer: Term, names: tuple[str, ...], facts: Facts, low: int, high: int) -> dict[str, int]:
-    """Values within the facts at which one of the two holds and the other does not; empty for none."""
+def differs(
+    relation: Term, answer: Term, names: tuple[str, ...], facts: Facts, low: int, high: int
+) -> dict[str, int]:
+    """Values within the facts at which one of the two holds and the other does not; empty for
+    none.
+    """
     for values in product(range(low, high), repeat=len(names)):
         point = dict(zip(names, values, strict=True))
         if any(point[s.name] not in facts.declared(s) for s in facts.symbols | relation.symbols):
@@ -49,7 +57,7 @@ def differs(relation: Term, answer: Term, names: tuple[str, ...], facts: Facts, 
     return {}
 
 
-# -- one symbol -------------------------------------------------------------------------------------------------------
+# -- one symbol ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -120,7 +128,8 @@ def test_facts_shorten_the_answer() -> None:
 def test_what_has_too_many_pieces_says_so() -> None:
     with pytest.raises(CannotSolve, match="no closed form for s is known"):
         solve("s * s % 997 < s % 991", "s")
-    with pytest.raises(CannotSolve, match="no closed form"):  # two thousand primes and their multiples
+    # two thousand primes and their multiples
+    with pytest.raises(CannotSolve, match="no closed form"):
         solve("s * s % 4001 <= 2000", "s")
 
 
@@ -133,7 +142,7 @@ def test_what_cannot_be_asked() -> None:
         solve("s >", "s")
 
 
-# -- several symbols --------------------------------------------------------------------------------------------------
+# -- several symbols -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -260,12 +269,14 @@ def test_most_random_relations_in_two_symbols_are_solved() -> None:
     assert failed <= asked // 10
 
 
-# -- the pieces -------------------------------------------------------------------------------------------------------
+# -- the pieces ------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 2**40))
 def test_pieces_are_the_function(seed: int) -> None:
-    """At every value of the domain, near and far, the pieces say what evaluating says; None where it is undefined."""
+    """At every value of the domain, near and far, the pieces say what evaluating says; None where
+    it is undefined.
+    """
     from guards.terms.fold import evaluate
 
     rng = random.Random(seed)
@@ -278,7 +289,9 @@ def test_pieces_are_the_function(seed: int) -> None:
     except (ParseError, TooMany):
         return
     for value in [*range(-30, 50), 1000, -1000, 12347, -99999]:
-        inside = (domain[0] is None or value >= domain[0]) and (domain[1] is None or value <= domain[1])
+        inside = (domain[0] is None or value >= domain[0]) and (
+            domain[1] is None or value <= domain[1]
+        )
         if value % known[0] != known[1] or not inside:
             continue
         try:
@@ -315,7 +328,11 @@ def test_a_remainder_of_a_huge_modulus_is_no_list() -> None:
             ["x - 6 <= y"],
         ),
         (
-            "((min((x)%y, x))//x if (x + 7) <= z else (z - x)) >= (2*(y) if (z if z > -2 else x) != z else y)",
+            (
+                "((min((x)%y, x))//x if (x + 7) <= z else (z - x)) >= (2*(y) if (z if z > -2 else "
+                "x) "
+                "!= z else y)"
+            ),
             "x",
             {"x": (0, None), "y": (0, 0), "z": (None, None)},
             ["z * x >= x"],
@@ -331,7 +348,8 @@ def test_what_is_undefined_in_a_way_not_taken_does_not_matter(
     for values in product(range(-3, 24), repeat=3):
         point = dict(zip("xyz", values, strict=True))
         within = all(
-            (lo is None or lo <= point[n]) and (hi is None or point[n] <= hi) for n, (lo, hi) in ranges.items()
+            (lo is None or lo <= point[n]) and (hi is None or point[n] <= hi)
+            for n, (lo, hi) in ranges.items()
         )
         if within and all(satisfied(parse(each), point) for each in assumed):
             assert satisfied(solved, point) == satisfied(relation, point), point

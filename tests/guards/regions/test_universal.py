@@ -1,4 +1,6 @@
-"""Universal quantification: an answer is sound at every point, and known examples have the weakest answer."""
+"""Universal quantification: an answer is sound at every point, and known examples have the weakest
+answer.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,19 @@ def facts_from(*texts: str) -> Facts:
 
 
 def always(condition: Term, known: Facts, values: Mapping[str, int], most: int = 40) -> bool:
-    """Whether the condition holds for all values of u0 and u1 that the facts allow there, found by trying them."""
-    unknown = [s for s in (U0, U1) if s in condition.symbols or any(s in each.symbols for each in known.conditions)]
+    """Whether the condition holds for all values of u0 and u1 that the facts allow there, found by
+    trying them.
+    """
+    unknown = [
+        s
+        for s in (U0, U1)
+        if s in condition.symbols or any(s in each.symbols for each in known.conditions)
+    ]
     for chosen in product(range(most), repeat=len(unknown)):
         point = {**values, **{s.name: value for s, value in zip(unknown, chosen, strict=True)}}
-        if all(satisfied(each, point) for each in known.conditions) and not satisfied(condition, point):
+        if all(satisfied(each, point) for each in known.conditions) and not satisfied(
+            condition, point
+        ):
             return False
     return True
 
@@ -63,7 +73,9 @@ def always(condition: Term, known: Facts, values: Mapping[str, int], most: int =
 def test_what_settles_a_question(
     facts: tuple[str, ...], condition: str, at: dict[str, int], wanted: str | None
 ) -> None:
-    """The answer is the weakest condition: equal at each point to the one that a person would write."""
+    """The answer is the weakest condition: equal at each point to the one that a person would
+    write.
+    """
     found = for_all(parse(condition), facts_from(*facts), at)
     if wanted is None:
         assert found is None
@@ -85,14 +97,20 @@ def _term(rng: random.Random, depth: int = 2) -> str:
         return rng.choice(["s0", "s1", "u0", "u1", "u0", str(rng.randint(0, 4))])
     a, b = _term(rng, depth - 1), _term(rng, depth - 1)
     form = rng.choice(["({a} + {b})", "({a} - {b})", "{c} * {a}", "({a}) // {n}", "({a}) % {n}"])
-    form = rng.choice([form, form, form, "min({a}, {b})", "max({a}, {b})", "({a}) * ({b})", "({a}) // ({b})"])
+    form = rng.choice(
+        [form, form, form, "min({a}, {b})", "max({a}, {b})", "({a}) * ({b})", "({a}) // ({b})"]
+    )
     return form.format(a=a, b=b, c=rng.randint(-2, 3), n=rng.randint(2, 3))
 
 
 def _condition(rng: random.Random) -> str:
     relation = rng.choice(["<", "<=", "==", "!=", ">", ">="])
     text = f"{_term(rng)} {relation} {_term(rng)}"
-    return f"{text} {rng.choice(['and', 'or'])} {_term(rng, 1)} <= {_term(rng, 1)}" if rng.random() < 0.2 else text
+    return (
+        f"{text} {rng.choice(['and', 'or'])} {_term(rng, 1)} <= {_term(rng, 1)}"
+        if rng.random() < 0.2
+        else text
+    )
 
 
 LIMITS: tuple[str, ...] = (
@@ -105,7 +123,14 @@ LIMITS: tuple[str, ...] = (
     "u1 == u0 * s1",
     "u1 == 2 * u0",
 )
-LIMITS += ("s0 == s1", "s0 >= 1", "u0 % 2 == 0", "u1 <= 2 * s0 + 1", "u0 <= s0 // 2", "u0 <= s0 * s1")
+LIMITS += (
+    "s0 == s1",
+    "s0 >= 1",
+    "u0 % 2 == 0",
+    "u1 <= 2 * s0 + 1",
+    "u0 <= s0 // 2",
+    "u0 <= s0 * s1",
+)
 
 
 def check_one(rng: random.Random) -> str:

@@ -47,8 +47,20 @@ def test_slot_twice() -> None:
 
 
 def test_names_never_reach_the_source() -> None:
-    """Any identifier may name a symbol: one that shadows a builtin or a keyword of the code must do no harm."""
-    for name in ("values", "failed", "tuple", "max", "v1", "_defined", "check", "__builtins__", "größe"):
+    """Any identifier may name a symbol: one that shadows a builtin or a keyword of the code must do
+    no harm.
+    """
+    for name in (
+        "values",
+        "failed",
+        "tuple",
+        "max",
+        "v1",
+        "_defined",
+        "check",
+        "__builtins__",
+        "größe",
+    ):
         s = symbol(name)
         guards = GuardSet([gt(maximum(s, 2), S0), eq(mod(s, S0), 0)])
         check = compile_check(guards, ["s0", name])
@@ -132,7 +144,9 @@ def test_redundant_bounds_are_left_out_of_the_check_alone() -> None:
 
 
 def test_agrees_with_evaluation() -> None:
-    """A quick look; the fuzzer `guard_sets` compares with Python's own `eval` on hundreds of thousands of inputs."""
+    """A quick look; the fuzzer `guard_sets` compares with Python's own `eval` on hundreds of
+    thousands of inputs.
+    """
     rng = random.Random(7)
     held = 0
     for _ in range(300):
@@ -156,7 +170,9 @@ def test_guard_objects_are_those_of_the_set() -> None:
 
 def test_a_choice_by_a_condition_that_divides_by_zero() -> None:
     """A part of an ``or`` decides a choice in whatever order Python evaluates the parts."""
-    guards = GuardSet("(p if (q <= 9 or 3//q < 1) else 5) <= 4", ranges={"p": (None, None), "q": (None, None)})
+    guards = GuardSet(
+        "(p if (q <= 9 or 3//q < 1) else 5) <= 4", ranges={"p": (None, None), "q": (None, None)}
+    )
     check = compile_check(guards, ("p", "q"))
     for p, q in product(range(3, 7), (-1, 0, 1, 9, 10, 11)):
         wanted = (p if q <= 9 or 3 // q < 1 else 5) <= 4

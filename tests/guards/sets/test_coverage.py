@@ -135,20 +135,28 @@ def test_only_the_union_covers(texts: list[str], missed: str | None) -> None:
 
 @given(st.integers(0, 2**40))
 def test_ranges_and_remainders_without_bounds(seed: int) -> None:
-    """Beyond the largest bound everything repeats, so that trying that far decides: and so does the certificate."""
+    """Beyond the largest bound everything repeats, so that trying that far decides: and so does the
+    certificate.
+    """
     rng = random.Random(seed)
     texts = []
     for _ in range(rng.randint(1, 7)):
         number = rng.choice([1, 2, 2, 3, 4, 6])
         parts = [f"s0 % {number} {rng.choice(['==', '==', '!='])} {rng.randrange(number)}"]
-        parts += [f"s0 >= {rng.randrange(12)}"] * rng.randrange(2) + [f"s0 <= {rng.randrange(6, 30)}"] * rng.randrange(
-            2
-        )
+        parts += [f"s0 >= {rng.randrange(12)}"] * rng.randrange(2) + [
+            f"s0 <= {rng.randrange(6, 30)}"
+        ] * rng.randrange(2)
         texts.append(" and ".join(parts))
     entries = [GuardSet.read(text) for text in texts]
-    contract = GuardSet.read(*rng.choice([[], ["s0 % 2 == 0"], ["s0 >= 3"], ["s0 % 4 == 1", "s0 <= 40"]]))
+    contract = GuardSet.read(
+        *rng.choice([[], ["s0 % 2 == 0"], ["s0 >= 3"], ["s0 % 4 == 1", "s0 <= 40"]])
+    )
     found = certify(contract, entries)
-    open_ones = [n for n in range(60) if contract.holds({"s0": n}) and not any(e.holds({"s0": n}) for e in entries)]
+    open_ones = [
+        n
+        for n in range(60)
+        if contract.holds({"s0": n}) and not any(e.holds({"s0": n}) for e in entries)
+    ]
     assert found.covered is not None
     assert found.covered is (not open_ones), (texts, open_ones)
     if found.counterexample is not None:
@@ -165,7 +173,9 @@ def test_two_dimensions_by_trying() -> None:
             GuardSet.read(f"s0 <= {cut}", f"s1 <= {other}"),
             GuardSet.read(f"s0 > {cut}", "s0 + s1 <= 20"),
             GuardSet.read(f"s1 > {other}", "s0 * s1 <= 100"),
-            GuardSet.read(f"s0 + s1 > {rng.choice([20, 20, 21])} or s0 * s1 > {rng.choice([100, 100, 90])}"),
+            GuardSet.read(
+                f"s0 + s1 > {rng.choice([20, 20, 21])} or s0 * s1 > {rng.choice([100, 100, 90])}"
+            ),
         ]
         rng.shuffle(entries)
         found = certify({"s0": (0, 24), "s1": (0, 24)}, entries)
@@ -178,13 +188,18 @@ def test_two_dimensions_by_trying() -> None:
 
 
 def test_what_is_not_known_is_not_a_proof() -> None:
-    """Nothing small is missed, and the solver cannot tell whether anything is: neither yes nor no is said."""
-    found = certify(dict.fromkeys(("s0", "s1"), (1, None)), [GuardSet.read("s0 * s0 != 2 * s1 * s1")])
+    """Nothing small is missed, and the solver cannot tell whether anything is: neither yes nor no
+    is said.
+    """
+    found = certify(
+        dict.fromkeys(("s0", "s1"), (1, None)), [GuardSet.read("s0 * s0 != 2 * s1 * s1")]
+    )
     assert found.covered is None
     assert not found
     assert found.counterexample is None
     limits = [f"not known: the limit on Z3's {which} was reached" for which in ("work", "time")]
-    assert str(found) in limits  # the second where the machine is busy: it ends what counts no steps
+    # the second where the machine is busy: it ends what counts no steps
+    assert str(found) in limits
 
 
 def test_a_small_counterexample_is_found_where_cutting_goes_on_and_on() -> None:

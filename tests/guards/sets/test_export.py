@@ -12,13 +12,20 @@ from tests.guards.making import random_set
 
 
 def test_smtlib_means_the_same() -> None:
-    """Z3 reads the script and finds a point exactly where the box has one; the point satisfies the set."""
+    """Z3 reads the script and finds a point exactly where the box has one; the point satisfies the
+    set.
+    """
     rng = random.Random(9)
     seen = {True: 0, False: 0}
     for _ in range(60):
         names = ("s0", "s1")
         guards = random_set(rng, names, 3).intersect(GuardSet((), dict.fromkeys(names, (0, 6))))
-        points = [{"s0": a, "s1": b} for a in range(7) for b in range(7) if guards.holds({"s0": a, "s1": b})]
+        points = [
+            {"s0": a, "s1": b}
+            for a in range(7)
+            for b in range(7)
+            if guards.holds({"s0": a, "s1": b})
+        ]
         solver = z3.Solver()
         solver.from_string(to_smtlib(guards))
         answer = solver.check()
@@ -27,7 +34,9 @@ def test_smtlib_means_the_same() -> None:
         if points:
             model = solver.model()
             found = {str(d): model[d].as_long() for d in model.decls() if str(d) in names}
-            assert guards.holds({name: found.get(name, guards.ranges[name][0] or 0) for name in names})
+            assert guards.holds(
+                {name: found.get(name, guards.ranges[name][0] or 0) for name in names}
+            )
     assert min(seen.values()) > 5
 
 

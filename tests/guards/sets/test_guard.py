@@ -38,13 +38,17 @@ class TestGuard:
             Guard(parse("s0 > s1")).holds({"s0": 1})
 
     def test_is_a_value(self) -> None:
-        assert Guard(parse("s0 > 2"), Origin("m.py", 4)) == Guard(parse("2 < s0"), Origin("m.py", 4))
+        assert Guard(parse("s0 > 2"), Origin("m.py", 4)) == Guard(
+            parse("2 < s0"), Origin("m.py", 4)
+        )
         assert len({Guard(parse("s0 > 2")), Guard(parse("s0 > 2"), Origin("m.py", 4))}) == 2
 
 
 class TestViolation:
     def test_names_the_values_of_its_symbols_alone(self) -> None:
-        found = violation(Guard(parse("s1 > s0"), Origin("m.py", 4)), {"s2": 9, "s1": 2, "s0": 3}, {"s0": "n"})
+        found = violation(
+            Guard(parse("s1 > s0"), Origin("m.py", 4)), {"s2": 9, "s1": 2, "s0": 3}, {"s0": "n"}
+        )
         assert found.text == "n < s1, but n = 3 and s1 = 2"
         assert found.values == (("s0", 3), ("s1", 2))
         assert str(found) == f"{found.text}  # m.py:4"
@@ -55,4 +59,9 @@ class TestViolation:
 
 
 def test_listed() -> None:
-    assert [listed(["a", "b", "c"][:count]) for count in range(4)] == ["", "a", "a and b", "a, b and c"]
+    assert [listed(["a", "b", "c"][:count]) for count in range(4)] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]

@@ -1,4 +1,6 @@
-"""Sets of guards: values that cannot change, and regions that can be compared, cut and put together."""
+"""Sets of guards: values that cannot change, and regions that can be compared, cut and put
+together.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,10 @@ class TestRegions:
                 assert guards.holds(values) != other.holds(values), values
 
     def test_equivalent(self) -> None:
-        assert GuardSet.read("s0 % 2 == 0", "s0 % 3 == 0").equivalent(GuardSet.read("s0 % 6 == 0")) is True
+        assert (
+            GuardSet.read("s0 % 2 == 0", "s0 % 3 == 0").equivalent(GuardSet.read("s0 % 6 == 0"))
+            is True
+        )
         assert GuardSet.read("s0 % 2 == 0").equivalent(GuardSet.read("s0 % 4 == 0")) is False
 
     def test_intersection_of_ranges(self) -> None:
@@ -141,7 +146,9 @@ class TestRegions:
             assert left.holds(values) is (s0 < 9 and not (s1 in (1, 2) and s0 % s1 == 0)), values
 
     def test_a_core_keeps_its_origins(self) -> None:
-        guards = GuardSet((Guard(gt(S0, S1), Origin("m.py", 1)), Guard(le(S0, S1), Origin("m.py", 2))))
+        guards = GuardSet(
+            (Guard(gt(S0, S1), Origin("m.py", 1)), Guard(le(S0, S1), Origin("m.py", 2)))
+        )
         found = guards.core()
         assert found is not None
         assert [str(guard.origin) for guard in found] == ["m.py:1", "m.py:2"]

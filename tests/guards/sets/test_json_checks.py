@@ -17,10 +17,20 @@ def test_good_pieces_are_answered_themselves(check: Any, good: object) -> None:
 
 @pytest.mark.parametrize(
     ("check", "bad"),
-    [(integer, True), (integer, 1.0), (integer, "1"), (integer, None), (string, 3), (array, (1,)), (array, {})],
+    [
+        (integer, True),
+        (integer, 1.0),
+        (integer, "1"),
+        (integer, None),
+        (string, 3),
+        (array, (1,)),
+        (array, {}),
+    ],
 )
 def test_bad_pieces_are_named(check: Any, bad: object) -> None:
-    with pytest.raises(FormatError, match=f"^the size must be of type .*, not {type(bad).__name__}$"):
+    with pytest.raises(
+        FormatError, match=f"^the size must be of type .*, not {type(bad).__name__}$"
+    ):
         check(bad, "the size")
 
 

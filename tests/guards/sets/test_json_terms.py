@@ -53,7 +53,9 @@ def test_steps_of_every_kind() -> None:
 
 
 def test_a_shared_term_that_is_long_when_written_out() -> None:
-    """Its text would have about 2**40 characters: it is written as steps, but such a document is not read."""
+    """Its text would have about 2**40 characters: it is written as steps, but such a document is
+    not read.
+    """
     term: Term = S0
     for _ in range(40):
         term = maximum(term // 2, floordiv(term, S1))

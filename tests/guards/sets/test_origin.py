@@ -14,7 +14,10 @@ class TestOrigin:
         assert str(origin) == "model.py:12 in forward (`if n > 2:`) [aten.add: broadcasting]"
 
     def test_without_a_file(self) -> None:
-        assert str(Origin("", 0, op="aten.mm", rule="inner sizes agree")) == "aten.mm: inner sizes agree"
+        assert (
+            str(Origin("", 0, op="aten.mm", rule="inner sizes agree"))
+            == "aten.mm: inner sizes agree"
+        )
 
     def test_is_a_value(self) -> None:
         assert Origin("m.py", 1) == Origin("m.py", 1)

@@ -33,7 +33,9 @@ S0, S1 = symbol("s0"), symbol("s1")
 
 def test_guard_set() -> None:
     origin = Origin("m.py", 3, "f", "if n > 2:", "aten.add", "branch")
-    guards = GuardSet((Guard(gt(S0 + S1, 2), origin), Guard(gt(S0, S1))), {"s0": (0, 9), "s1": (None, None)})
+    guards = GuardSet(
+        (Guard(gt(S0 + S1, 2), origin), Guard(gt(S0, S1))), {"s0": (0, 9), "s1": (None, None)}
+    )
     assert from_json(to_json(guards), kind="guard_set") == guards
     assert json.loads(to_json(guards, indent=1))["guards"][0]["condition"] == "s0 + s1 > 2"
 
@@ -59,7 +61,12 @@ def test_verdict(query: str) -> None:
 
 
 def test_sources() -> None:
-    sources = {"s0": Size("x", 0), "s1": Stride("x", 1), "s2": StorageOffset("x"), "s3": IntArg("k")}
+    sources = {
+        "s0": Size("x", 0),
+        "s1": Stride("x", 1),
+        "s2": StorageOffset("x"),
+        "s3": IntArg("k"),
+    }
     assert from_json(to_json(sources), kind="sources") == sources
 
 
@@ -89,14 +96,29 @@ GOOD: dict[str, Any] = json.loads(to_json(GuardSet.read("s0 > 2")))
         ({"guards": [{"condition": []}]}, "not a term"),
         ({"guards": [{"condition": [["jump", 1]]}]}, "unknown kind of term: 'jump'"),
         ({"guards": [{"condition": [[["eq"], 1]]}]}, "unknown kind of term"),
-        ({"guards": [{"condition": [["symbol", "s0"], ["eq", 1]]}]}, "step 1 is not an earlier step"),
-        ({"guards": [{"condition": [["symbol", "s0"], ["eq", -1]]}]}, "step -1 is not an earlier step"),
-        ({"guards": [{"condition": [["symbol", "s0"], ["eq", 0, 0]]}]}, "eq takes 1 operands, not 2"),
+        (
+            {"guards": [{"condition": [["symbol", "s0"], ["eq", 1]]}]},
+            "step 1 is not an earlier step",
+        ),
+        (
+            {"guards": [{"condition": [["symbol", "s0"], ["eq", -1]]}]},
+            "step -1 is not an earlier step",
+        ),
+        (
+            {"guards": [{"condition": [["symbol", "s0"], ["eq", 0, 0]]}]},
+            "eq takes 1 operands, not 2",
+        ),
         ({"guards": [{"condition": [["symbol", "s 0"], ["eq", 0]]}]}, "not a term"),
-        ({"guards": [{"condition": [["const", 0], ["symbol", "s"], ["mod", 1, 0], ["eq", 2]]}]}, "not a term"),
+        (
+            {"guards": [{"condition": [["const", 0], ["symbol", "s"], ["mod", 1, 0], ["eq", 2]]}]},
+            "not a term",
+        ),
         ({"guards": [{"condition": [["symbol", "s0"], ["le", 0], ["mul", 0, 1]]}]}, "not a term"),
         ({"guards": [{"condition": "s0 > 2", "origin": {"file": "m.py"}}]}, "an origin lacks line"),
-        ({"guards": [{"condition": "s0 > 2", "origin": {"line": "3"}}]}, "line of an origin must be of type int"),
+        (
+            {"guards": [{"condition": "s0 > 2", "origin": {"line": "3"}}]},
+            "line of an origin must be of type int",
+        ),
         ({"extra": 1}, "a guard set has unknown 'extra'"),
     ],
 )
@@ -114,9 +136,18 @@ def test_wrong_documents(change: dict[str, Any], message: str) -> None:
         ({"ranges": {"__init__": [0, 1]}}, "'__init__' is not the name of a symbol"),
         ({"ranges": {"lambda": [0, 1]}}, "'lambda' is not the name of a symbol"),
         ({"ranges": {"s0": [0, float("inf")]}}, "the range of s0"),
-        ({"guards": [{"condition": [["symbol", "True"], ["le", 0]]}]}, "'True' is not the name of a symbol"),
-        ({"guards": [{"condition": [["const", 10**1300], ["le", 0]]}]}, "a number of more than 4096 bits"),
-        ({"guards": [{"condition": [["const", 2]] + [["mul", i, i] for i in range(60)]}]}, "4096 bits"),
+        (
+            {"guards": [{"condition": [["symbol", "True"], ["le", 0]]}]},
+            "'True' is not the name of a symbol",
+        ),
+        (
+            {"guards": [{"condition": [["const", 10**1300], ["le", 0]]}]},
+            "a number of more than 4096 bits",
+        ),
+        (
+            {"guards": [{"condition": [["const", 2]] + [["mul", i, i] for i in range(60)]}]},
+            "4096 bits",
+        ),
         (
             {
                 "guards": [
@@ -145,7 +176,10 @@ def test_hostile_documents(change: dict[str, Any], message: str) -> None:
 
 def test_said_twice() -> None:
     with pytest.raises(FormatError, match="'s0' is said twice"):
-        from_json('{"format": "guards", "version": 1, "kind": "guard_set", "ranges": {"s0": [0, 1], "s0": [2, 3]}}')
+        from_json(
+            '{"format": "guards", "version": 1, "kind": "guard_set", "ranges": {"s0": [0, 1], '
+            '"s0": [2, 3]}}'
+        )
     with pytest.raises(FormatError, match="'version' is said twice"):
         from_json('{"format": "guards", "version": 1, "version": 2}')
 
@@ -156,10 +190,30 @@ def test_a_name_that_no_text_can_use_is_not_written() -> None:
 
 
 _PIECES: tuple[Any, ...] = (
-    None, True, 0, -1, 3, 10**30, 1.5, "", "s0", "s0 > 1", "__class__", "s0 %", [], ["le", 0],
-    [["symbol", "s0"], ["le", 0]], {}, {"s0": [0, 1]}, {"condition": "s0 > 2"}, {"line": 1}, "\x00",
-    "guard_set", "facts", "z3",
-)  # fmt: skip
+    None,
+    True,
+    0,
+    -1,
+    3,
+    10**30,
+    1.5,
+    "",
+    "s0",
+    "s0 > 1",
+    "__class__",
+    "s0 %",
+    [],
+    ["le", 0],
+    [["symbol", "s0"], ["le", 0]],
+    {},
+    {"s0": [0, 1]},
+    {"condition": "s0 > 2"},
+    {"line": 1},
+    "\x00",
+    "guard_set",
+    "facts",
+    "z3",
+)
 
 
 def _mutated(rng: random.Random, data: Any) -> Any:
@@ -168,11 +222,17 @@ def _mutated(rng: random.Random, data: Any) -> Any:
         return rng.choice(_PIECES)
     if isinstance(data, list):
         index = rng.randrange(len(data))
-        return [*data[:index], *([_mutated(rng, data[index])] if rng.random() < 0.9 else []), *data[index + 1 :]]
+        return [
+            *data[:index],
+            *([_mutated(rng, data[index])] if rng.random() < 0.9 else []),
+            *data[index + 1 :],
+        ]
     name = rng.choice(list(data))
     changed = {key: value for key, value in data.items() if key != name}
     if rng.random() < 0.85:
-        changed[name if rng.random() < 0.9 else rng.choice(["kind", "x", "__init__"])] = _mutated(rng, data[name])
+        changed[name if rng.random() < 0.9 else rng.choice(["kind", "x", "__init__"])] = _mutated(
+            rng, data[name]
+        )
     return changed
 
 
@@ -186,7 +246,10 @@ def test_mutated_documents_are_read_or_refused() -> None:
         to_json(decide("s0 + s1 > 2")),
         to_json({"s0": Size("x", 0), "s3": IntArg("k")}),
     ]
-    steps = {**GOOD, "guards": [{"condition": [["symbol", "s0"], ["const", 3], ["mod", 0, 1], ["eq", 2]]}]}
+    steps = {
+        **GOOD,
+        "guards": [{"condition": [["symbol", "s0"], ["const", 3], ["mod", 0, 1], ["eq", 2]]}],
+    }
     refused = 0
     for _ in range(3000):
         data = json.loads(rng.choice([*written, json.dumps(steps)]))
@@ -201,7 +264,9 @@ def test_mutated_documents_are_read_or_refused() -> None:
     assert 1500 < refused < 3000
 
 
-@pytest.mark.parametrize("document", ["", "[", "[]", "3", "null", '"guards"', "[" * 100_000, "NaN", None, b"{}", 3])
+@pytest.mark.parametrize(
+    "document", ["", "[", "[]", "3", "null", '"guards"', "[" * 100_000, "NaN", None, b"{}", 3]
+)
 def test_not_even_documents(document: Any) -> None:
     with pytest.raises(FormatError):
         from_json(document)

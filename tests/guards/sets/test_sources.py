@@ -23,7 +23,19 @@ def test_text(source: Source, text: str) -> None:
 
 
 def test_are_values() -> None:
-    assert len({Size("x", 0), Size("x", 0), Size("x", 1), Stride("x", 0), StorageOffset("x"), IntArg("x")}) == 5
+    assert (
+        len(
+            {
+                Size("x", 0),
+                Size("x", 0),
+                Size("x", 1),
+                Stride("x", 0),
+                StorageOffset("x"),
+                IntArg("x"),
+            }
+        )
+        == 5
+    )
     with pytest.raises(AttributeError):
         Size("x", 0).dim = 1  # type: ignore[misc]
 

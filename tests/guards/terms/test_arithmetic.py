@@ -21,13 +21,7 @@ from tests.strategies import integers
 x, y, z = symbol("x"), symbol("y"), symbol("z")
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("x + y", "y + x"),
-        ("(x + 1)*(x - 1)", "x*x - 1"),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), [("x + y", "y + x"), ("(x + 1)*(x - 1)", "x*x - 1")])
 def test_equal_terms_are_one_object(one: str, other: str) -> None:
     assert parse(one) is parse(other)
 
@@ -60,7 +54,8 @@ def test_operators_and_python_integers() -> None:
 def test_only_integers_are_added() -> None:
     with pytest.raises(TypeError, match="integer term"):
         add(x, le(x, y))
-    with pytest.raises(TypeError, match=r"integer term|Term, int"):  # the second is what a compiled module says
+    # the second is what a compiled module says
+    with pytest.raises(TypeError, match=r"integer term|Term, int"):
         add(x, 1.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="identifier"):
         symbol("not a name")

@@ -33,7 +33,9 @@ def test_every_mask_and_every_value(
 
 
 @pytest.mark.parametrize(("made", "wanted"), OPERATIONS)
-def test_what_has_no_formula(made: Callable[[Term, Term], Term | None], wanted: Callable[[int, int], int]) -> None:
+def test_what_has_no_formula(
+    made: Callable[[Term, Term], Term | None], wanted: Callable[[int, int], int]
+) -> None:
     assert made(x, y) is None
     assert made(x, x) is const(0) if made is bitwise.differing else made(x, x) is x
     runs = int("01" * bitwise.MOST_RUNS, 2)

@@ -13,7 +13,15 @@ from guards.terms.term import Op, postorder
 
 
 @pytest.mark.parametrize(
-    "text", ["min(x, y)", "max(x, y)", "max(x, y, 3)", "min(x, y, x + y)", "x if x < y else y + 1", "max(min(x, 2), y)"]
+    "text",
+    [
+        "min(x, y)",
+        "max(x, y)",
+        "max(x, y, 3)",
+        "min(x, y, x + y)",
+        "x if x < y else y + 1",
+        "max(min(x, 2), y)",
+    ],
 )
 def test_cases_cover_everything_and_are_right(text: str) -> None:
     choices = [part for part in postorder(parse(text)) if part.op in (Op.MIN, Op.MAX, Op.ITE)]
@@ -23,7 +31,9 @@ def test_cases_cover_everything_and_are_right(text: str) -> None:
         assert len(found) == (2 if part.op is Op.ITE else len(part.args))
         for a, b in product(range(-3, 5), repeat=2):
             point = {"x": a, "y": b}
-            taken = [evaluate(value, point) for condition, value in found if evaluate(condition, point)]
+            taken = [
+                evaluate(value, point) for condition, value in found if evaluate(condition, point)
+            ]
             assert taken
             assert set(taken) == {evaluate(part, point)}
 

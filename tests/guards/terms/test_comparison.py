@@ -1,4 +1,6 @@
-"""Comparisons of terms build relations; what cannot be told is never silently False; terms stay keys."""
+"""Comparisons of terms build relations; what cannot be told is never silently False; terms stay
+keys.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def test_a_comparison_means_what_python_means(compare: Callable[..., Term]) -> N
         assert type(built) is Term
         for _ in range(20):
             values = {"s": rng.randint(-4, 6), "b": rng.randint(-4, 6)}
-            a, c = (evaluate(each, values) if isinstance(each, Term) else each for each in (left, right))
+            a, c = (
+                evaluate(each, values) if isinstance(each, Term) else each for each in (left, right)
+            )
             assert evaluate(built, values) is compare(a, c), (built, values)
 
 
@@ -36,7 +40,15 @@ def test_conditions_combine_and_agree() -> None:
     for values in ({"s": x, "b": y} for x in (2, 3) for y in (3, 4)):
         a, c = evaluate(p, values), evaluate(q, values)
         built = (p & q, p | q, ~p, p == q, p != q, p & True, False | q)
-        assert tuple(evaluate(each, values) for each in built) == (a and c, a or c, not a, a is c, a is not c, a, c)
+        assert tuple(evaluate(each, values) for each in built) == (
+            a and c,
+            a or c,
+            not a,
+            a is c,
+            a is not c,
+            a,
+            c,
+        )
     assert (p == p) is parse("True")
     assert p.eq(q) is (p == q)
     assert s.ne(b) is (s != b)
@@ -63,13 +75,17 @@ def test_no_truth_value_is_made_up() -> None:
         bool(s)
     with pytest.raises(TypeError):
         s in [b, s]  # noqa: B015 - the second would be found only after the first was compared
-    assert [bool(each) for each in (s == s, s + 1 == 1 + s, s < s, s == s + 1, s - s, s - s + 2)] == [1, 1, 0, 0, 0, 1]
+    assert [
+        bool(each) for each in (s == s, s + 1 == 1 + s, s < s, s == s + 1, s - s, s - s + 2)
+    ] == [1, 1, 0, 0, 0, 1]
 
 
 def test_terms_are_keys() -> None:
     many = [symbol(f"k{number}") * number + 1 for number in range(1, 500)]
     table = {term: place for place, term in enumerate(many)}
-    assert [table[symbol(f"k{number}") * number + 1] for number in range(1, 500)] == list(range(499))
+    assert [table[symbol(f"k{number}") * number + 1] for number in range(1, 500)] == list(
+        range(499)
+    )
     assert b not in table
     assert b not in set(many)
     assert {(s, b): 1}[s, b] == 1
@@ -99,9 +115,9 @@ def test_substitution_is_evaluation() -> None:
     for _ in range(50):
         values = {"s": rng.randint(-9, 20), "b": rng.randint(-9, 20)}
         assert term.subs(values).value == evaluate(term, values)
-        assert term.subs({"s": b, "b": s}).subs({b: values["b"], "s": values["s"]}).value == evaluate(
-            term, {"s": values["b"], "b": values["s"]}
-        )
+        assert term.subs({"s": b, "b": s}).subs(
+            {b: values["b"], "s": values["s"]}
+        ).value == evaluate(term, {"s": values["b"], "b": values["s"]})
     assert (s <= b).subs({"s": 3, "b": 4}) is parse("True")
     assert s.subs({"unknown": 3}) is s
     assert (s // 8 + b).subs({s // 8: b}) is 2 * b

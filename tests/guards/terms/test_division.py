@@ -33,7 +33,9 @@ def test_equal_terms_are_one_object(one: str, other: str) -> None:
     assert parse(one) is parse(other)
 
 
-@pytest.mark.parametrize("divisor", [const(-6), const(-1), const(1), const(4), y, 2 * y, y + 1, -3 * y, y * y])
+@pytest.mark.parametrize(
+    "divisor", [const(-6), const(-1), const(1), const(4), y, 2 * y, y + 1, -3 * y, y * y]
+)
 @pytest.mark.parametrize(
     "dividend",
     [

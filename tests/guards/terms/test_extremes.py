@@ -44,7 +44,10 @@ def test_the_right_one_of_many() -> None:
         for _ in range(8):
             point = {name: rng.randint(-9, 9) for name in "xyz"}
             values = [evaluate(term, point) for term in terms]
-            assert (evaluate(least, point), evaluate(greatest, point)) == (min(values), max(values)), (terms, point)
+            assert (evaluate(least, point), evaluate(greatest, point)) == (
+                min(values),
+                max(values),
+            ), (terms, point)
         order = rng.sample(terms, len(terms))
         assert minimum(*order) is least
         turned = maximum(*[-term for term in terms])

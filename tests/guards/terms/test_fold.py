@@ -61,7 +61,9 @@ def test_deep_terms_fold() -> None:
     term = x
     for step in range(2000):
         term = maximum(term, y - step) // (y + 2)
-    assert evaluate(term, {"x": 10**9, "y": 1}) == evaluate(substitute(term, {x: x + 0 * y}), {"x": 10**9, "y": 1})
+    assert evaluate(term, {"x": 10**9, "y": 1}) == evaluate(
+        substitute(term, {x: x + 0 * y}), {"x": 10**9, "y": 1}
+    )
     assert fold(term, lambda part, operands: max(operands, default=0) + 1) > 2000
 
 
@@ -74,7 +76,9 @@ def test_missing_values_and_zero_divisors_are_errors() -> None:
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_part_that_decides_is_enough(deep: bool) -> None:
-    """An `and`, an `or` and an `ite` do not need the part that divides by zero, in whatever order the parts stand."""
+    """An `and`, an `or` and an `ite` do not need the part that divides by zero, in whatever order
+    the parts stand.
+    """
     tail = x
     if deep:
         for step in range(80):

@@ -23,7 +23,8 @@ def test_source_stays_as_long_as_the_function() -> None:
     function = generated_function(FAILS, "fail", "test", {})
     filename = function.__code__.co_filename
     assert inspect.getsource(function) == FAILS
-    linecache.checkcache()  # what debuggers call: there is no such file, but the entry says so itself
+    # what debuggers call: there is no such file, but the entry says so itself
+    linecache.checkcache()
     assert filename in linecache.cache
     del function
     gc.collect()
@@ -35,7 +36,9 @@ def test_a_function_that_dies_leaves_its_name_to_the_next() -> None:
     names = set()
     before = len(linecache.cache)
     for number in range(9):
-        function = generated_function(f"def made():\n    return {number}\n", "made", "test of names", {})
+        function = generated_function(
+            f"def made():\n    return {number}\n", "made", "test of names", {}
+        )
         names.add(function.__code__.co_filename)
         assert inspect.getsource(function).endswith(f"return {number}\n")
         del function
@@ -44,7 +47,9 @@ def test_a_function_that_dies_leaves_its_name_to_the_next() -> None:
     assert len(linecache.cache) <= before + 1
 
 
-def test_names_of_many_dead_functions_go_once_nobody_can_be_walking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_many_dead_functions_go_once_nobody_can_be_walking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(linecache, "cache", {})
     many = [generated_function(FAILS, "fail", "many", {}) for _ in range(500)]
     monkeypatch.setattr(sys, "_current_frames", lambda: {1: None, 2: None})
@@ -59,10 +64,13 @@ def test_names_of_many_dead_functions_go_once_nobody_can_be_walking(monkeypatch:
 
 
 def test_functions_may_die_while_the_line_cache_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the garbage collector runs in ``checkcache``, which every printed traceback calls."""
+    """As where the garbage collector runs in ``checkcache``, which every printed traceback
+    calls.
+    """
     cache: dict[str, Any] = {}
     monkeypatch.setattr(linecache, "cache", cache)
-    linecache.getlines(__file__)  # a file of the disk, about which the walk asks before it comes to the others
+    # a file of the disk, about which the walk asks before it comes to the others
+    linecache.getlines(__file__)
     functions = [generated_function(FAILS, "fail", "test", {}) for _ in range(3)]
     names = [function.__code__.co_filename for function in functions]
     assert all(map(linecache.getlines, names))
@@ -100,7 +108,9 @@ def test_the_namespace_is_what_it_sees_and_where_it_lands() -> None:
     assert (function(7), function(8)) == (True, False)
     assert space["test"] is function
     with pytest.raises(NameError):
-        generated_function("def test(v0):\n    return len(v0)\n", "test", "test", {"__builtins__": {}})([])
+        generated_function(
+            "def test(v0):\n    return len(v0)\n", "test", "test", {"__builtins__": {}}
+        )([])
 
 
 def test_nothing_is_left_of_source_that_does_not_run() -> None:
@@ -112,8 +122,11 @@ def test_nothing_is_left_of_source_that_does_not_run() -> None:
     assert not {name for name in set(linecache.cache) - before if name.startswith("<test")}
 
 
-def test_the_same_source_is_compiled_once_and_runs_in_each_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "def scaled(values):\n    return [*(factor * each for each in values)]\n"  # the generator has its own code
+def test_the_same_source_is_compiled_once_and_runs_in_each_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # the generator has its own code
+    source = "def scaled(values):\n    return [*(factor * each for each in values)]\n"
     one = generated_function(source, "scaled", "test", {"factor": 2})
     with monkeypatch.context() as patch:
         patch.setattr("builtins.compile", None)  # which is not asked again

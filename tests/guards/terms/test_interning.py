@@ -1,4 +1,6 @@
-"""Sweeping: what only the table holds goes, newest first; what somebody else holds stays, with all its parts."""
+"""Sweeping: what only the table holds goes, newest first; what somebody else holds stays, with all
+its parts.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_terms_that_are_held_stay_the_same_objects() -> None:
     sweep_terms()
     before = interned()
     assert ((x + 3) // (y + 1)) % 7 + x * y is held
-    assert [part is again for part, again in zip(parts, postorder(held), strict=True)] == [True] * len(parts)
+    assert [part is again for part, again in zip(parts, postorder(held), strict=True)] == [
+        True
+    ] * len(parts)
     assert all(intern(part.op, part.args) is part for part in parts if list(children(part)))
     assert interned() == before
     del held, parts

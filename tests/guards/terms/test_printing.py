@@ -45,7 +45,8 @@ def test_text_of_conditions_is_what_a_person_writes(shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "shown", ["s0 + s1", "8*(s0//8)", "s0 - s1 - 3", "-s0", "4 - s0", "s0*s0*s1", "2*s0*s1", "0", "-7"]
+    "shown",
+    ["s0 + s1", "8*(s0//8)", "s0 - s1 - 3", "-s0", "4 - s0", "s0*s0*s1", "2*s0*s1", "0", "-7"],
 )
 def test_text_of_integers_is_what_a_person_writes(shown: str) -> None:
     assert text(parse(shown)) == shown
@@ -78,14 +79,18 @@ def test_generated_source_agrees_with_evaluation(source: str, a: int, b: int, c:
     made = python(term, {"x": "v[0]", "y": "v[1]", "z": "v[2]"})
     try:
         found = eval(made, SPACE, {"v": (a, b, c)})
-    except ZeroDivisionError:  # Python looks at the parts in order; evaluation lets a later part decide
+    except (
+        ZeroDivisionError
+    ):  # Python looks at the parts in order; evaluation lets a later part decide
         assert term.op in (Op.AND, Op.OR)
         return
     assert found is wanted
 
 
 def grown(times: int) -> Term:
-    """``x + x // 2`` of itself, so many times over: a graph of that many parts, a text of 2**times."""
+    """``x + x // 2`` of itself, so many times over: a graph of that many parts, a text of
+    2**times.
+    """
     term = symbol("s0")
     for _ in range(times):
         term = term + term // 2

@@ -1,4 +1,6 @@
-"""Straight-line source: it computes what the term is worth, however often its parts are shared, and is short."""
+"""Straight-line source: it computes what the term is worth, however often its parts are shared, and
+is short.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def run(term: Term, values: dict[str, int]) -> Any:
     line = StraightLine({})
     written = line.expression(term)
     space: dict[str, Any] = {"_once": once, **values}
-    source = "\n".join(["def computed():", *(f"    {step}" for step in line.steps), f"    return {written}"])
+    source = "\n".join(
+        ["def computed():", *(f"    {step}" for step in line.steps), f"    return {written}"]
+    )
     exec(source, space)
     return space["computed"](), len(source)
 
@@ -37,9 +41,19 @@ def shared(rng: random.Random, steps: int, *, partial: bool) -> Term:
     parts = [A, B, A + B]
     for _ in range(steps):
         x, y, z = (rng.choice(parts[-4:]) for _ in range(3))
-        divisor: Any = y if partial and y.op is not Op.CONST and rng.random() < 0.5 else rng.choice([2, 3, 7])
-        made = [x // divisor + y % 5, maximum(x, y) - z % divisor, minimum(x + 1, y // 2), x % 11 + z]
-        made += [ite(le(x, y), x // divisor, z % 9), ite(or_(eq(divisor, 0), ge(x, z)), y % 13, x // divisor)]
+        divisor: Any = (
+            y if partial and y.op is not Op.CONST and rng.random() < 0.5 else rng.choice([2, 3, 7])
+        )
+        made = [
+            x // divisor + y % 5,
+            maximum(x, y) - z % divisor,
+            minimum(x + 1, y // 2),
+            x % 11 + z,
+        ]
+        made += [
+            ite(le(x, y), x // divisor, z % 9),
+            ite(or_(eq(divisor, 0), ge(x, z)), y % 13, x // divisor),
+        ]
         parts.append(rng.choice(made))
     return parts[-1]
 

@@ -42,7 +42,10 @@ def test_computes_the_term(text: str) -> None:
     register = tape.add(term)
     rng = random.Random(text)
     for _ in range(300):
-        values = (rng.randint(-9, 9), rng.choice((0, 2, rng.randint(-9, 9), rng.randint(-(10**20), 10**20))))
+        values = (
+            rng.randint(-9, 9),
+            rng.choice((0, 2, rng.randint(-9, 9), rng.randint(-(10**20), 10**20))),
+        )
         assert run(tape, values)[register] == expected(term, values), values
 
 

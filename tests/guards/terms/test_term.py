@@ -45,7 +45,13 @@ def test_many_random_terms_keep_their_value() -> None:
 
 def test_the_order_of_symbols_counts_numbers() -> None:
     names = ["s10", "s2", "s1", "u0", "a"]
-    assert [s.name for s in sorted(map(symbol, names), key=lambda s: s.order)] == ["a", "s1", "s2", "s10", "u0"]
+    assert [s.name for s in sorted(map(symbol, names), key=lambda s: s.order)] == [
+        "a",
+        "s1",
+        "s2",
+        "s10",
+        "u0",
+    ]
 
 
 def test_a_deep_term_is_safe() -> None:

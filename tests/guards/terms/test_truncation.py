@@ -52,7 +52,11 @@ def test_truncation_and_bits_are_what_python_computes() -> None:
         if not depth or kind < 0.2:
             return rng.choice(atoms)
         if kind < 0.75:
-            divisor = formula(depth - 1) if rng.random() < 0.3 else rng.choice(("2", "-4", "6", "y", "x*z", "-z", "12"))
+            divisor = (
+                formula(depth - 1)
+                if rng.random() < 0.3
+                else rng.choice(("2", "-4", "6", "y", "x*z", "-z", "12"))
+            )
             return f"{rng.choice(('truncdiv', 'truncmod'))}({formula(depth - 1)}, {divisor})"
         if kind < 0.9:
             return f"({formula(depth - 1)} {rng.choice('&|^')} {rng.randint(-40, 40)})"

@@ -8,7 +8,9 @@ from guards.terms import boolean
 
 
 def say_the_same(one: str, other: str) -> bool:
-    """Whether two texts are one term; a choice between conditions has no single form: those must agree everywhere."""
+    """Whether two texts are one term; a choice between conditions has no single form: those must
+    agree everywhere.
+    """
     a, b = parse(one), parse(other)
     if a is b:
         return True

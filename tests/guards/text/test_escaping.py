@@ -9,7 +9,20 @@ import pytest
 from guards import Origin
 from guards.text.escaping import encodable, printable
 
-UNPRINTABLE = ("\x1b[31m", "\x07", "\n", "\r", "\x00", "\x9b", "\u202e", "\u2028", "\ud800", "\udce9", "\x7f", "\u200b")
+UNPRINTABLE = (
+    "\x1b[31m",
+    "\x07",
+    "\n",
+    "\r",
+    "\x00",
+    "\x9b",
+    "\u202e",
+    "\u2028",
+    "\ud800",
+    "\udce9",
+    "\x7f",
+    "\u200b",
+)
 
 
 @pytest.mark.parametrize("text", UNPRINTABLE, ids=ascii)
@@ -34,7 +47,9 @@ def test_bytes_of_file_names_are_spelled_as_bytes() -> None:
 
 
 def test_an_origin_is_one_printable_line() -> None:
-    origin = Origin(os.fsdecode(b"m\xe9\x1b[0m.py"), 3, "f\x07", "x\t= \x1b]0;y", "op\n", "rule\u202e")
+    origin = Origin(
+        os.fsdecode(b"m\xe9\x1b[0m.py"), 3, "f\x07", "x\t= \x1b]0;y", "op\n", "rule\u202e"
+    )
     assert str(origin).isprintable()
     assert origin.place.startswith("m\\xe9\\x1b[0m.py:3 in f\\x07")
     assert all(each.isprintable() for each in origin.cells)

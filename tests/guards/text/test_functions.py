@@ -1,4 +1,6 @@
-"""The table of functions: each name means what the operators say, on terms and on Python's integers."""
+"""The table of functions: each name means what the operators say, on terms and on Python's
+integers.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +76,13 @@ def test_functions_compute_what_python_computes() -> None:
     for name in sorted(FUNCTIONS.keys() & SPACE.keys()):
         row = FUNCTIONS[name]
         for _ in range(30):
-            kinds = [row.operands[min(index, len(row.operands) - 1)] for index in range(row.most or 3)]
-            operands = ["x < y" if kind == CONDITION else rng.choice(("x", "y", "x - 2*y", "3")) for kind in kinds]
+            kinds = [
+                row.operands[min(index, len(row.operands) - 1)] for index in range(row.most or 3)
+            ]
+            operands = [
+                "x < y" if kind == CONDITION else rng.choice(("x", "y", "x - 2*y", "3"))
+                for kind in kinds
+            ]
             text = f"{name}({', '.join(operands)})"
             term = parse(text)
             for _ in range(5):

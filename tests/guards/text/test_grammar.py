@@ -1,4 +1,6 @@
-"""The grammar: chains, choices, calls, and the forms whose operands are read as they are written."""
+"""The grammar: chains, choices, calls, and the forms whose operands are read as they are
+written.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ from tests.guards.text.agreement import say_the_same
         ("trunc(x / y)", "truncdiv(x, y)"),
         ("int(x / 4)", "truncdiv(x, 4)"),
         ("TruncToInt(IntTrueDiv(x, 4))", "truncdiv(x, 4)"),
-        ("TruncToInt(x) + CeilToInt(y) + Identity(x) + int(y > 3)", "2*x + y + (1 if y > 3 else 0)"),
+        (
+            "TruncToInt(x) + CeilToInt(y) + Identity(x) + int(y > 3)",
+            "2*x + y + (1 if y > 3 else 0)",
+        ),
         ("math.ceil(x / 4) + math.floor(y / 2)", "ceildiv(x, 4) + y // 2"),
         ("torch.sym_max(x, y)", "max(x, y)"),
         ("Piecewise((x, x > 0), (0, x <= 0))", "x if x > 0 else 0"),
@@ -58,7 +63,11 @@ def test_what_has_to_cover_everything_is_told() -> None:
     for last, covered in (("x <= y + 1", True), ("x < y", False)):
         (required,) = read(f"Piecewise((x, x > y), (0, {last}))").required
         assert (
-            all(bool(evaluate(required.condition, {"x": x, "y": y})) for x in range(-4, 5) for y in range(-4, 5))
+            all(
+                bool(evaluate(required.condition, {"x": x, "y": y}))
+                for x in range(-4, 5)
+                for y in range(-4, 5)
+            )
             is covered
         )
         assert "must cover everything" in str(required.error)

@@ -1,4 +1,6 @@
-"""Operators of the language: what each makes of integers and of conditions, and the limits on size."""
+"""Operators of the language: what each makes of integers and of conditions, and the limits on
+size.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,10 @@ def test_sizes_are_limited() -> None:
     notes = Transcript("x + y")
     with pytest.raises(ParseError, match="bits"):
         operators.checked(notes, const(1 << operators.MAX_BITS), NODE)
-    assert operators.checked(notes, const((1 << operators.MAX_BITS) - 1), NODE).value.bit_length() == operators.MAX_BITS
+    assert (
+        operators.checked(notes, const((1 << operators.MAX_BITS) - 1), NODE).value.bit_length()
+        == operators.MAX_BITS
+    )
     with pytest.raises(ParseError, match="factors"):
         operators.power(notes, x, operators.MAX_EXPONENT + 1, NODE)
     wide = sum((symbol(f"v{index}") for index in range(60)), const(0))

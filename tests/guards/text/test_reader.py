@@ -1,4 +1,6 @@
-"""The reader: what it accepts, and that hostile text gets a clear error, quickly, without being run."""
+"""The reader: what it accepts, and that hostile text gets a clear error, quickly, without being
+run.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +146,11 @@ def test_long_chains_are_fine() -> None:
 
 def test_nothing_is_run(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     marker = f"{tmp_path}/ran"
-    for text in (f"__import__('os').mkdir({marker!r})", f"open({marker!r}, 'w')", f"exec('open({marker!r})')"):
+    for text in (
+        f"__import__('os').mkdir({marker!r})",
+        f"open({marker!r}, 'w')",
+        f"exec('open({marker!r})')",
+    ):
         with pytest.raises(ParseError):
             parse(text)
     assert not os.path.exists(marker)
@@ -196,5 +202,6 @@ def test_random_text_gives_a_term_or_a_parse_error() -> None:
 
 
 def test_only_text_is_read() -> None:
-    with pytest.raises((ParseError, TypeError), match=r"text is needed|str object expected"):  # interpreted, compiled
+    # interpreted, compiled
+    with pytest.raises((ParseError, TypeError), match=r"text is needed|str object expected"):
         parse(3)  # type: ignore[arg-type]

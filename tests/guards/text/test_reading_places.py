@@ -30,7 +30,9 @@ def test_a_printed_guard_is_the_same_guard_over_places() -> None:
     guard = Guard(parse("s0 * s1 > max(s0, 8) and s0 % 8 == 0"))
     printed = guard.text({"s0": "x.size(0)", "s1": "kwargs['mask'].size(1)"})
     read = parse(printed)
-    assert read is guard.term.subs({"s0": symbol("x.size(0)"), "s1": symbol("kwargs['mask'].size(1)")})
+    assert read is guard.term.subs(
+        {"s0": symbol("x.size(0)"), "s1": symbol("kwargs['mask'].size(1)")}
+    )
     assert parse(str(read)) is read
 
 
@@ -63,7 +65,9 @@ def test_what_is_no_place(text: str, said: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize("name", ["x.size(0) + 1", "x..k", "", "x.size(0).size(1)", "x[y]", "1x", "x;y"])
+@pytest.mark.parametrize(
+    "name", ["x.size(0) + 1", "x..k", "", "x.size(0).size(1)", "x[y]", "1x", "x;y"]
+)
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="must be an identifier or a place"):
         symbol(name)

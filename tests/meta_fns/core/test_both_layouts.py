@@ -1,4 +1,6 @@
-"""Tensors that are contiguous and channels-last at once, images of one pixel or one channel, with a symbolic batch."""
+"""Tensors that are contiguous and channels-last at once, images of one pixel or one channel, with a
+symbolic batch.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ OPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize(
     "op",
     [
-        pytest.param(each, marks=pytest.mark.xfail(strict=True, reason="sizes of 1 are ordered otherwise"))
+        pytest.param(
+            each, marks=pytest.mark.xfail(strict=True, reason="sizes of 1 are ordered otherwise")
+        )
         if each == "broadcast"
         else each
         for each in OPS
@@ -54,5 +58,8 @@ def test_strides_are_eagers(op: str, shape: tuple[int, ...]) -> None:
         traced = symshape.trace(fn, a, b, dynamic={"a": {0: "batch"}, "b": {0: "batch"}})
         theirs = fn(a, b)
     (value,) = traced.graph.outputs
-    found = tuple(amount(each, dict.fromkeys(traced.program.positions, shape[0])) for each in value.spec.strides)
+    found = tuple(
+        amount(each, dict.fromkeys(traced.program.positions, shape[0]))
+        for each in value.spec.strides
+    )
     assert found == theirs.stride()

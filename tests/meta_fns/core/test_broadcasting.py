@@ -19,7 +19,10 @@ def test_shapes() -> None:
     refused = 0
     for _ in range(2000):
         full = odd_sizes(rng)
-        shapes = [tuple(broadcastable(rng, full) if rng.random() < 0.9 else odd_sizes(rng)) for _ in range(3)]
+        shapes = [
+            tuple(broadcastable(rng, full) if rng.random() < 0.9 else odd_sizes(rng))
+            for _ in range(3)
+        ]
         try:
             expected = tuple(torch.broadcast_shapes(*shapes))
         except RuntimeError:
@@ -45,7 +48,9 @@ def test_expand() -> None:
     for _ in range(1500):
         tensor = odd_tensor(rng, odd_sizes(rng, (1, 2, 3)))
         target = [rng.choice((size, size, -1, 3)) for size in tensor.size()]
-        target = [rng.choice((0, 1, 2)) for _ in range(rng.randint(0, 2))] + target[rng.random() < 0.1 :]
+        target = [rng.choice((0, 1, 2)) for _ in range(rng.randint(0, 2))] + target[
+            rng.random() < 0.1 :
+        ]
         try:
             wide = tensor.expand(target)
         except RuntimeError:
@@ -54,7 +59,11 @@ def test_expand() -> None:
                 expand(tuple(tensor.size()), tensor.stride(), target)
         else:
             found = expand(tuple(tensor.size()), tensor.stride(), target)
-            assert found == (tuple(wide.size()), wide.stride()), (tensor.size(), tensor.stride(), target)
+            assert found == (tuple(wide.size()), wide.stride()), (
+                tensor.size(),
+                tensor.stride(),
+                target,
+            )
     assert refused > 100
 
 
@@ -77,12 +86,16 @@ def test_structure_asks_nothing() -> None:
     ],
 )
 def test_two_symbols(hints: tuple[int, int], other: dict[tuple[int, int], bool]) -> None:
-    """The result at the example, and guards that exclude every value for which it would be another."""
+    """The result at the example, and guards that exclude every value for which it would be
+    another.
+    """
     env, (a, b) = symbols(*hints)
     found = broadcast_size(a, b)
     for values, fine in other.items():
         held = guards_at(env, *values)
-        assert held is fine or (held and torch.broadcast_shapes(*((v,) for v in values)) == (values[found is b],))
+        assert held is fine or (
+            held and torch.broadcast_shapes(*((v,) for v in values)) == (values[found is b],)
+        )
 
 
 def test_a_symbol_that_does_not_broadcast() -> None:

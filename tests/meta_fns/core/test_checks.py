@@ -1,4 +1,6 @@
-"""Requirements: what passes, what raises which error with which words, and what is asked of symbols."""
+"""Requirements: what passes, what raises which error with which words, and what is asked of
+symbols.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,28 @@ ELSEWHERE = TensorSpec.contiguous((2, 3), device=torch.device("meta"))
 
 Row = tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...], type[Exception], str]
 ROWS: list[Row] = [
-    (checks.need_rank, ("x", SPEC, 1, 2), ("x", SPEC, 1, 3), ShapeError, "x must have 1 or 3 dimensions, got (2, 3)"),
+    (
+        checks.need_rank,
+        ("x", SPEC, 1, 2),
+        ("x", SPEC, 1, 3),
+        ShapeError,
+        "x must have 1 or 3 dimensions, got (2, 3)",
+    ),
     (checks.need_equal, (2, 2, "rows"), (2, 3, "rows"), ShapeError, "rows: 2 and 3 differ"),
-    (checks.need_sizes, ("x", SPEC, [2, 3]), ("x", SPEC, (2, 4)), ShapeError, "x must be of sizes (2, 4), got (2, 3)"),
-    (checks.need_sizes, ("x", SPEC, SPEC.sizes), ("x", SPEC, (2,)), ShapeError, "x must be of sizes (2,), got (2, 3)"),
+    (
+        checks.need_sizes,
+        ("x", SPEC, [2, 3]),
+        ("x", SPEC, (2, 4)),
+        ShapeError,
+        "x must be of sizes (2, 4), got (2, 3)",
+    ),
+    (
+        checks.need_sizes,
+        ("x", SPEC, SPEC.sizes),
+        ("x", SPEC, (2,)),
+        ShapeError,
+        "x must be of sizes (2,), got (2, 3)",
+    ),
     (
         checks.need_same_sizes,
         ("x", SPEC, "y", LONGS),
@@ -31,9 +51,27 @@ ROWS: list[Row] = [
         ShapeError,
         "x must be of sizes (3, 2), got (2, 3), the sizes of y",
     ),
-    (checks.fit_into, ("x", (1, 3), (2, 3)), ("x", (2, 2), (2, 3)), ShapeError, "x of sizes (2, 2) does not broadcast"),
-    (checks.fit_into, ("x", (3,), (2, 3)), ("x", (2, 3), (3,)), ShapeError, "does not broadcast to (3,)"),
-    (checks.need_contiguous, ("x", SPEC), ("x", SPEC.with_(strides=(1, 2))), ShapeError, "x must be contiguous, got"),
+    (
+        checks.fit_into,
+        ("x", (1, 3), (2, 3)),
+        ("x", (2, 2), (2, 3)),
+        ShapeError,
+        "x of sizes (2, 2) does not broadcast",
+    ),
+    (
+        checks.fit_into,
+        ("x", (3,), (2, 3)),
+        ("x", (2, 3), (3,)),
+        ShapeError,
+        "does not broadcast to (3,)",
+    ),
+    (
+        checks.need_contiguous,
+        ("x", SPEC),
+        ("x", SPEC.with_(strides=(1, 2))),
+        ShapeError,
+        "x must be contiguous, got",
+    ),
     (
         checks.need_dtype,
         ("x", SPEC, checks.FLOATS),
@@ -48,7 +86,13 @@ ROWS: list[Row] = [
         DtypeError,
         "x is of torch.float32, y of torch.int64",
     ),
-    (checks.need_same, ("x", SPEC, "y", SPEC), ("x", SPEC, "y", ELSEWHERE), DtypeError, "x is on cpu, y on meta"),
+    (
+        checks.need_same,
+        ("x", SPEC, "y", SPEC),
+        ("x", SPEC, "y", ELSEWHERE),
+        DtypeError,
+        "x is on cpu, y on meta",
+    ),
     (checks.refuse_unless_empty, ("no", (2, 0)), ("no", (2, 3)), DtypeError, "no"),
     (
         checks.need_nonempty,
@@ -64,7 +108,13 @@ ROWS: list[Row] = [
         ShapeError,
         "x (2, 3) must have as many elements as (5,)",
     ),
-    (checks.need_positive, ("steps", [1, 2]), ("steps", [1, 0]), ShapeError, "steps must be positive, got (1, 0)"),
+    (
+        checks.need_positive,
+        ("steps", [1, 2]),
+        ("steps", [1, 0]),
+        ShapeError,
+        "steps must be positive, got (1, 0)",
+    ),
     (
         checks.need_numbers,
         (LONGS,),
@@ -77,7 +127,11 @@ ROWS: list[Row] = [
 
 @pytest.mark.parametrize(("need", "fine", "wrong", "error", "words"), ROWS)
 def test_on_ints(
-    need: Callable[..., None], fine: tuple[Any, ...], wrong: tuple[Any, ...], error: type[Exception], words: str
+    need: Callable[..., None],
+    fine: tuple[Any, ...],
+    wrong: tuple[Any, ...],
+    error: type[Exception],
+    words: str,
 ) -> None:
     need(*fine)
     with pytest.raises(error) as raised:
@@ -108,7 +162,9 @@ def spec_of(size: Any) -> TensorSpec:
     ],
 )
 def test_on_symbols(need: Callable[[Any], None], holds: list[int]) -> None:
-    """At the example 4 each passes, and its guard is that of its meaning; at the example 0 each refuses."""
+    """At the example 4 each passes, and its guard is that of its meaning; at the example 0 each
+    refuses.
+    """
     env, (n,) = symbols(4)
     need(n)
     assert [value for value in (0, 1, 2, 4, 9) if guards_at(env, value)] == holds

@@ -1,4 +1,6 @@
-"""Layouts without gaps: exactly eager's on ints; on symbols what is provable, and an order where it matters."""
+"""Layouts without gaps: exactly eager's on ints; on symbols what is provable, and an order where it
+matters.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_like_strides_are_those_of_empty_like() -> None:
     for tensor in tensors(3000):
         sizes, strides = tuple(tensor.size()), tensor.stride()
         for given in FORMATS:
-            expected = torch.empty_like(tensor, memory_format=given or torch.preserve_format).stride()
+            expected = torch.empty_like(
+                tensor, memory_format=given or torch.preserve_format
+            ).stride()
             assert dense.like_strides(sizes, strides, given) == expected, (sizes, strides, given)
             kept += expected == strides != contiguous_strides(sizes)
     assert kept > 200
@@ -45,7 +49,9 @@ def test_dense_order_is_an_order_in_memory() -> None:
         sizes = [size or 1 for size in odd_sizes(rng)]
         tensor = overlapping(rng, sizes) if rng.random() < 0.3 else odd_tensor(rng, sizes)
         order = dense.dense_order(sizes, tensor.stride())
-        assert (order is not None) is (torch.ops.aten.is_non_overlapping_and_dense(tensor) or len(sizes) == 0)
+        assert (order is not None) is (
+            torch.ops.aten.is_non_overlapping_and_dense(tensor) or len(sizes) == 0
+        )
         if order is not None:
             assert sorted(order) == list(range(len(sizes)))
             assert tensor.permute(order[::-1]).is_contiguous()
@@ -55,7 +61,8 @@ def test_dense_order_is_an_order_in_memory() -> None:
 
 def test_symbols_of_a_dense_layout_ask_nothing() -> None:
     env, (a, b, c) = symbols(2, 3, 4)
-    strides = (1, a.at_least_one() * c.at_least_one(), a.at_least_one())  # b outermost, then c, then a
+    # b outermost, then c, then a
+    strides = (1, a.at_least_one() * c.at_least_one(), a.at_least_one())
     assert dense.dense_order((a, b, c), strides) == [0, 2, 1]
     assert dense.is_dense((a, b, c), strides)
     assert dense.like_strides((a, b, c), strides, None) is strides

@@ -1,4 +1,6 @@
-"""Rules made of other rules: all that is known of the functional one stays, and the results are eager's."""
+"""Rules made of other rules: all that is known of the functional one stays, and the results are
+eager's.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Padded(Rule):
 def test_all_that_is_known_stays(op: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     functional = lookup(OTHERS.get(op, aten.add.Tensor))
     assert functional is not None
-    known = Padded(functional.overload, functional.fn, functional.data_dependent, len, name="by any other name")
+    known = Padded(
+        functional.overload, functional.fn, functional.data_dependent, len, name="by any other name"
+    )
     monkeypatch.setattr(derived_rules, "lookup", lambda candidate: known)
     found = derived_rules.derive(op)
     assert isinstance(found, Padded)
@@ -61,7 +65,9 @@ def test_results_are_eagers() -> None:
         sizes = odd_sizes(rng)
         a = odd_tensor(rng, sizes, rng.choice(ALL_DTYPES))
         b = odd_tensor(rng, sizes if rng.random() < 0.8 else odd_sizes(rng), rng.choice(ALL_DTYPES))
-        out = odd_tensor(rng, sizes if rng.random() < 0.7 else odd_sizes(rng), rng.choice(ALL_DTYPES))
+        out = odd_tensor(
+            rng, sizes if rng.random() < 0.7 else odd_sizes(rng), rng.choice(ALL_DTYPES)
+        )
         accepted += check_call("aten.mul_.Tensor", a, b)
         accepted += check_call("aten.mul.out", a, b, out=out)
         accepted += check_call("aten.permute_copy.default", a, list(range(a.dim()))[::-1])
@@ -72,7 +78,9 @@ def test_results_are_eagers() -> None:
 def test_written_into_self() -> None:
     spec = TensorSpec.contiguous((2, 3))
     assert derived_rules.written(spec, spec, convert=False) is spec
-    with pytest.raises(ShapeError, match=r"result of sizes \(3, 2\) does not fit into self, \(2, 3\)"):
+    with pytest.raises(
+        ShapeError, match=r"result of sizes \(3, 2\) does not fit into self, \(2, 3\)"
+    ):
         derived_rules.written(spec, TensorSpec.contiguous((3, 2)), convert=False)
     with pytest.raises(ShapeError, match="does not fit"):
         derived_rules.written(spec, TensorSpec.contiguous((1, 2, 3)), convert=False)
@@ -87,7 +95,9 @@ def test_written_into_self() -> None:
 
 
 def test_need_writable_of_symbols() -> None:
-    """An expanded dimension may be written to where it is of size 1, or where the tensor is empty."""
+    """An expanded dimension may be written to where it is of size 1, or where the tensor is
+    empty.
+    """
     env, (n,) = symbols(1)
     derived_rules.need_writable(TensorSpec((n, 3), (0, 1)))
     assert [guards_at(env, value) for value in (0, 1, 2)] == [True, True, False]

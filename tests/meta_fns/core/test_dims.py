@@ -16,7 +16,10 @@ def test_wrap_dim(ndim: int) -> None:
         try:
             expected = list(torch.ones(sizes).cumsum(dim).size()) == sizes
         except IndexError:
-            with pytest.raises(ShapeError, match=f"dimension {dim} is out of range for a tensor of {ndim} dimensions"):
+            with pytest.raises(
+                ShapeError,
+                match=f"dimension {dim} is out of range for a tensor of {ndim} dimensions",
+            ):
                 wrap_dim(dim, ndim)
             continue
         assert expected

@@ -52,7 +52,10 @@ def test_operands_given_by_keyword() -> None:
 
 def test_keyword_only_arguments_stay() -> None:
     tensor = torch.ones(2)
-    assert infer("aten.sum.default", (), {"self": tensor, "dtype": torch.float64}).dtype is torch.float64
+    assert (
+        infer("aten.sum.default", (), {"self": tensor, "dtype": torch.float64}).dtype
+        is torch.float64
+    )
     assert infer("aten.add.Tensor", (tensor,), {"other": tensor, "alpha": 2}).sizes == (2,)
 
 
@@ -60,7 +63,9 @@ def test_errors_name_the_op() -> None:
     with pytest.raises(meta_fns.ShapeError, match=r"^aten\.mm\.default: ") as raised:
         infer("aten.mm", (torch.ones(2, 3), torch.ones(4, 5)))
     assert raised.value.op == "aten.mm.default"
-    with pytest.raises(meta_fns.DtypeError, match=r"^aten\.bitwise_not\.default: not implemented for torch.float32"):
+    with pytest.raises(
+        meta_fns.DtypeError, match=r"^aten\.bitwise_not\.default: not implemented for torch.float32"
+    ):
         infer("aten.bitwise_not.default", (torch.ones(2),))
 
 

@@ -1,4 +1,6 @@
-"""Contiguity and memory formats: eager's on ints; on symbols by structure, with questions where that is silent."""
+"""Contiguity and memory formats: eager's on ints; on symbols by structure, with questions where
+that is silent.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_strides_of_formats() -> None:
         assert layout.contiguous_strides(sizes) == torch.empty(sizes).stride()
         for given in (None, torch.contiguous_format, torch.channels_last, torch.channels_last_3d):
             try:
-                expected = torch.empty(sizes, memory_format=given or torch.contiguous_format).stride()
+                expected = torch.empty(
+                    sizes, memory_format=given or torch.contiguous_format
+                ).stride()
             except RuntimeError:
                 with pytest.raises(ShapeError, match=r"needs [45] dimensions"):
                     layout.strides_of_format(sizes, given)
@@ -58,7 +62,10 @@ def test_contiguity_is_what_eager_answers() -> None:
             last = layout.is_channels_last(sizes, strides, form)
             assert last is tensor.is_contiguous(memory_format=form), (sizes, strides)
             seen.add(last)
-        assert layout.suggested_format(sizes, strides) is suggest_memory_format(tensor), (sizes, strides)
+        assert layout.suggested_format(sizes, strides) is suggest_memory_format(tensor), (
+            sizes,
+            strides,
+        )
     assert seen == {(True, True), (False, True), (False, False), True, False}
 
 
@@ -77,7 +84,9 @@ def test_structure_asks_nothing() -> None:
     assert layout.canonical((a, b, c, d), strides)
     assert layout.is_contiguous((a, b, c, d), strides)
     assert layout.suggested_format((a, b, c, d), strides) is torch.contiguous_format
-    assert layout.is_channels_last((a, b, c, d), layout.channels_last_strides((a, b, c, d)), torch.channels_last)
+    assert layout.is_channels_last(
+        (a, b, c, d), layout.channels_last_strides((a, b, c, d)), torch.channels_last
+    )
     for sizes in ((a, b, 2), (a, 2, 1), (2, a, 2), (a, 1, b)):
         assert layout.canonical(sizes, layout.contiguous_strides(sizes))
     assert not layout.canonical((a, b, 2), (b, 2, 1))
@@ -99,9 +108,21 @@ def test_what_structure_leaves_open_is_asked() -> None:
 def test_suggested_format_of_symbols() -> None:
     env, (n, c, h, w) = symbols(2, 3, 4, 5)
     sizes = (n, c, h, w)
-    assert layout.suggested_format(sizes, layout.channels_last_strides(sizes)) is torch.channels_last
-    for values in ((2, 3, 4, 5), (1, 3, 4, 5), (2, 1, 4, 5), (2, 3, 1, 1), (0, 3, 4, 5), (2, 0, 4, 5), (1, 1, 1, 1)):
-        tensor = torch.empty_strided(values, torch.empty(values, memory_format=torch.channels_last).stride())
+    assert (
+        layout.suggested_format(sizes, layout.channels_last_strides(sizes)) is torch.channels_last
+    )
+    for values in (
+        (2, 3, 4, 5),
+        (1, 3, 4, 5),
+        (2, 1, 4, 5),
+        (2, 3, 1, 1),
+        (0, 3, 4, 5),
+        (2, 0, 4, 5),
+        (1, 1, 1, 1),
+    ):
+        tensor = torch.empty_strided(
+            values, torch.empty(values, memory_format=torch.channels_last).stride()
+        )
         if guards_at(env, *values):
             assert suggest_memory_format(tensor) is torch.channels_last, values
     assert guards_at(env, 2, 3, 4, 5)
@@ -118,7 +139,9 @@ def test_suggested_format_of_overlapping_symbols(channels: int) -> None:
     for values in itertools.product((1, 2, 5), repeat=3):
         if guards_at(env, *values):
             rows, columns = values[1:]
-            tensor = torch.empty_strided((values[0], channels, rows, columns), (rows * columns, 1, columns, 1))
+            tensor = torch.empty_strided(
+                (values[0], channels, rows, columns), (rows * columns, 1, columns, 1)
+            )
             assert suggest_memory_format(tensor) is found, values
             seen += 1
     assert seen > 3

@@ -1,4 +1,6 @@
-"""Which ops stay within the memory of their arguments: those that were called to find out, and no others."""
+"""Which ops stay within the memory of their arguments: those that were called to find out, and no
+others.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...]]] = {
         aten._scaled_dot_product_flash_attention_for_cpu.default,
         (R(4, 4, 0, 8), R(4, 4, 6, 8), R(4, 4, 6, 8)),
     ),
-    "states of a smaller batch": (aten.lstm.input, (R(5, 2, 3), [R(1, 2, 4), R(1, 2, 4)], WEIGHTS, *LSTM)),
+    "states of a smaller batch": (
+        aten.lstm.input,
+        (R(5, 2, 3), [R(1, 2, 4), R(1, 2, 4)], WEIGHTS, *LSTM),
+    ),
     "a pooled index beyond the input": (
         aten.max_pool2d_with_indices_backward.default,
         (R(1, 2, 1, 1), R(1, 2, 1, 3), *POOL, torch.full((1, 2, 1, 1), 7)),
@@ -51,14 +56,18 @@ def test_data_are_checked_at_each_call_of_one_size() -> None:
 
 
 def test_right_calls_of_checked_ops_are_admitted() -> None:
-    check_memory(aten.scaled_dot_product_attention.default, (R(2, 2, 3, 4), R(2, 2, 5, 4), R(2, 2, 5, 4)), {})
+    check_memory(
+        aten.scaled_dot_product_attention.default, (R(2, 2, 3, 4), R(2, 2, 5, 4), R(2, 2, 5, 4)), {}
+    )
     check_memory(aten.lstm.input, (R(2, 5, 3), [R(1, 2, 4), R(1, 2, 4)], WEIGHTS, *LSTM), {})
     x = R(1, 2, 1, 3)
     pooled, indices = aten.max_pool2d_with_indices.default(x, *POOL)
     check_memory(aten.max_pool2d_with_indices_backward.default, (pooled, x, *POOL, indices), {})
 
 
-@pytest.mark.parametrize("name", ["convolution_overrideable", "cudnn_grid_sampler", "resize", "segment_reduce"])
+@pytest.mark.parametrize(
+    "name", ["convolution_overrideable", "cudnn_grid_sampler", "resize", "segment_reduce"]
+)
 def test_public_ops_that_nobody_called_are_not_safe(name: str) -> None:
     packet = getattr(aten, name)
     assert memory_safety(getattr(packet, packet.overloads()[0])) is MemorySafety.UNSAFE

@@ -27,7 +27,9 @@ def test_kinds(kind: str) -> None:
     op = KINDS[kind]
     accepted = 0
     for dtype in ALL_DTYPES:
-        if (kind in ("same", "real") and dtype is torch.bool) or (kind == "same" and dtype.is_complex):
+        if (kind in ("same", "real") and dtype is torch.bool) or (
+            kind == "same" and dtype.is_complex
+        ):
             continue  # these have no kernel
         for _ in range(40):
             tensor = odd_tensor(rng, odd_sizes(rng), dtype)
@@ -38,7 +40,10 @@ def test_kinds(kind: str) -> None:
             made = pointwise.unary(kind, "buihfc")
             if kind == "double":
                 made = pointwise.nary(1, kind, "buihfcz")
-            assert describe(made(TensorSpec.of(tensor))) == describe(expected), (kind, describe(tensor))
+            assert describe(made(TensorSpec.of(tensor))) == describe(expected), (
+                kind,
+                describe(tensor),
+            )
             accepted += 1
     assert accepted > 200
 
@@ -54,7 +59,8 @@ def test_letters() -> None:
 
 
 @pytest.mark.parametrize(
-    "made", [pointwise.unary("same", "f"), pointwise.like("same", "f"), pointwise.nary(1, "same", "f")]
+    "made",
+    [pointwise.unary("same", "f"), pointwise.like("same", "f"), pointwise.nary(1, "same", "f")],
 )
 def test_other_dtypes_are_refused(made: object) -> None:
     assert callable(made)
@@ -68,11 +74,15 @@ def test_like_keeps_the_layout_of_empty_like() -> None:
     made = pointwise.like("float", "buihfc")
     for _ in range(300):
         tensor = odd_tensor(rng, odd_sizes(rng), torch.int64)
-        assert describe(made(TensorSpec.of(tensor))) == describe(torch.empty_like(tensor, dtype=torch.float32))
+        assert describe(made(TensorSpec.of(tensor))) == describe(
+            torch.empty_like(tensor, dtype=torch.float32)
+        )
 
 
 def test_order_of_operands() -> None:
-    """The first operand that tells dimensions apart decides the layout: which that is, ``order`` says."""
+    """The first operand that tells dimensions apart decides the layout: which that is, ``order``
+    says.
+    """
     turned, plain = TensorSpec((2, 3), (1, 2)), TensorSpec((2, 3), (6, 2))
     assert pointwise.nary(2, "same", "f")(turned, plain).strides == (1, 2)
     assert pointwise.nary(2, "same", "f", order=(1, 0))(turned, plain).strides == (3, 1)

@@ -55,7 +55,9 @@ def test_a_rule_made_in_a_function_needs_a_name() -> None:
 
 
 def test_names_are_for_people() -> None:
-    """No helper's name, underscore or `<locals>`; and one name may not be what other reasons of guards are called."""
+    """No helper's name, underscore or `<locals>`; and one name may not be what other reasons of
+    guards are called.
+    """
     found = {each.name for each in meta_fns.rules()}
     assert not [name for name in found if not re.fullmatch(r"[a-z0-9]+( [a-z0-9]+)*", name)]
     assert not found & {"declared", "static"}
@@ -122,7 +124,10 @@ def test_every_registered_overload_is_one_of_this_torch_or_another() -> None:
     ],
 )
 def test_aliasing(
-    name: str, view_of: tuple[int | None, ...], same_as: tuple[int | None, ...], mutated: tuple[int, ...]
+    name: str,
+    view_of: tuple[int | None, ...],
+    same_as: tuple[int | None, ...],
+    mutated: tuple[int, ...],
 ) -> None:
     found = aliasing(name)
     assert (found.view_of, found.same_as, found.mutated) == (view_of, same_as, mutated)

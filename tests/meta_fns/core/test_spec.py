@@ -28,7 +28,9 @@ def test_of_a_tensor() -> None:
             last = torch.channels_last
             assert spec.is_contiguous(last) is tensor.is_contiguous(memory_format=last)
         assert describe(spec.fresh()) == describe(torch.empty(tensor.size(), dtype=tensor.dtype))
-        assert describe(spec.fresh((2, 3), torch.int8)) == describe(torch.empty(2, 3, dtype=torch.int8))
+        assert describe(spec.fresh((2, 3), torch.int8)) == describe(
+            torch.empty(2, 3, dtype=torch.int8)
+        )
 
 
 def test_of_a_sparse_tensor() -> None:

@@ -1,4 +1,6 @@
-"""TensorIterator's outputs: sizes, strides and device, against eager's `add` and `where` in odd layouts."""
+"""TensorIterator's outputs: sizes, strides and device, against eager's `add` and `where` in odd
+layouts.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import torch
 
 from meta_fns import DtypeError, TensorSpec
 from meta_fns.core import tensor_iterator
-from tests.meta_fns.eager import ALL_DTYPES, broadcastable, describe, odd_sizes, odd_tensor, overlapping
+from tests.meta_fns.eager import (
+    ALL_DTYPES,
+    broadcastable,
+    describe,
+    odd_sizes,
+    odd_tensor,
+    overlapping,
+)
 from tests.meta_fns.symbolic import at, guards_at, symbols
 
 
@@ -42,7 +51,8 @@ def test_operands_are_cast_before_their_strides_are_seen() -> None:
     for _ in range(1000):
         sizes = odd_sizes(rng)
         tensors = [
-            odd_tensor(rng, broadcastable(rng, sizes), rng.choice((torch.float32, torch.int64))) for _ in range(2)
+            odd_tensor(rng, broadcastable(rng, sizes), rng.choice((torch.float32, torch.int64)))
+            for _ in range(2)
         ]
         common = torch.result_type(*tensors)
         found = tensor_iterator.iterate([TensorSpec.of(t) for t in tensors], common, common)
@@ -63,7 +73,9 @@ def test_laid_out_like() -> None:
         tensor = odd_tensor(rng, odd_sizes(rng))
         spec = TensorSpec.of(tensor)
         dtype = rng.choice((None, *ALL_DTYPES))
-        assert describe(tensor_iterator.laid_out_like(spec, dtype)) == describe(torch.empty_like(tensor, dtype=dtype))
+        assert describe(tensor_iterator.laid_out_like(spec, dtype)) == describe(
+            torch.empty_like(tensor, dtype=dtype)
+        )
 
 
 def test_devices() -> None:
@@ -74,7 +86,12 @@ def test_devices() -> None:
         assert tensor_iterator.common_device(operands) == cuda
     assert tensor_iterator.common_device((number, number)) == torch.device("cpu")
     assert tensor_iterator.common_device((number, number.with_(device=cuda))) == cuda
-    for wrong in ((tensor, vector), (vector, tensor), (tensor, number.with_(device=other)), (number, vector, tensor)):
+    for wrong in (
+        (tensor, vector),
+        (vector, tensor),
+        (tensor, number.with_(device=other)),
+        (number, vector, tensor),
+    ):
         with pytest.raises(DtypeError, match="two devices"):
             tensor_iterator.common_device(wrong)
 
@@ -82,7 +99,9 @@ def test_devices() -> None:
 def test_contiguous_symbols_ask_nothing() -> None:
     env, (n, m) = symbols(3, 4)
     spec = TensorSpec.contiguous((n, m))
-    result = tensor_iterator.iterate((spec, TensorSpec.contiguous((m,)), TensorSpec.contiguous((n, 1))), torch.float32)
+    result = tensor_iterator.iterate(
+        (spec, TensorSpec.contiguous((m,)), TensorSpec.contiguous((n, 1))), torch.float32
+    )
     assert result.sizes is spec.sizes
     assert result.strides is spec.strides
     assert result.canonical_known
@@ -92,7 +111,9 @@ def test_contiguous_symbols_ask_nothing() -> None:
 
 
 def test_a_turned_operand_beside_a_plain_one() -> None:
-    """The first operand that tells two dimensions apart decides; at all values that the guards let through."""
+    """The first operand that tells two dimensions apart decides; at all values that the guards let
+    through.
+    """
     for hints in ((3, 4), (1, 4), (3, 1)):
         env, (n, m) = symbols(*hints)
         turned = TensorSpec((n, m), (1, n.at_least_one()))

@@ -31,7 +31,9 @@ def test_result_type_of_two() -> None:
 
 
 def test_result_type_of_three() -> None:
-    """A 0-d tensor and a number together, beside a tensor with dimensions: each category yields to the one before."""
+    """A 0-d tensor and a number together, beside a tensor with dimensions: each category yields to
+    the one before.
+    """
     for a, b, number in itertools.product(operands((1,)), operands(()), NUMBERS):
         found = type_promotion.result_type((as_spec(a), as_spec(b), number))
         if (common := torch.result_type(b, number)).is_complex and common.itemsize == 4:
@@ -54,7 +56,10 @@ def test_numbers_are_of_the_default_dtypes(default: torch.dtype) -> None:
         for dtype in ALL_DTYPES:
             ones = torch.ones(2, dtype=dtype)
             assert type_promotion.int_to_float(dtype) is torch.sin(ones).dtype
-            assert type_promotion.float_result((TensorSpec.of(ones), 1)) is torch.true_divide(ones, 1).dtype
+            assert (
+                type_promotion.float_result((TensorSpec.of(ones), 1))
+                is torch.true_divide(ones, 1).dtype
+            )
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -63,14 +68,21 @@ def test_symbolic_numbers() -> None:
     _, (size,) = symbols(3)
     assert type_promotion.number_dtype(size) is torch.int64
     assert type_promotion.number_dtype(size == 3) is torch.bool
-    assert type_promotion.number_dtype(type("Number", (), {"scalar_type": float})()) is torch.get_default_dtype()
+    assert (
+        type_promotion.number_dtype(type("Number", (), {"scalar_type": float})())
+        is torch.get_default_dtype()
+    )
 
 
 def test_complex_and_back() -> None:
     for dtype in ALL_DTYPES:
-        assert type_promotion.to_real(dtype) is (torch.ones(2, dtype=dtype).abs().dtype if dtype.is_complex else dtype)
+        assert type_promotion.to_real(dtype) is (
+            torch.ones(2, dtype=dtype).abs().dtype if dtype.is_complex else dtype
+        )
         if dtype.is_floating_point:
-            assert type_promotion.to_complex(dtype) is torch.result_type(torch.ones(2, dtype=dtype), 1j)
+            assert type_promotion.to_complex(dtype) is torch.result_type(
+                torch.ones(2, dtype=dtype), 1j
+            )
         assert type_promotion.is_float(dtype) is (dtype.is_floating_point or dtype.is_complex)
     for half in (torch.float16, torch.float32, torch.float64):
         assert type_promotion.to_real(type_promotion.to_complex(half)) is half

@@ -1,4 +1,6 @@
-"""Views without copying: eager's on ints; on symbols by structure, and right wherever the guards hold."""
+"""Views without copying: eager's on ints; on symbols by structure, and right wherever the guards
+hold.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def test_on_ints() -> None:
         tensor = odd_tensor(rng, odd_sizes(rng))
         new = regrouped(rng, list(tensor.size()))
         found = view_strides.view_strides(tuple(tensor.size()), tensor.stride(), tuple(new))
-        assert view_strides.view_strides_asking(tuple(tensor.size()), tensor.stride(), tuple(new)) == found
+        assert (
+            view_strides.view_strides_asking(tuple(tensor.size()), tensor.stride(), tuple(new))
+            == found
+        )
         try:
             expected = tensor.view(new)
         except RuntimeError:
@@ -75,7 +80,9 @@ def test_sizes_with_a_hole() -> None:
 def test_the_hole_is_solved_without_the_sizes_that_both_share() -> None:
     env, (b, s, h) = symbols(2, 5, 12)
     found = view_strides.infer_sizes((b + 1, s + 1, h), (b + 1, s + 1, -1, 4))
-    assert found[:2] == (b + 1, s + 1) or all(x is y for x, y in zip(found, (b + 1, s + 1), strict=False))
+    assert found[:2] == (b + 1, s + 1) or all(
+        x is y for x, y in zip(found, (b + 1, s + 1), strict=False)
+    )
     assert str(found[2]) == "s2 // 4" or at(found[2], {"s2": 12}) == 3
     for values in itertools.product((0, 3), (0, 5), (0, 4, 6, 8)):
         assert guards_at(env, *values) is (values[2] % 4 == 0)
@@ -108,7 +115,9 @@ def test_views_of_contiguous_symbols_ask_nothing() -> None:
 
 
 def test_symbols_against_eager() -> None:
-    """Wherever the guards hold, a view exists exactly if eager has one, with strides that address the same elements."""
+    """Wherever the guards hold, a view exists exactly if eager has one, with strides that address
+    the same elements.
+    """
     cases = [
         ((2, 3, 4), (0, 2, 1), lambda a, b, c: (a, b * c)),
         ((2, 3, 4), (1, 0, 2), lambda a, b, c: (a * b, c)),
@@ -131,7 +140,8 @@ def test_symbols_against_eager() -> None:
             assert at(strides, named) == tensor.stride()
             new = shape(*values)
             if found is None:
-                seen.add("copy")  # by symbols a copy is allowed where sizes of 1 would let a view exist
+                # by symbols a copy is allowed where sizes of 1 would let a view exist
+                seen.add("copy")
                 continue
             seen.add("view")
             expected = tensor.view(new)

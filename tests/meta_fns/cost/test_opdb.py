@@ -1,4 +1,6 @@
-"""Cost rules on calls that op_db's samples make: never an error, never negative, traffic that fits the results."""
+"""Cost rules on calls that op_db's samples make: never an error, never negative, traffic that fits
+the results.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from tests.meta_fns.cost.test_rules import WITHOUT
 from tests.meta_fns.opdb import Call, record
 
 STEP = 9  # prime to the number of OpInfos of any family
-UNPRICED = {name for names in WITHOUT for name in names.split()} | {"_fft_c2c", "_fft_r2c", "_fft_c2r"}
+UNPRICED = {name for names in WITHOUT for name in names.split()} | {
+    "_fft_c2c",
+    "_fft_r2c",
+    "_fft_c2r",
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +36,8 @@ def test_every_call_has_a_cost(calls: list[Call]) -> None:
         try:
             work = meta_fns.work_of(call.op, call.args, call.kwargs)
         except meta_fns.MetaError:
-            continue  # what the result is depends on data, or eager refuses too: tests of the shape rules
+            # what the result is depends on data, or eager refuses too: tests of the shape rules
+            continue
         if work is None:
             name = str(call.op).split(".")[1]
             assert name in UNPRICED or meta_fns.lookup(call.op) is None, call

@@ -1,4 +1,6 @@
-"""Cost rules: matrix products, convolutions and attention as torch counts them, the rest as formulas of small calls."""
+"""Cost rules: matrix products, convolutions and attention as torch counts them, the rest as
+formulas of small calls.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,30 @@ aten = torch.ops.aten
 
 REGISTERED = sorted(p.__name__ for p in flop_registry if "scaled_dot" in getattr(p, "__name__", ""))
 
-# Ops whose work depends on data (sparse, bags of embeddings) or on the network, or of which no formula is kept.
+# Ops whose work depends on data (sparse, bags of embeddings) or on the network, or of which no
+# formula is kept.
 WITHOUT = {
-    "_cdist_backward _embedding_bag _embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_forward_only",
-    "_embedding_bag_per_sample_weights_backward _pdist_backward _segment_reduce_backward _sparse_mm_reduce_impl",
-    "_wrap_tensor_autograd all_gather_into_tensor all_gather_into_tensor_coalesced all_reduce all_reduce_",
-    "all_reduce_coalesced all_to_all_single broadcast broadcast_ reduce_scatter_tensor reduce_scatter_tensor_coalesced",
+    (
+        "_cdist_backward _embedding_bag _embedding_bag_backward _embedding_bag_dense_backward "
+        "_embedding_bag_forward_only"
+    ),
+    (
+        "_embedding_bag_per_sample_weights_backward _pdist_backward _segment_reduce_backward "
+        "_sparse_mm_reduce_impl"
+    ),
+    (
+        "_wrap_tensor_autograd all_gather_into_tensor all_gather_into_tensor_coalesced all_reduce "
+        "all_reduce_"
+    ),
+    (
+        "all_reduce_coalesced all_to_all_single broadcast broadcast_ reduce_scatter_tensor "
+        "reduce_scatter_tensor_coalesced"
+    ),
     "embedding_renorm_ wait_tensor",
-    "_sparse_mm_reduce_impl_backward _to_sparse linalg_lstsq ormqr segment_reduce sparse_mask sparse_sampled_addmm",
+    (
+        "_sparse_mm_reduce_impl_backward _to_sparse linalg_lstsq ormqr segment_reduce sparse_mask "
+        "sparse_sampled_addmm"
+    ),
 }
 
 
@@ -69,7 +87,9 @@ def test_recurrent_layers_as_one_op(name: str) -> None:
     op = {"LSTM": aten.lstm.input, "GRU": aten.gru.input, "RNN": aten.rnn_tanh.input}[name]
     with FlopCounterMode(display=False) as theirs:
         net(x, (state, state) if name == "LSTM" else state)
-    work = meta_fns.work_of(op, (x, states, list(net.parameters()), True, 2, 0.0, False, True, False), {})
+    work = meta_fns.work_of(
+        op, (x, states, list(net.parameters()), True, 2, 0.0, False, True, False), {}
+    )
     assert work is not None
     assert work.flops == theirs.get_total_flops()
 
@@ -93,10 +113,14 @@ def test_convolutions_and_their_backward(dims: int, transposed: bool) -> None:
         sizes = [rng.randint(6, 9) for _ in range(dims)]
         x = torch.randn(rng.randint(1, 3), 4, *sizes, requires_grad=True)
         filters = [rng.randint(1, 3) for _ in range(dims)]
-        weight = torch.randn(4, 6 // groups if transposed else 2 // groups * 2, *filters, requires_grad=True)
+        weight = torch.randn(
+            4, 6 // groups if transposed else 2 // groups * 2, *filters, requires_grad=True
+        )
         if not transposed:
             weight = torch.randn(6, 4 // groups, *filters, requires_grad=True)
-        compare(lambda x=x, w=weight, g=groups: op(x, w, stride=2, padding=1, groups=g).sum().backward())
+        compare(
+            lambda x=x, w=weight, g=groups: op(x, w, stride=2, padding=1, groups=g).sum().backward()
+        )
 
 
 def test_convolution_of_one_sample() -> None:
@@ -111,18 +135,25 @@ def test_attention(name: str) -> None:
     for _ in range(5):
         b, h, queries, keys, width, out = (rng.randint(1, 9) for _ in range(6))
         query = TensorSpec.contiguous((b, 2 * h, queries, width))
-        key, value = TensorSpec.contiguous((b, h, keys, width)), TensorSpec.contiguous((b, h, keys, out))
+        key, value = (
+            TensorSpec.contiguous((b, h, keys, width)),
+            TensorSpec.contiguous((b, h, keys, out)),
+        )
         shapes = [spec.sizes for spec in (query, key, value)]
         args: tuple[Any, ...] = (query, key, value)
         if "backward" in name:
             args = (TensorSpec.contiguous((b, 2 * h, queries, out)), *args)
             shapes.insert(0, args[0].sizes)
         cost = registry.lookup(packet.default).cost
-        assert cost.flops(meta_fns.OpCall(args, {}, [query])) == flop_registry[packet](*shapes, out_val=query.sizes)
+        assert cost.flops(meta_fns.OpCall(args, {}, [query])) == flop_registry[packet](
+            *shapes, out_val=query.sizes
+        )
 
 
 def test_attention_on_cpu() -> None:
-    def count(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
+    def count(
+        query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any
+    ) -> int:
         return int(sdpa_flop_count(query, key, value))
 
     mapping = {aten._scaled_dot_product_flash_attention_for_cpu: count}
@@ -137,20 +168,26 @@ def test_attention_on_cpu() -> None:
 def test_raw_attention_has_its_heads_inside() -> None:
     q = TensorSpec.contiguous((2, 5, 4, 8), torch.float16)
     cost = registry.lookup(aten._flash_attention_forward.default).cost
-    assert cost.flops(meta_fns.OpCall((q, q, q, None, None, 5, 5), {}, [q])) == 2 * 4 * 5 * 5 * 8 * 4
+    assert (
+        cost.flops(meta_fns.OpCall((q, q, q, None, None, 5, 5), {}, [q])) == 2 * 4 * 5 * 5 * 8 * 4
+    )
     packed, starts = TensorSpec.contiguous((12, 4, 8)), TensorSpec.contiguous((4,), torch.int32)
     call = meta_fns.OpCall((packed, packed, packed, starts, starts, 6, 7), {}, [packed])
     assert cost.flops(call) == 3 * 4 * 6 * 7 * 8 * 4
 
 
 def test_recurrent_layer_is_its_matrix_products() -> None:
-    """An LSTM of oneDNN does what the same LSTM does as matrix products (which torch's counter sees)."""
+    """An LSTM of oneDNN does what the same LSTM does as matrix products (which torch's counter
+    sees).
+    """
     lstm = torch.nn.LSTM(6, 5, num_layers=2)
     x = torch.randn(7, 3, 6)
     seen: list[int] = []
 
     class Layers(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if func is aten.mkldnn_rnn_layer.default:
                 cost = registry.lookup(func).cost
                 specs = [TensorSpec.of(a) if isinstance(a, torch.Tensor) else a for a in args]
@@ -177,7 +214,8 @@ def test_traffic() -> None:
     assert work("aten.add.Tensor", x, y) == (24, 96 + 24, 96, 1)
     assert work("aten.add_.Tensor", x, y) == (24, 96 + 24, 96, 1)
     assert work("aten.add.out", x, y, out=torch.ones(4, 6)) == (24, 96 + 24, 96, 1)
-    assert work("aten.add.Tensor", x, y.expand(4, 6)) == (24, 96 + 24, 96, 1)  # an expanded dimension is read once
+    # an expanded dimension is read once
+    assert work("aten.add.Tensor", x, y.expand(4, 6)) == (24, 96 + 24, 96, 1)
     assert work("aten.sigmoid.default", x) == (96, 96, 96, 1)
     assert work("aten.view.default", x, [24]) == (0, 0, 0, 0)
     assert work("aten.zeros.default", [5]) == (0, 0, 20, 1)
@@ -196,7 +234,12 @@ def test_gathers_read_what_they_give() -> None:
     # in place only the rows move; a copy of all there is comes with the functional form
     source = torch.ones(3, 8)
     assert work("aten.index_add_.default", weight, 0, rows, source) == (24, 24 + 96, 96, 1)
-    assert work("aten.index_add.default", weight, 0, rows, source) == (24, 24 + 96 + 32_000, 96 + 32_000, 1)
+    assert work("aten.index_add.default", weight, 0, rows, source) == (
+        24,
+        24 + 96 + 32_000,
+        96 + 32_000,
+        1,
+    )
 
 
 def test_sorting_takes_a_pass_a_byte() -> None:
@@ -206,8 +249,12 @@ def test_sorting_takes_a_pass_a_byte() -> None:
 
 def test_linear_algebra() -> None:
     assert work("aten.linalg_inv_ex.default", torch.ones(2, 3, 3))[0] == 2 * 54
-    assert work("aten._linalg_solve_ex.default", torch.ones(2, 3, 3), torch.ones(2, 3, 4))[0] == 2 * (18 + 72)
-    triangular = work("aten.linalg_solve_triangular.default", torch.ones(3, 3), torch.ones(3, 4), upper=True)
+    assert work("aten._linalg_solve_ex.default", torch.ones(2, 3, 3), torch.ones(2, 3, 4))[
+        0
+    ] == 2 * (18 + 72)
+    triangular = work(
+        "aten.linalg_solve_triangular.default", torch.ones(3, 3), torch.ones(3, 4), upper=True
+    )
     assert triangular[0] == 36
 
 
@@ -225,7 +272,11 @@ def test_symbolic_sizes() -> None:
     a, b = TensorSpec((s, 4), (4, 1)), TensorSpec((4, s), (s, 1))
     out = TensorSpec((s, s), (s, 1))
     made = registry.lookup(aten.mm.default).cost.work(meta_fns.OpCall((a, b), {}, [out]))
-    assert [str(each) for each in (made.flops, made.read, made.written)] == ["8*s0*s0", "32*s0", "4*s0*s0"]
+    assert [str(each) for each in (made.flops, made.read, made.written)] == [
+        "8*s0*s0",
+        "32*s0",
+        "4*s0*s0",
+    ]
 
 
 def test_no_cost_without_a_rule() -> None:

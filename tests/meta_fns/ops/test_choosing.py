@@ -21,7 +21,10 @@ def test_where_layout() -> None:
     rng = random.Random(0)
     for _ in range(600):
         sizes = odd_sizes(rng)
-        tensors = [odd_tensor(rng, broadcastable(rng, sizes), t) for t in (torch.bool, torch.float32, torch.float32)]
+        tensors = [
+            odd_tensor(rng, broadcastable(rng, sizes), t)
+            for t in (torch.bool, torch.float32, torch.float32)
+        ]
         if rng.random() < 0.3:
             tensors[1] = tensors[1].to(rng.choice(ALL_DTYPES))
         check_call("aten.where.self", *tensors)
@@ -32,7 +35,9 @@ def test_masked_fill() -> None:
     for _ in range(300):
         sizes = odd_sizes(rng)
         tensor = odd_tensor(rng, broadcastable(rng, sizes), rng.choice(ALL_DTYPES))
-        mask = odd_tensor(rng, broadcastable(rng, sizes), rng.choice((torch.bool, torch.bool, torch.uint8)))
+        mask = odd_tensor(
+            rng, broadcastable(rng, sizes), rng.choice((torch.bool, torch.bool, torch.uint8))
+        )
         check_call("aten.masked_fill.Scalar", tensor, mask, 0)
         check_call("aten.masked_fill.Tensor", tensor, mask, torch.ones(()))
         check_call("aten.masked_fill_.Scalar", tensor, mask, 0)

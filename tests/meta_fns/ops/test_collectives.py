@@ -1,4 +1,6 @@
-"""Functional collectives against eager, whose process group (torch's fake one) allocates results and sends nothing."""
+"""Functional collectives against eager, whose process group (torch's fake one) allocates results
+and sends nothing.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +38,26 @@ CALLS: Calls = {
     "all_reduce_": lambda x, name, size: (OPS.all_reduce_, (x, "sum", name)),
     "broadcast": lambda x, name, size: (OPS.broadcast, (x, 0, name)),
     "broadcast_": lambda x, name, size: (OPS.broadcast_, (x, 0, name)),
-    "all_reduce_coalesced": lambda x, name, size: (OPS.all_reduce_coalesced, ([x, x[:1]], "sum", name)),
+    "all_reduce_coalesced": lambda x, name, size: (
+        OPS.all_reduce_coalesced,
+        ([x, x[:1]], "sum", name),
+    ),
     "all_gather": lambda x, name, size: (OPS.all_gather_into_tensor, (x, size, name)),
-    "all_gather_coalesced": lambda x, name, size: (OPS.all_gather_into_tensor_coalesced, ([x, x[:1]], size, name)),
+    "all_gather_coalesced": lambda x, name, size: (
+        OPS.all_gather_into_tensor_coalesced,
+        ([x, x[:1]], size, name),
+    ),
     "reduce_scatter": lambda x, name, size: (OPS.reduce_scatter_tensor, (x, "sum", size, name)),
     "reduce_scatter_coalesced": lambda x, name, size: (
-        OPS.reduce_scatter_tensor_coalesced, ([x, x.double()], "sum", size, name),
+        OPS.reduce_scatter_tensor_coalesced,
+        ([x, x.double()], "sum", size, name),
     ),
     "all_to_all": lambda x, name, size: (
-        OPS.all_to_all_single, (x, [3] * size, [len(x) // size] * size, name),
+        OPS.all_to_all_single,
+        (x, [3] * size, [len(x) // size] * size, name),
     ),
     "wait": lambda x, name, size: (OPS.wait_tensor, (x,)),
-}  # fmt: skip
+}
 
 
 def _specs(args: Any) -> Any:
@@ -62,7 +72,10 @@ def _shown(found: Any) -> list[Any]:
     for each in made:
         if isinstance(each, torch.Tensor):
             OPS.wait_tensor(each)
-    specs = [each if isinstance(each, meta_fns.TensorSpec) else meta_fns.TensorSpec.of(each) for each in made]
+    specs = [
+        each if isinstance(each, meta_fns.TensorSpec) else meta_fns.TensorSpec.of(each)
+        for each in made
+    ]
     return [(each.sizes, each.strides, each.storage_offset, each.dtype) for each in specs]
 
 
@@ -76,7 +89,9 @@ def test_metadata_is_that_of_eager(what: str, group: tuple[str, int]) -> None:
         assert _shown(found.fn(*_specs(args))) == _shown(op(*args))
 
 
-@pytest.mark.parametrize("what", ["all_gather", "reduce_scatter", "all_to_all", "all_reduce", "broadcast"])
+@pytest.mark.parametrize(
+    "what", ["all_gather", "reduce_scatter", "all_to_all", "all_reduce", "broadcast"]
+)
 def test_results_are_contiguous(what: str, group: tuple[str, int]) -> None:
     name, size = group
     op, args = CALLS[what](torch.ones(3, 8).t(), name, size)

@@ -26,7 +26,9 @@ def test_convolution() -> None:
         spatial = [rng.randint(1, 7) for _ in range(n)]
         batch = [rng.choice((0, 1, 2, 3))] if rng.random() < 0.9 else []
         dtype = rng.choice((torch.float32, torch.float32, torch.float64, torch.bfloat16))
-        weight = [channels, out // groups, *kernel] if transposed else [out, channels // groups, *kernel]
+        weight = (
+            [channels, out // groups, *kernel] if transposed else [out, channels // groups, *kernel]
+        )
         if rng.random() < 0.05:
             weight[rng.randrange(2)] += 1
         tensor = odd_tensor(rng, [*batch, channels, *spatial], dtype)
@@ -37,7 +39,9 @@ def test_convolution() -> None:
         if transposed and any((s - 1) * t - 2 * p + d * (k - 1) < 0 for s, t, p, d, k in pieces):
             continue  # An empty output: some of eager's backends refuse it and some do not.
         args = (stride, padding, dilation, transposed, extra, groups)
-        accepted += check_call("aten.convolution.default", tensor, odd_tensor(rng, weight, dtype), bias, *args)
+        accepted += check_call(
+            "aten.convolution.default", tensor, odd_tensor(rng, weight, dtype), bias, *args
+        )
     assert accepted > 700
 
 
@@ -52,16 +56,41 @@ def test_channels_last_convolution() -> None:
             tensor = tensor.to(memory_format=torch.channels_last)
         if which != 1:
             weight = weight.to(memory_format=torch.channels_last)
-        check_call("aten.convolution.default", tensor, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+        check_call(
+            "aten.convolution.default",
+            tensor,
+            weight,
+            None,
+            [1, 1],
+            [0, 0],
+            [1, 1],
+            False,
+            [0, 0],
+            1,
+        )
 
 
 def test_sequence_first_convolution() -> None:
-    """A (batch, time, channels) tensor seen as (batch, channels, time): eager takes it for channels last."""
-    for batch, time, channels, out in ((2, 5, 3, 4), (1, 5, 3, 4), (2, 5, 1, 4), (2, 5, 3, 1), (2, 1, 3, 4)):
+    """A (batch, time, channels) tensor seen as (batch, channels, time): eager takes it for channels
+    last.
+    """
+    for batch, time, channels, out in (
+        (2, 5, 3, 4),
+        (1, 5, 3, 4),
+        (2, 5, 1, 4),
+        (2, 5, 3, 1),
+        (2, 1, 3, 4),
+    ):
         for layout in (0, 1):
             tensor = torch.ones(batch, time, channels).transpose(1, 2)
-            weight = torch.ones(out, channels, 1) if layout else torch.ones(out, 1, channels).transpose(1, 2)
-            check_call("aten.convolution.default", tensor, weight, None, [1], [0], [1], False, [0], 1)
+            weight = (
+                torch.ones(out, channels, 1)
+                if layout
+                else torch.ones(out, 1, channels).transpose(1, 2)
+            )
+            check_call(
+                "aten.convolution.default", tensor, weight, None, [1], [0], [1], False, [0], 1
+            )
 
 
 def test_convolution_of_windows() -> None:
@@ -71,7 +100,9 @@ def test_convolution_of_windows() -> None:
         n = rng.choice((1, 2, 2, 3))
         sizes = [rng.randint(1, 4) for _ in range(n + 2)]
         dtype = rng.choice((torch.float32, torch.float32, torch.float64))
-        weight = odd_tensor(rng, [rng.randint(1, 3), sizes[1], *[rng.randint(1, size) for size in sizes[2:]]], dtype)
+        weight = odd_tensor(
+            rng, [rng.randint(1, 3), sizes[1], *[rng.randint(1, size) for size in sizes[2:]]], dtype
+        )
         args = ([1] * n, [0] * n, [1] * n, False, [0] * n, 1)
         check_call("aten.convolution.default", overlapping(rng, sizes, dtype), weight, None, *args)
 
@@ -80,11 +111,16 @@ def test_convolution_of_nothing_takes_any_dtypes() -> None:
     rng = random.Random(0)
     accepted = 0
     for _ in range(800):
-        dtypes = [rng.choice((torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64)) for _ in "iwb"]
+        dtypes = [
+            rng.choice((torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64))
+            for _ in "iwb"
+        ]
         channels = rng.choice((0, 1, 3))
         n = rng.choice((1, 2, 3))
         sizes = [0 if channels else 2, channels, *[rng.choice((1, 2, 4)) for _ in range(n)]]
-        weight = torch.ones([rng.choice((1, 3)), channels, *[rng.choice((1, 2)) for _ in range(n)]], dtype=dtypes[1])
+        weight = torch.ones(
+            [rng.choice((1, 3)), channels, *[rng.choice((1, 2)) for _ in range(n)]], dtype=dtypes[1]
+        )
         bias = torch.ones(weight.size(0), dtype=dtypes[2]) if rng.random() < 0.5 else None
         args = ([1] * n, [0] * n, [1] * n, False, [0] * n, 1)
         tensor = torch.ones(sizes, dtype=dtypes[0])
@@ -93,13 +129,20 @@ def test_convolution_of_nothing_takes_any_dtypes() -> None:
 
 
 def test_spatial_sizes_must_not_be_empty() -> None:
-    """Unless there are no samples or no channels; padding or a transposed convolution do not help."""
+    """Unless there are no samples or no channels; padding or a transposed convolution do not
+    help.
+    """
     for batch in (0, 2):
         for channels in (0, 3):
             for size in (0, 1, 2):
                 for transposed in (False, True):
                     for padding in (0, 1):
-                        weight = torch.ones(3 if not transposed else channels, channels if not transposed else 3, 1, 1)
+                        weight = torch.ones(
+                            3 if not transposed else channels,
+                            channels if not transposed else 3,
+                            1,
+                            1,
+                        )
                         args = ([1, 1], [padding] * 2, [1, 1], transposed, [0, 0], 1)
                         tensor = torch.ones(batch, channels, size, 4)
                         if min(size - 2 * padding, 4 - 2 * padding) > 0 or not transposed:
@@ -119,7 +162,9 @@ def test_spatial_sizes_by_symbols() -> None:
 
 
 def test_a_convolution_without_output_channels_is_refused() -> None:
-    """Eager refuses weights without output channels, whatever the input: so no unused one may be dropped silently."""
+    """Eager refuses weights without output channels, whatever the input: so no unused one may be
+    dropped silently.
+    """
     for transposed in (False, True):
         for batch in (0, 2):
             for channels in (0, 3):

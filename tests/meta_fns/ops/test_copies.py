@@ -27,7 +27,13 @@ def test_copy() -> None:
 def test_copy_into_elements_that_share_memory() -> None:
     """Refused; but from a tensor that looks the same it may be the same, which eager lets pass."""
     wide = torch.ones(1, 3).expand(2, 3)
-    for source in (torch.ones(2, 3), torch.ones(3), torch.ones(()), wide.double(), torch.ones(1, 3)):
+    for source in (
+        torch.ones(2, 3),
+        torch.ones(3),
+        torch.ones(()),
+        wide.double(),
+        torch.ones(1, 3),
+    ):
         assert not check_call("aten.copy_.default", wide, source)
     with pytest.raises(meta_fns.UnsupportedOp):
         meta_fns.infer("aten.copy_.default", (wide, wide))

@@ -14,5 +14,8 @@ def test_native_dropout_backward() -> None:
     for _ in range(100):
         sizes = odd_sizes(rng)
         check_call(
-            "aten.native_dropout_backward.default", odd_tensor(rng, sizes), odd_tensor(rng, sizes, torch.bool), 2.0
+            "aten.native_dropout_backward.default",
+            odd_tensor(rng, sizes),
+            odd_tensor(rng, sizes, torch.bool),
+            2.0,
         )

@@ -10,7 +10,13 @@ import torch
 import meta_fns
 from tests.meta_fns.eager import ALL_DTYPES, check_call, odd_sizes, odd_tensor
 
-FORMATS = (None, torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+FORMATS = (
+    None,
+    torch.contiguous_format,
+    torch.preserve_format,
+    torch.channels_last,
+    torch.channels_last_3d,
+)
 
 
 @pytest.mark.parametrize("name", ["zeros", "ones"])
@@ -18,7 +24,9 @@ def test_sizes(name: str) -> None:
     rng = random.Random(name)
     for _ in range(50):
         check_call(f"aten.{name}.default", odd_sizes(rng))
-        check_call(f"aten.{name}.default", odd_sizes(rng), dtype=rng.choice(ALL_DTYPES), device="cpu")
+        check_call(
+            f"aten.{name}.default", odd_sizes(rng), dtype=rng.choice(ALL_DTYPES), device="cpu"
+        )
     check_call(f"aten.{name}.default", [2, -1])
 
 
@@ -49,7 +57,13 @@ def test_default_dtype() -> None:
         torch.set_default_dtype(torch.float32)
 
 
-LIKE = ["empty_like.default", "zeros_like.default", "ones_like.default", "clone.default", "_to_copy.default"]
+LIKE = [
+    "empty_like.default",
+    "zeros_like.default",
+    "ones_like.default",
+    "clone.default",
+    "_to_copy.default",
+]
 
 
 @pytest.mark.parametrize("name", LIKE)
@@ -80,17 +94,24 @@ def test_full_like_and_new() -> None:
 
 def test_devices() -> None:
     spec = meta_fns.TensorSpec.contiguous((2, 3))
-    there = meta_fns.infer("aten._to_copy.default", (spec,), {"device": "cuda:1", "dtype": torch.float16})
+    there = meta_fns.infer(
+        "aten._to_copy.default", (spec,), {"device": "cuda:1", "dtype": torch.float16}
+    )
     assert there.device == torch.device("cuda", 1)
     assert meta_fns.infer("aten.ones_like.default", (there,)).device == torch.device("cuda", 1)
     assert meta_fns.infer("aten.new_ones.default", (there, [2])).device == torch.device("cuda", 1)
-    assert meta_fns.infer("aten.new_ones.default", (there, [2]), {"device": "cpu"}).device == torch.device("cpu")
-    assert meta_fns.infer("aten.zeros.default", ([2],), {"device": torch.device("cuda")}).device == torch.device(
-        "cuda", 0
-    )
+    assert meta_fns.infer(
+        "aten.new_ones.default", (there, [2]), {"device": "cpu"}
+    ).device == torch.device("cpu")
+    assert meta_fns.infer(
+        "aten.zeros.default", ([2],), {"device": torch.device("cuda")}
+    ).device == torch.device("cuda", 0)
     number = meta_fns.TensorSpec.contiguous(())
     assert meta_fns.infer("aten.add.Tensor", (number, there)).device == torch.device("cuda", 1)
     with pytest.raises(meta_fns.DtypeError):
         meta_fns.infer("aten.add.Tensor", (spec, there))
     with pytest.raises(meta_fns.DtypeError):
-        meta_fns.infer("aten.mm.default", (spec, meta_fns.infer("aten.t.default", (there,)).with_(dtype=torch.float32)))
+        meta_fns.infer(
+            "aten.mm.default",
+            (spec, meta_fns.infer("aten.t.default", (there,)).with_(dtype=torch.float32)),
+        )

@@ -22,7 +22,9 @@ def test_layouts(seed: int) -> None:
     assert check_call(NAME.format("tensor"), x, 0.1, 0, 0, 255)
     assert check_call(NAME.format("channel"), x, scale, zero, 1, 0, 255)
     args = (torch.tensor(0.1), torch.tensor(0, dtype=torch.int32), torch.tensor(1))
-    assert check_call("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default", x, *args, 0, 255)
+    assert check_call(
+        "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default", x, *args, 0, 255
+    )
 
 
 def test_what_eager_refuses() -> None:

@@ -1,4 +1,6 @@
-"""Ops on lists against eager: torch's own samples of foreach ops, and the fused steps of optimisers."""
+"""Ops on lists against eager: torch's own samples of foreach ops, and the fused steps of
+optimisers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def _calls(step: int, first: int) -> list[Call]:
     every = [info for table in tables for info in getattr(infos, f"foreach_{table}_op_db")]
     for info in every[first::step]:
         _run_info(info, torch.float32, calls, 6, "cpu")
-    return [call for found in calls.values() for call in found.values() if "_foreach_" in str(call.op)]
+    return [
+        call for found in calls.values() for call in found.values() if "_foreach_" in str(call.op)
+    ]
 
 
 def _judge(calls: list[Call]) -> None:
@@ -54,8 +58,23 @@ def _lists(number: int, sizes: tuple[int, ...] = (3, 2)) -> list[list[torch.Tens
     return [[torch.rand(sizes), torch.rand(4)] for _ in range(number)]
 
 
-_ADAM = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8, "amsgrad": False, "maximize": False}
-_SGD = {"weight_decay": 0.0, "momentum": 0.9, "lr": 0.1, "dampening": 0.0, "nesterov": False, "maximize": False}
+_ADAM = {
+    "lr": 0.1,
+    "beta1": 0.9,
+    "beta2": 0.99,
+    "weight_decay": 0.0,
+    "eps": 1e-8,
+    "amsgrad": False,
+    "maximize": False,
+}
+_SGD = {
+    "weight_decay": 0.0,
+    "momentum": 0.9,
+    "lr": 0.1,
+    "dampening": 0.0,
+    "nesterov": False,
+    "maximize": False,
+}
 _FUSED = {
     "_fused_adamw_": lambda: (*_lists(4), [], [torch.tensor(1.0), torch.tensor(1.0)]),
     "_fused_adam_": lambda: (*_lists(4), [], [torch.tensor(1.0), torch.tensor(1.0)]),
@@ -79,7 +98,9 @@ def test_fused_steps_return_nothing_and_refuse_what_does_not_fit(name: str) -> N
     specs = [[TensorSpec.of(each) for each in items] for items in lists]
     assert op(*lists, **numbers) is None
     assert meta_fns.infer(op, specs, numbers) is None
-    assert set(meta_fns.aliasing(op).mutated) >= {0, 2}, "the parameters and the state are written to"
+    assert set(meta_fns.aliasing(op).mutated) >= {0, 2}, (
+        "the parameters and the state are written to"
+    )
     short = [specs[0], specs[1][:1], *specs[2:]]
     with pytest.raises(RuntimeError):
         op(lists[0], lists[1][:1], *lists[2:], **numbers)

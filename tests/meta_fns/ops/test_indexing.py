@@ -17,7 +17,9 @@ def zeros_like_layout(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.zero_() if tensor.numel() else tensor
 
 
-def index_tensor(rng: random.Random, sizes: list[int], dtype: torch.dtype = torch.int64) -> torch.Tensor:
+def index_tensor(
+    rng: random.Random, sizes: list[int], dtype: torch.dtype = torch.int64
+) -> torch.Tensor:
     """Indices of value 0, in an odd layout."""
     tensor = odd_tensor(rng, sizes, dtype)
     return zeros_like_layout(tensor)
@@ -27,11 +29,18 @@ def test_embedding_renorm() -> None:
     rng = random.Random(7)
     accepted = 0
     for _ in range(120):
-        sizes = [rng.choice((1, 2, 5)), rng.choice((0, 1, 4))] if rng.random() < 0.8 else odd_sizes(rng)
-        weight = torch.ones(sizes, dtype=rng.choice((torch.float32, torch.float64, torch.bfloat16, torch.int64)))
+        sizes = (
+            [rng.choice((1, 2, 5)), rng.choice((0, 1, 4))] if rng.random() < 0.8 else odd_sizes(rng)
+        )
+        weight = torch.ones(
+            sizes, dtype=rng.choice((torch.float32, torch.float64, torch.bfloat16, torch.int64))
+        )
         indices = torch.zeros(odd_sizes(rng), dtype=rng.choice((torch.int64, torch.int32)))
-        empty = weight.dim() == 2 and not weight.size(0)  # what it says of no rows depends on the data
-        accepted += check_call("aten.embedding_renorm_.default", weight, indices, 1.0, 2.0, refusals=not empty)
+        # what it says of no rows depends on the data
+        empty = weight.dim() == 2 and not weight.size(0)
+        accepted += check_call(
+            "aten.embedding_renorm_.default", weight, indices, 1.0, 2.0, refusals=not empty
+        )
     assert accepted > 40
 
 
@@ -43,7 +52,10 @@ def test_embedding() -> None:
             weight = odd_tensor(rng, odd_sizes(rng))
         dtype = rng.choice((torch.int64, torch.int64, torch.int32, torch.float32))
         check_call(
-            "aten.embedding.default", weight, index_tensor(rng, odd_sizes(rng), dtype), refusals=weight.numel() > 0
+            "aten.embedding.default",
+            weight,
+            index_tensor(rng, odd_sizes(rng), dtype),
+            refusals=weight.numel() > 0,
         )
 
 
@@ -52,14 +64,22 @@ def test_index_select() -> None:
     for _ in range(500):
         tensor = odd_tensor(rng, [s or 1 for s in odd_sizes(rng)])
         index = index_tensor(rng, odd_sizes(rng, (0, 1, 1, 1, 2)))
-        check_call("aten.index_select.default", tensor, rng.randint(-tensor.dim(), max(tensor.dim() - 1, 0)), index)
+        check_call(
+            "aten.index_select.default",
+            tensor,
+            rng.randint(-tensor.dim(), max(tensor.dim() - 1, 0)),
+            index,
+        )
 
 
 def test_gather() -> None:
     rng = random.Random(0)
     for _ in range(800):
         tensor = odd_tensor(rng, odd_sizes(rng))
-        sizes = [rng.choice((s, s, max(s - 1, 0), s + 1 if rng.random() < 0.1 else s)) for s in tensor.shape]
+        sizes = [
+            rng.choice((s, s, max(s - 1, 0), s + 1 if rng.random() < 0.1 else s))
+            for s in tensor.shape
+        ]
         if rng.random() < 0.1:
             sizes = odd_sizes(rng)
         dim = rng.randint(-tensor.dim() - 1, tensor.dim())
@@ -98,7 +118,9 @@ def test_index(masks: bool) -> None:
         counts = mask_counts("aten.index.Tensor", (tensor, indices))
         text = describe([tensor, *indices])
         try:
-            got = meta_fns.infer("aten.index.Tensor", (TensorSpec.of(tensor), specs), ctx=Answers(counts))
+            got = meta_fns.infer(
+                "aten.index.Tensor", (TensorSpec.of(tensor), specs), ctx=Answers(counts)
+            )
         except meta_fns.ShapeError as refusal:
             if error is None:
                 raise AssertionError(f"{text}: refused; eager {describe(expected)}") from refusal
@@ -115,8 +137,15 @@ def test_masks_need_a_context() -> None:
 
 
 def test_item() -> None:
-    for dtype, kind in ((torch.int64, int), (torch.float32, float), (torch.bool, bool), (torch.uint8, int)):
-        got = meta_fns.infer("aten._local_scalar_dense.default", (torch.ones((), dtype=dtype),), ctx=Answers([]))
+    for dtype, kind in (
+        (torch.int64, int),
+        (torch.float32, float),
+        (torch.bool, bool),
+        (torch.uint8, int),
+    ):
+        got = meta_fns.infer(
+            "aten._local_scalar_dense.default", (torch.ones((), dtype=dtype),), ctx=Answers([])
+        )
         assert got is kind
     with pytest.raises(meta_fns.ShapeError):
         meta_fns.infer("aten._local_scalar_dense.default", (torch.ones(2),), ctx=Answers([]))

@@ -41,7 +41,11 @@ def test_stack() -> None:
         tensors = []
         for _ in range(rng.randint(0, 3)):
             mine = sizes if rng.random() < 0.95 else odd_sizes(rng)
-            tensors.append(odd_tensor(rng, mine, torch.float32 if rng.random() < 0.8 else rng.choice(ALL_DTYPES)))
+            tensors.append(
+                odd_tensor(
+                    rng, mine, torch.float32 if rng.random() < 0.8 else rng.choice(ALL_DTYPES)
+                )
+            )
         check_call("aten.stack.default", tensors, rng.randint(-len(sizes) - 2, len(sizes) + 1))
 
 
@@ -71,7 +75,8 @@ def test_stack_channels_last() -> None:
         if rng.random() < 0.3:
             tensors.append(odd_tensor(rng, sizes))
         check_call("aten.stack.default", tensors, rng.randint(-len(sizes) - 1, len(sizes)))
-    for sizes in ([2, 3, 4], [2, 1, 4], [1, 1, 4]):  # of 4 dimensions only with the new one, as the last
+    # of 4 dimensions only with the new one, as the last
+    for sizes in ([2, 3, 4], [2, 1, 4], [1, 1, 4]):
         turned = values([sizes[0], sizes[2], sizes[1]], torch.float32).transpose(1, 2)
         for dim in range(4):
             check_call("aten.stack.default", [turned, turned], dim)

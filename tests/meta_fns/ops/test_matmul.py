@@ -32,7 +32,9 @@ def test_mm() -> None:
         n, k, m = some(rng), some(rng), some(rng)
         a, b = dtypes(rng, 2)
         left = odd_tensor(rng, [n, k] if rng.random() < 0.95 else odd_sizes(rng), a)
-        check_call("aten.mm.default", left, odd_tensor(rng, [k if rng.random() < 0.9 else some(rng), m], b))
+        check_call(
+            "aten.mm.default", left, odd_tensor(rng, [k if rng.random() < 0.9 else some(rng), m], b)
+        )
 
 
 def test_bmm() -> None:
@@ -42,7 +44,9 @@ def test_bmm() -> None:
         x, y = dtypes(rng, 2)
         left = odd_tensor(rng, [b, n, k] if rng.random() < 0.95 else odd_sizes(rng), x)
         right = odd_tensor(
-            rng, [b if rng.random() < 0.95 else some(rng), k if rng.random() < 0.95 else some(rng), m], y
+            rng,
+            [b if rng.random() < 0.95 else some(rng), k if rng.random() < 0.95 else some(rng), m],
+            y,
         )
         check_call("aten.bmm.default", left, right)
 
@@ -64,7 +68,9 @@ def test_addmm() -> None:
 
 @pytest.mark.parametrize("name", ["mm", "bmm"])
 def test_products_of_nothing(name: str) -> None:
-    """Whether a kernel is missing, and for ``bmm`` whether dtypes differ, is seen where there is something to do."""
+    """Whether a kernel is missing, and for ``bmm`` whether dtypes differ, is seen where there is
+    something to do.
+    """
     dtypes = (torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64)
     for n, k, m in itertools.product((0, 1, 2), repeat=3):
         for batch in (0, 1, 2) if name == "bmm" else (None,):

@@ -13,16 +13,22 @@ from tests.meta_fns.symbolic import at
 
 
 def test_padding_by_symbols() -> None:
-    """Eager clones where nothing is added, which keeps the layout; so that is asked, if the layout is another."""
+    """Eager clones where nothing is added, which keeps the layout; so that is asked, if the layout
+    is another.
+    """
     for order in ((0, 1), (1, 0)):
         for amount in (0, 2):
             env = ShapeEnv()
             extra = env.new_symbol("s0", amount, sources.Size("x", 0), Policy.DYNAMIC)
             tensor = torch.ones(4, 6).permute(order)
             result = meta_fns.infer("aten.constant_pad_nd.default", (tensor, [0, extra]))
-            assert bool([guard for guard in env.guards if "!= 0" in str(guard.term) or "== 0" in str(guard.term)]) is (
-                order == (1, 0)
-            ), env.guards
+            assert bool(
+                [
+                    guard
+                    for guard in env.guards
+                    if "!= 0" in str(guard.term) or "== 0" in str(guard.term)
+                ]
+            ) is (order == (1, 0)), env.guards
             for other in (0, 1, 2, 5):
                 if all(fold.evaluate(guard.term, {"s0": other}) for guard in env.guards):
                     eager = torch.constant_pad_nd(tensor, [0, other])
@@ -39,7 +45,8 @@ def test_padding_by_what_only_data_tell() -> None:
     for values in ((0, 0), (2, 3), (-2, 3), (-5, -1), (7, -6)):
         eager = torch.constant_pad_nd(tensor, [*values, 1, -1])
         given = {before.term.name: values[0], after.term.name: values[1]}
-        assert [fold.evaluate(each.term, given) if not isinstance(each, int) else each for each in result.sizes] == [
-            *eager.size()
-        ]
+        assert [
+            fold.evaluate(each.term, given) if not isinstance(each, int) else each
+            for each in result.sizes
+        ] == [*eager.size()]
     assert not env.guards

@@ -15,7 +15,15 @@ from meta_fns.core.registry import resolve
 from meta_fns.ops import pointwise_table
 from symshape.dims import Policy
 from symshape.tracing.symbolic.env import ShapeEnv
-from tests.meta_fns.eager import ALL_DTYPES, broadcastable, check_call, odd_sizes, odd_tensor, overlapping, values
+from tests.meta_fns.eager import (
+    ALL_DTYPES,
+    broadcastable,
+    check_call,
+    odd_sizes,
+    odd_tensor,
+    overlapping,
+    values,
+)
 from tests.meta_fns.symbolic import at
 
 
@@ -35,10 +43,14 @@ BINARY = [
     "aten.heaviside.default",
     "aten.lerp.Scalar",
 ]
-BINARY += ["aten.pow.Scalar", *(f"aten.float_power.{o}" for o in ("Tensor_Tensor", "Tensor_Scalar", "Scalar"))]
+BINARY += [
+    "aten.pow.Scalar",
+    *(f"aten.float_power.{o}" for o in ("Tensor_Tensor", "Tensor_Scalar", "Scalar")),
+]
 BINARY += ["aten.ldexp.Tensor", "aten.threshold_backward.default"]
 TERNARY = [*names(pointwise_table.TERNARY), "aten.lerp.Tensor", "aten.addcdiv.default"]
-# gelu_backward goes through oneDNN, which refuses some broadcasts; ldexp computes in dtypes of its own.
+# gelu_backward goes through oneDNN, which refuses some broadcasts; ldexp computes in dtypes of its
+# own.
 REFUSES_MORE = {"aten.gelu_backward.default", "aten.ldexp.Tensor"}
 
 
@@ -50,7 +62,9 @@ def fill(op: Any, operands: list[Any]) -> list[Any]:
         kind = str(argument.type)
         if argument.kwarg_only or argument.has_default_value():
             break
-        if kind == "Tensor" or (kind == "number" and rest and not isinstance(rest[0], torch.Tensor)):
+        if kind == "Tensor" or (
+            kind == "number" and rest and not isinstance(rest[0], torch.Tensor)
+        ):
             args.append(rest.pop(0))
         else:
             args.append(1 if kind in ("int", "number") else 0.5)
@@ -73,7 +87,9 @@ def test_dtype(name: str) -> None:
     assert accepted
 
 
-@pytest.mark.parametrize("name", ["add.Tensor", "mul.Tensor", "sub.Tensor", "div.Tensor", "pow.Tensor_Scalar"])
+@pytest.mark.parametrize(
+    "name", ["add.Tensor", "mul.Tensor", "sub.Tensor", "div.Tensor", "pow.Tensor_Scalar"]
+)
 def test_python_numbers_promote_last(name: str) -> None:
     name = f"aten.{name}" if "." in name else f"aten.{name}.default"
     for dtype in ALL_DTYPES:
@@ -120,7 +136,10 @@ def test_number_layout(name: str) -> None:
     op = resolve(name)
     tensors = sum(str(a.type) == "Tensor" for a in op._schema.arguments)
     for _ in range(60):
-        operands = [odd_tensor(rng, odd_sizes(rng), rng.choice((torch.float32, torch.int64))) for _ in range(tensors)]
+        operands = [
+            odd_tensor(rng, odd_sizes(rng), rng.choice((torch.float32, torch.int64)))
+            for _ in range(tensors)
+        ]
         check_call(name, *fill(op, operands))
 
 
@@ -166,7 +185,9 @@ def test_in_place(name: str) -> None:
         if two:
             operands.append(
                 odd_tensor(
-                    rng, broadcastable(rng, odd_sizes(rng) if rng.random() < 0.1 else sizes), rng.choice(ALL_DTYPES)
+                    rng,
+                    broadcastable(rng, odd_sizes(rng) if rng.random() < 0.1 else sizes),
+                    rng.choice(ALL_DTYPES),
                 )
             )
         check_call(op, *operands)
@@ -201,7 +222,9 @@ def test_every_pointwise_overload_has_a_rule() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["relu", "neg", "mul", "add"])
 def test_layout_of_windows(name: str) -> None:
-    """Elements that share memory: strides that are equal, or too small for their sizes, order by the sizes too."""
+    """Elements that share memory: strides that are equal, or too small for their sizes, order by
+    the sizes too.
+    """
     rng = random.Random(0)
     for _ in range(1500):
         sizes = odd_sizes(rng)
@@ -222,20 +245,27 @@ def test_layout_of_windows_by_symbols() -> None:
     for length in range(3, 12):
         env = ShapeEnv()
         n = env.new_symbol("s0", length, sources.Size("x", 0), Policy.DYNAMIC)
-        windows = meta_fns.infer("aten.unfold.default", (meta_fns.TensorSpec.contiguous((n,)), 0, 3, 1))
+        windows = meta_fns.infer(
+            "aten.unfold.default", (meta_fns.TensorSpec.contiguous((n,)), 0, 3, 1)
+        )
         result = meta_fns.infer("aten.relu.default", (windows,))
         for other in range(3, 12):
             if all(fold.evaluate(guard.term, {"s0": other}) for guard in env.guards):
                 eager = torch.ones(other).unfold(0, 3, 1).relu()
-                strides = zip(eager.size(), eager.stride(), at(result.strides, {"s0": other}), strict=True)
+                strides = zip(
+                    eager.size(), eager.stride(), at(result.strides, {"s0": other}), strict=True
+                )
                 assert all(theirs == mine for size, theirs, mine in strides if size != 1)
 
 
 def test_strides_that_meet_at_the_example() -> None:
-    """(2, s3) expanded with s3 = 1: its strides s3 and 1 are equal there, so neither dimension is the outer one."""
+    """(2, s3) expanded with s3 = 1: its strides s3 and 1 are equal there, so neither dimension is
+    the outer one.
+    """
     env = ShapeEnv()
     sizes = tuple(
-        env.new_symbol(f"s{d}", size, sources.Size("x", d), Policy.DYNAMIC) for d, size in enumerate((2, 2, 1))
+        env.new_symbol(f"s{d}", size, sources.Size("x", d), Policy.DYNAMIC)
+        for d, size in enumerate((2, 2, 1))
     )
     tensor = meta_fns.TensorSpec(sizes, (0, sizes[2], 1))
     result = meta_fns.infer("aten.relu.default", (tensor,))

@@ -1,4 +1,6 @@
-"""cuDNN's recurrent layers, whose sizes are held against torch's own on the meta device: no CPU has the kernels."""
+"""cuDNN's recurrent layers, whose sizes are held against torch's own on the meta device: no CPU has
+the kernels.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ def _call(mode: int, first: bool, both: bool, packed: tuple[int, ...] = ()) -> l
     batch = packed[0] if packed else 3
     sound = (sum(packed), 6) if packed else (batch, 7, 6) if first else (7, batch, 6)
     gates = 4 if mode == LSTM else 3
-    weights = [s for _ in range(2 * ways) for s in ((gates * 5, 6), (gates * 5, 5), (gates * 5,), (gates * 5,))]
+    weights = [
+        s
+        for _ in range(2 * ways)
+        for s in ((gates * 5, 6), (gates * 5, 5), (gates * 5,), (gates * 5,))
+    ]
     state = (2 * ways, batch, 5)
     tensors = [torch.empty(size, device="meta") for size in (sound, state, *weights)]
     cell = torch.empty(state, device="meta") if mode == LSTM else None

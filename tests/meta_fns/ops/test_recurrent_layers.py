@@ -19,7 +19,9 @@ KINDS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN, "rnn_relu": nn.RNN}
 SIZES = ((3, 5), (1, 1), (0, 5), (3, 0), (1, 4), (4, 1))
 
 
-def weights(name: str, layers: int, ways: int, biases: bool, projected: int = 0) -> list[torch.Tensor]:
+def weights(
+    name: str, layers: int, ways: int, biases: bool, projected: int = 0
+) -> list[torch.Tensor]:
     options = {"proj_size": projected} if projected else {}
     net = KINDS[name](8, 6, num_layers=layers, bias=biases, bidirectional=ways == 2, **options)
     return [each.detach() for each in net.parameters()]
@@ -45,21 +47,40 @@ def test_layers_of_an_lstm_that_projects(projected: int) -> None:
         warnings.simplefilter("ignore")
         params = weights("lstm", 2, 2, True, projected)
         states = [torch.randn(4, 3, projected or 6), torch.randn(4, 3, 6)]
-        assert check_call("aten.lstm.input", torch.randn(5, 3, 8), states, params, True, 2, 0.0, False, True, False)
+        assert check_call(
+            "aten.lstm.input",
+            torch.randn(5, 3, 8),
+            states,
+            params,
+            True,
+            2,
+            0.0,
+            False,
+            True,
+            False,
+        )
 
 
 def test_what_does_not_fit_is_refused() -> None:
     params = weights("gru", 1, 1, True)
     x, state = torch.randn(5, 3, 8), torch.randn(1, 3, 6)
     rest = (params, True, 1, 0.0, False, False, False)
-    for wrong, hidden in ((torch.randn(5, 3, 7), state), (x, torch.randn(1, 3, 5)), (x, torch.randn(2, 3, 6))):
+    for wrong, hidden in (
+        (torch.randn(5, 3, 7), state),
+        (x, torch.randn(1, 3, 5)),
+        (x, torch.randn(2, 3, 6)),
+    ):
         with pytest.raises(ShapeError):
             infer("aten.gru.input", (wrong, hidden, *rest))
     with pytest.raises(ShapeError, match="weights do not fit"):
         infer("aten.gru.input", (x, state, params, True, 2, 0.0, False, False, False))
 
 
-CELLS = {"lstm_cell": (nn.LSTMCell, 2), "gru_cell": (nn.GRUCell, 1), "rnn_tanh_cell": (nn.RNNCell, 1)}
+CELLS = {
+    "lstm_cell": (nn.LSTMCell, 2),
+    "gru_cell": (nn.GRUCell, 1),
+    "rnn_tanh_cell": (nn.RNNCell, 1),
+}
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -68,7 +89,9 @@ def test_cells(name: str) -> None:
     for b, biases in itertools.product((0, 1, 4), (False, True)):
         params = [each.detach() for each in make(8, 6, biases).parameters()]
         states = [torch.randn(b, 6) for _ in range(count)]
-        assert check_call(f"aten.{name}.default", torch.randn(b, 8), states if count == 2 else states[0], *params)
+        assert check_call(
+            f"aten.{name}.default", torch.randn(b, 8), states if count == 2 else states[0], *params
+        )
 
 
 def test_cells_are_one_op_on_states_in_order_alone() -> None:
@@ -103,7 +126,18 @@ def test_layers_of_packed_sequences(name: str) -> None:
     data, sizes = aten._pack_padded_sequence(torch.randn(5, 3, 8), torch.tensor([4, 2, 1]), False)
     state = torch.randn(4, 3, 6)
     states = [state, state.clone()] if name == "lstm" else state
-    assert check_call(f"aten.{name}.data", data, sizes, states, weights(name, 2, 2, True), True, 2, 0.0, False, True)
+    assert check_call(
+        f"aten.{name}.data",
+        data,
+        sizes,
+        states,
+        weights(name, 2, 2, True),
+        True,
+        2,
+        0.0,
+        False,
+        True,
+    )
 
 
 def test_of_other_devices_nothing_is_claimed() -> None:

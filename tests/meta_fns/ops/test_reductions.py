@@ -20,7 +20,9 @@ def cases(seed: str, tries: int = 200) -> Any:
 
 
 def some_dim(rng: random.Random, tensor: torch.Tensor) -> int:
-    return rng.randint(-tensor.dim() - (rng.random() < 0.1), max(tensor.dim() - 1, 0) + (rng.random() < 0.1))
+    return rng.randint(
+        -tensor.dim() - (rng.random() < 0.1), max(tensor.dim() - 1, 0) + (rng.random() < 0.1)
+    )
 
 
 def some_dims(rng: random.Random, tensor: torch.Tensor) -> list[int] | None:
@@ -41,7 +43,14 @@ def test_dims_and_dtype(name: str) -> None:
         dtype = rng.choice((None, None, *ALL_DTYPES))
         # torch before 2.13 knows no nansum into integers
         refusals = name != "nansum.default" or torch.__version__ >= "2.13"
-        check_call(f"aten.{name}", tensor, some_dims(rng, tensor), rng.random() < 0.5, dtype=dtype, refusals=refusals)
+        check_call(
+            f"aten.{name}",
+            tensor,
+            some_dims(rng, tensor),
+            rng.random() < 0.5,
+            dtype=dtype,
+            refusals=refusals,
+        )
 
 
 @pytest.mark.slow
@@ -56,7 +65,16 @@ def test_dims(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["all.dim", "any.dim", "max.dim", "min.dim", "argmax.default", "argmin.default", "prod.dim_int"]
+    "name",
+    [
+        "all.dim",
+        "any.dim",
+        "max.dim",
+        "min.dim",
+        "argmax.default",
+        "argmin.default",
+        "prod.dim_int",
+    ],
 )
 def test_dim(name: str) -> None:
     for rng, tensor in cases(name, 400):
@@ -72,14 +90,23 @@ def test_flat_position(name: str) -> None:
 def test_aminmax() -> None:
     for rng, tensor in cases("aminmax"):
         check_call(
-            "aten.aminmax.default", tensor, dim=rng.choice((None, some_dim(rng, tensor))), keepdim=rng.random() < 0.5
+            "aten.aminmax.default",
+            tensor,
+            dim=rng.choice((None, some_dim(rng, tensor))),
+            keepdim=rng.random() < 0.5,
         )
 
 
 @pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
 def test_var(name: str) -> None:
     for rng, tensor in cases(name, 300):
-        check_call(f"aten.{name}.correction", tensor, some_dims(rng, tensor), correction=1, keepdim=rng.random() < 0.5)
+        check_call(
+            f"aten.{name}.correction",
+            tensor,
+            some_dims(rng, tensor),
+            correction=1,
+            keepdim=rng.random() < 0.5,
+        )
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod"])
@@ -101,18 +128,35 @@ def test_others(name: str) -> None:
         elif name == "count_nonzero":
             check_call("aten.count_nonzero.dim_IntList", tensor, some_dims(rng, tensor) or [])
         else:
-            check_call("aten.logsumexp.default", tensor, some_dims(rng, tensor) or [0], rng.random() < 0.5)
+            check_call(
+                "aten.logsumexp.default", tensor, some_dims(rng, tensor) or [0], rng.random() < 0.5
+            )
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod"])
 def test_scans_into(name: str) -> None:
-    """They run in the dtype of what is written, for which bool has a kernel only where there is nothing to do."""
+    """They run in the dtype of what is written, for which bool has a kernel only where there is
+    nothing to do.
+    """
     for sizes in ((), (0,), (1,), (3,), (0, 3), (2, 1)):
         for dtype in ALL_DTYPES:
-            for out in (torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64):
+            for out in (
+                torch.float32,
+                torch.float16,
+                torch.int64,
+                torch.uint8,
+                torch.bool,
+                torch.complex64,
+            ):
                 tensor = torch.ones(sizes, dtype=dtype)
                 check_call(f"aten.{name}.out", tensor, 0, out=torch.ones(sizes, dtype=out))
-                check_call(f"aten.{name}.out", tensor, -1, dtype=torch.float32, out=torch.ones(sizes, dtype=out))
+                check_call(
+                    f"aten.{name}.out",
+                    tensor,
+                    -1,
+                    dtype=torch.float32,
+                    out=torch.ones(sizes, dtype=out),
+                )
                 check_call(f"aten.{name}_.default", tensor, 0, dtype=out)
             check_call(f"aten.{name}_.default", torch.ones(sizes, dtype=dtype), -1)
             check_call(f"aten.{name}.out", torch.ones(sizes, dtype=dtype), 0, out=torch.ones(5))

@@ -11,7 +11,12 @@ HUGE = 2**63 - 1
 def test_slice() -> None:
     bounds = (None, 0, 1, 2, 3, 7, -1, -2, -9, HUGE, -HUGE)
     for rng, tensor in tensors("slice", 1500):
-        args = [any_dim(rng, tensor), rng.choice(bounds), rng.choice(bounds), rng.choice((1, 1, 2, 3, 0))]
+        args = [
+            any_dim(rng, tensor),
+            rng.choice(bounds),
+            rng.choice(bounds),
+            rng.choice((1, 1, 2, 3, 0)),
+        ]
         check_call("aten.slice.Tensor", tensor, *args)
 
 
@@ -33,14 +38,31 @@ def test_split_with_sizes() -> None:
         except IndexError:
             size = 3
         first = rng.randint(-1, size + 1)
-        check_call("aten.split_with_sizes.default", tensor, rng.choice(([first, size - first], [size], [])), dim)
+        check_call(
+            "aten.split_with_sizes.default",
+            tensor,
+            rng.choice(([first, size - first], [size], [])),
+            dim,
+        )
 
 
 def test_diagonal() -> None:
     for rng, tensor in tensors("diagonal", 500):
-        check_call("aten.diagonal.default", tensor, rng.randint(-4, 4), any_dim(rng, tensor), any_dim(rng, tensor))
+        check_call(
+            "aten.diagonal.default",
+            tensor,
+            rng.randint(-4, 4),
+            any_dim(rng, tensor),
+            any_dim(rng, tensor),
+        )
 
 
 def test_unfold() -> None:
     for rng, tensor in tensors("unfold", 400):
-        check_call("aten.unfold.default", tensor, any_dim(rng, tensor), rng.randint(-1, 5), rng.randint(0, 3))
+        check_call(
+            "aten.unfold.default",
+            tensor,
+            any_dim(rng, tensor),
+            rng.randint(-1, 5),
+            rng.randint(0, 3),
+        )

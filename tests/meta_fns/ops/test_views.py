@@ -51,7 +51,9 @@ def test_permute() -> None:
 
 def test_squeeze_dims() -> None:
     for rng, tensor in tensors("squeeze"):
-        check_call("aten.squeeze.dims", tensor, [any_dim(rng, tensor) for _ in range(rng.randint(0, 2))])
+        check_call(
+            "aten.squeeze.dims", tensor, [any_dim(rng, tensor) for _ in range(rng.randint(0, 2))]
+        )
 
 
 @pytest.mark.parametrize("name", ["view", "_unsafe_view", "reshape"])
@@ -89,10 +91,13 @@ def test_complex_views() -> None:
     rng = random.Random(0)
     for _ in range(TRIES):
         check_call(
-            "aten.view_as_real.default", odd_tensor(rng, odd_sizes(rng), rng.choice((torch.complex64, torch.float32)))
+            "aten.view_as_real.default",
+            odd_tensor(rng, odd_sizes(rng), rng.choice((torch.complex64, torch.float32))),
         )
         real = odd_tensor(
-            rng, [*odd_sizes(rng, (0, 1, 2)), rng.choice((2, 2, 2, 3))], rng.choice((torch.float32, torch.int32))
+            rng,
+            [*odd_sizes(rng, (0, 1, 2)), rng.choice((2, 2, 2, 3))],
+            rng.choice((torch.float32, torch.int32)),
         )
         check_call("aten.view_as_complex.default", real)
         check_call("aten._conj.default", odd_tensor(rng, odd_sizes(rng), torch.complex64))
@@ -102,7 +107,11 @@ def test_view_dtype() -> None:
     rng = random.Random(0)
     dtypes = (torch.float32, torch.int32, torch.float64, torch.int8, torch.bool, torch.complex64)
     for _ in range(TRIES):
-        check_call("aten.view.dtype", odd_tensor(rng, odd_sizes(rng), rng.choice(dtypes)), rng.choice(dtypes))
+        check_call(
+            "aten.view.dtype",
+            odd_tensor(rng, odd_sizes(rng), rng.choice(dtypes)),
+            rng.choice(dtypes),
+        )
 
 
 def test_in_place_views() -> None:

@@ -1,4 +1,6 @@
-"""What the poison harness runs of gradients: the ops that a backward pass calls, on padded tensors."""
+"""What the poison harness runs of gradients: the ops that a backward pass calls, on padded
+tensors.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def _normed(grad: Any, x: Any, weight: Any, bias: Any = None) -> Any:
     """All gradients of a layer norm."""
     grad = grad + x  # of the same sizes
     _, mean, rstd = aten.native_layer_norm(x, [6], weight, bias, 1e-5)
-    return aten.native_layer_norm_backward(grad, x, [6], mean, rstd, weight, bias, [True, True, bias is not None])
+    return aten.native_layer_norm_backward(
+        grad, x, [6], mean, rstd, weight, bias, [True, True, bias is not None]
+    )
 
 
 def _attention(query: Any, key: Any, grad: Any, causal: bool = False, mask: Any = None) -> Any:
@@ -44,7 +48,9 @@ def _convolved_back(x: Any, *, stride: int = 1, margin: int = 1, more: int = 0) 
     rest = ([stride, stride], [margin, margin], [1, 1], True, [more, more], 1)
     kernel = KERNEL.transpose(0, 1).contiguous()
     shape = aten.convolution(x, kernel, None, *rest)
-    return aten.convolution_backward(shape * 2.0, x, kernel, [kernel.shape[1]], *rest, [True, True, True])
+    return aten.convolution_backward(
+        shape * 2.0, x, kernel, [kernel.shape[1]], *rest, [True, True, True]
+    )
 
 
 def _pooled(x: Any, window: int, step: int, margin: int) -> Any:
@@ -57,16 +63,29 @@ def _averaged(x: Any) -> Any:
     rest = ([2, 2], [2, 2], [0, 0], False, True, None)
     adaptive = aten._adaptive_avg_pool2d(x, [2, 2])
     gradient = aten.avg_pool2d(x, *rest) * 2
-    return aten.avg_pool2d_backward(gradient, x, *rest), aten._adaptive_avg_pool2d_backward(adaptive * 2, x)
+    return aten.avg_pool2d_backward(gradient, x, *rest), aten._adaptive_avg_pool2d_backward(
+        adaptive * 2, x
+    )
 
 
 def _losses(grad: Any, x: Any, target: Any) -> Any:
     """The gradients of losses by element under all reductions."""
     given = grad.sum()
-    found = [aten.mse_loss_backward(grad if not way else given, x, target, way) for way in (0, 1, 2)]
-    found += [aten.smooth_l1_loss_backward(grad if not way else given, x, target, way, 0.5) for way in (0, 1, 2)]
-    found += [aten.huber_loss_backward(grad if not way else given, x, target, way, 0.5) for way in (0, 1, 2)]
-    found += [aten.soft_margin_loss_backward(grad if not way else given, x, target, way) for way in (0, 1, 2)]
+    found = [
+        aten.mse_loss_backward(grad if not way else given, x, target, way) for way in (0, 1, 2)
+    ]
+    found += [
+        aten.smooth_l1_loss_backward(grad if not way else given, x, target, way, 0.5)
+        for way in (0, 1, 2)
+    ]
+    found += [
+        aten.huber_loss_backward(grad if not way else given, x, target, way, 0.5)
+        for way in (0, 1, 2)
+    ]
+    found += [
+        aten.soft_margin_loss_backward(grad if not way else given, x, target, way)
+        for way in (0, 1, 2)
+    ]
     chance, wanted = x.sigmoid(), target.sigmoid()
     found += [
         aten.binary_cross_entropy_backward(given, chance, wanted),
@@ -107,7 +126,9 @@ def _stored(x: Any, mean: Any, weight: Any) -> Any:
 def _grouped(x: Any, weight: Any) -> Any:
     n, c, positions = x.shape
     out, mean, rstd = aten.native_group_norm(x, weight, weight, n, c, positions, 2, 1e-5)
-    return aten.native_group_norm_backward(out * x, x, mean, rstd, weight, n, c, positions, 2, [True, True, True])
+    return aten.native_group_norm_backward(
+        out * x, x, mean, rstd, weight, n, c, positions, 2, [True, True, True]
+    )
 
 
 def _log_sigmoid(x: Any) -> Any:
@@ -162,7 +183,14 @@ GRADIENTS: tuple[Case, ...] = (
         floats(6, static=(0,)),
         tolerance=1e-4,
     ),
-    case("native_layer_norm_backward without bias", _normed, ROWS, ROWS, floats(6, static=(0,)), tolerance=1e-4),
+    case(
+        "native_layer_norm_backward without bias",
+        _normed,
+        ROWS,
+        ROWS,
+        floats(6, static=(0,)),
+        tolerance=1e-4,
+    ),
     case(
         "native_batch_norm_backward",
         _stored,
@@ -181,8 +209,21 @@ GRADIENTS: tuple[Case, ...] = (
         floats(3, 4),
         floats(3, 4),
     ),
-    case("attention, backward", lambda q, k, g: _attention(q, k, g), HEADS, HEADS, HEADS, tolerance=1e-4),
-    case("attention, causal, backward", lambda q, g: _attention(q, q * 2, g, True), HEADS, HEADS, tolerance=1e-3),
+    case(
+        "attention, backward",
+        lambda q, k, g: _attention(q, k, g),
+        HEADS,
+        HEADS,
+        HEADS,
+        tolerance=1e-4,
+    ),
+    case(
+        "attention, causal, backward",
+        lambda q, g: _attention(q, q * 2, g, True),
+        HEADS,
+        HEADS,
+        tolerance=1e-3,
+    ),
     case(
         "attention with a mask, backward",
         lambda q, k, g, m: _attention(q, k, g, mask=m),
@@ -193,25 +234,37 @@ GRADIENTS: tuple[Case, ...] = (
         tolerance=1e-4,
     ),
     case("convolution_backward", lambda x: _convolved(x, 2.0), PLANES, tolerance=1e-4),
-    case(
-        "convolution_backward, transposed",
-        _convolved_back,
-        PLANES,
-        tolerance=1e-4,
-    ),
+    case("convolution_backward, transposed", _convolved_back, PLANES, tolerance=1e-4),
     case(
         "convolution_backward, transposed, with steps",
         lambda x: _convolved_back(x, stride=2, more=1),
         PLANES,
         tolerance=1e-4,
     ),
-    case("convolution_backward with steps", lambda x: _convolved(x, 2.0, stride=2), PLANES, tolerance=1e-4),
-    case("max_pool2d_with_indices_backward", lambda x: _pooled(x, 2, 2, 0).sum(0), PLANES),
-    case("max_pool2d_with_indices_backward, windows that overlap", lambda x: _pooled(x, 3, 1, 1), PLANES),
     case(
-        "native_group_norm_backward", _grouped, floats(3, 4, 5, static=(1, 2)), floats(4, static=(0,)), tolerance=1e-4
+        "convolution_backward with steps",
+        lambda x: _convolved(x, 2.0, stride=2),
+        PLANES,
+        tolerance=1e-4,
     ),
-    case("glu_backward", lambda x: aten.glu_backward(aten.glu(x, 1) * 2, x, 1), floats(3, 6, 4, static=(1,))),
+    case("max_pool2d_with_indices_backward", lambda x: _pooled(x, 2, 2, 0).sum(0), PLANES),
+    case(
+        "max_pool2d_with_indices_backward, windows that overlap",
+        lambda x: _pooled(x, 3, 1, 1),
+        PLANES,
+    ),
+    case(
+        "native_group_norm_backward",
+        _grouped,
+        floats(3, 4, 5, static=(1, 2)),
+        floats(4, static=(0,)),
+        tolerance=1e-4,
+    ),
+    case(
+        "glu_backward",
+        lambda x: aten.glu_backward(aten.glu(x, 1) * 2, x, 1),
+        floats(3, 6, 4, static=(1,)),
+    ),
     case("log_sigmoid_backward", _log_sigmoid, floats(3, 4)),
     case("upsample_backward", _resampled, floats(3, 2, 4, 5, static=(2, 3))),
     case(
@@ -225,8 +278,14 @@ GRADIENTS: tuple[Case, ...] = (
     case("losses, backward", _losses, floats(3, 4), floats(3, 4), floats(3, 4), tolerance=1e-4),
     case("nll_loss_backward", _likelihood, CLASSES, ints(4, high=5)),
     case(
-        "nll_loss_backward with weights", _likelihood, CLASSES, ints(4, high=5), floats(5, positive=True, static=(0,))
+        "nll_loss_backward with weights",
+        _likelihood,
+        CLASSES,
+        ints(4, high=5),
+        floats(5, positive=True, static=(0,)),
     ),
-    case("nll_loss2d_backward", _likelihood, floats(2, 5, 3, 4, static=(1,)), ints(2, 3, 4, high=5)),
+    case(
+        "nll_loss2d_backward", _likelihood, floats(2, 5, 3, 4, static=(1,)), ints(2, 3, 4, high=5)
+    ),
 )
 """Gradients that are no elementwise op."""

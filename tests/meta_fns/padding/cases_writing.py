@@ -112,7 +112,9 @@ WRITING: tuple[Case, ...] = (
     ),
     case(
         "index_put of two",
-        lambda x, y: aten.index_put(x, [torch.arange(y.shape[0])[:, None], torch.arange(y.shape[1])], y).sum(1),
+        lambda x, y: aten.index_put(
+            x, [torch.arange(y.shape[0])[:, None], torch.arange(y.shape[1])], y
+        ).sum(1),
         floats(6, 7, 3),
         floats(3, 4, 3),
     ),
@@ -130,10 +132,16 @@ WRITING: tuple[Case, ...] = (
         floats(4, 3),
     ),
     case(
-        "index_put of one row", lambda x, y: aten.index_put(x, [torch.tensor([1])], y).sum(0), floats(5, 3), floats(3)
+        "index_put of one row",
+        lambda x, y: aten.index_put(x, [torch.tensor([1])], y).sum(0),
+        floats(5, 3),
+        floats(3),
     ),
     case(
-        "slice_scatter", lambda x, y: aten.slice_scatter(x, y, 1, 1, 1 + y.shape[1]).sum(1), floats(2, 7), floats(2, 4)
+        "slice_scatter",
+        lambda x, y: aten.slice_scatter(x, y, 1, 1, 1 + y.shape[1]).sum(1),
+        floats(2, 7),
+        floats(2, 4),
     ),
     case(
         "slice_scatter behind a size",
@@ -148,7 +156,12 @@ WRITING: tuple[Case, ...] = (
         floats(3, 5),
         floats(3, 2, static=(1,)),
     ),
-    case("slice_scatter of all", lambda x, y: aten.slice_scatter(x, y, 1).sum(1), floats(3, 5), floats(3, 5)),
+    case(
+        "slice_scatter of all",
+        lambda x, y: aten.slice_scatter(x, y, 1).sum(1),
+        floats(3, 5),
+        floats(3, 5),
+    ),
     case(
         "slice_scatter at the end",
         lambda x, y: aten.slice_scatter(x, y, 0, -2).sum(0),
@@ -161,14 +174,24 @@ WRITING: tuple[Case, ...] = (
         floats(3, 5, 2, static=(1,)),
         floats(3, 2),
     ),
-    case("select_scatter at the end", lambda x, y: aten.select_scatter(x, y, 0, -1).sum(0), floats(5, 2), floats(2)),
+    case(
+        "select_scatter at the end",
+        lambda x, y: aten.select_scatter(x, y, 0, -1).sum(0),
+        floats(5, 2),
+        floats(2),
+    ),
     case(
         "index_copy, once more",
         lambda c, x: torch.index_copy(c, 0, torch.arange(x.shape[0]), x),
         floats(9, 3),
         floats(4, 3),
     ),
-    case("index_copy_", lambda c, x: c.clone().index_copy_(1, torch.arange(x.shape[1]), x), floats(3, 9), floats(3, 4)),
+    case(
+        "index_copy_",
+        lambda c, x: c.clone().index_copy_(1, torch.arange(x.shape[1]), x),
+        floats(3, 9),
+        floats(3, 4),
+    ),
     case(
         "index_copy, one position",
         lambda c, x, i: torch.index_copy(c, 1, i, x).sum(1),
@@ -176,23 +199,50 @@ WRITING: tuple[Case, ...] = (
         floats(3, 1, 2, static=(1,)),
         ONE,
     ),
-    case("index_add", lambda c, i, x: c.index_add(0, i, x, alpha=2), floats(9, 3), ints(4, high=1), floats(4, 3)),
+    case(
+        "index_add",
+        lambda c, i, x: c.index_add(0, i, x, alpha=2),
+        floats(9, 3),
+        ints(4, high=1),
+        floats(4, 3),
+    ),
     case(
         "index_add to a constant",
         lambda i, x: torch.zeros(5, 3).index_add(0, i, x.expand(-1, 3)),
         ints(4, high=5),
         floats(4, 1, static=(1,)),
     ),
-    case("index_reduce", lambda c, i, x: c.index_reduce(0, i, x, "amax"), floats(9, 3), ints(4, high=1), floats(4, 3)),
-    case("index_fill", lambda c, i: c.index_fill(0, i, 2.0).sum(0), floats(9, 3), ints(4, low=-1, high=1)),
+    case(
+        "index_reduce",
+        lambda c, i, x: c.index_reduce(0, i, x, "amax"),
+        floats(9, 3),
+        ints(4, high=1),
+        floats(4, 3),
+    ),
+    case(
+        "index_fill",
+        lambda c, i: c.index_fill(0, i, 2.0).sum(0),
+        floats(9, 3),
+        ints(4, low=-1, high=1),
+    ),
     case(
         "index_fill of a tensor",
         lambda c, i: c.index_fill(0, i, c.sum()).sum(0),
         floats(9, 3),
         ints(4, low=-1, high=1),
     ),
-    case("scatter", lambda c, x: c.scatter(1, torch.argsort(x, dim=1, stable=True), x), floats(3, 9), floats(3, 4)),
-    case("scatter of a number", lambda c, i: c.scatter(1, i, 2.0).sum(1), floats(3, 9), ints(3, 4, high=1)),
+    case(
+        "scatter",
+        lambda c, x: c.scatter(1, torch.argsort(x, dim=1, stable=True), x),
+        floats(3, 9),
+        floats(3, 4),
+    ),
+    case(
+        "scatter of a number",
+        lambda c, i: c.scatter(1, i, 2.0).sum(1),
+        floats(3, 9),
+        ints(3, 4, high=1),
+    ),
     case(
         "scatter that reduces",
         lambda c, i, x: (c.scatter(1, i, x, reduce="add"), c.scatter(1, i, 2.0, reduce="multiply")),
@@ -200,7 +250,13 @@ WRITING: tuple[Case, ...] = (
         ints(3, 4, high=1),
         floats(3, 4),
     ),
-    case("scatter_add", lambda c, i, x: c.scatter_add(1, i, x), floats(3, 9), ints(3, 4, high=1), floats(3, 4)),
+    case(
+        "scatter_add",
+        lambda c, i, x: c.scatter_add(1, i, x),
+        floats(3, 9),
+        ints(3, 4, high=1),
+        floats(3, 4),
+    ),
     case(
         "scatter_add by less than there is",
         lambda c, i, x: c.scatter_add(1, i, x).sum(0),
@@ -215,7 +271,12 @@ WRITING: tuple[Case, ...] = (
         ints(3, 4, high=1),
         floats(3, 4),
     ),
-    case("index_put", lambda c, x: aten.index_put(c, [torch.arange(x.shape[0])], x), floats(9, 3), floats(4, 3)),
+    case(
+        "index_put",
+        lambda c, x: aten.index_put(c, [torch.arange(x.shape[0])], x),
+        floats(9, 3),
+        floats(4, 3),
+    ),
     case(
         "_unsafe_index_put",
         lambda c, x: aten._unsafe_index_put(c, [None, torch.arange(x.shape[1])], x),
@@ -235,11 +296,24 @@ WRITING: tuple[Case, ...] = (
         floats(9, 3),
         bools(9, 3),
     ),
-    case("index_put of rows", lambda c, m: _assigned(c.clone(), m, 0.0).sum(0), floats(9, 3), bools(9)),
     case(
-        "slice_scatter, once more", lambda c, x: aten.slice_scatter(c, x, 1, 0, x.shape[1]), floats(3, 9), floats(3, 4)
+        "index_put of rows",
+        lambda c, m: _assigned(c.clone(), m, 0.0).sum(0),
+        floats(9, 3),
+        bools(9),
     ),
-    case("slice_scatter behind", lambda c, x: aten.slice_scatter(c, x[:, :-1], 1, 1), floats(3, 4), floats(3, 4)),
+    case(
+        "slice_scatter, once more",
+        lambda c, x: aten.slice_scatter(c, x, 1, 0, x.shape[1]),
+        floats(3, 9),
+        floats(3, 4),
+    ),
+    case(
+        "slice_scatter behind",
+        lambda c, x: aten.slice_scatter(c, x[:, :-1], 1, 1),
+        floats(3, 4),
+        floats(3, 4),
+    ),
     case(
         "slice_scatter with a step",
         lambda c, x: aten.slice_scatter(c, x[:, ::2], 1, 0, None, 2),
@@ -266,13 +340,23 @@ WRITING: tuple[Case, ...] = (
     case("views of views", _views_of_views, floats(7, 3)),
     case("turned in place", _turned, floats(3, 4)),
     case(
-        "a prefix assigned", lambda x, y: _assigned(x * 1, (slice(None), slice(0, 2)), y.sum()), floats(3, 4), floats(5)
-    ),
-    case(
-        "a prefix of a size assigned",
-        lambda x, y: _assigned(torch.zeros(x.shape[0], 12) + x.sum(), (slice(None), slice(0, y.shape[0])), 2.0),
+        "a prefix assigned",
+        lambda x, y: _assigned(x * 1, (slice(None), slice(0, 2)), y.sum()),
         floats(3, 4),
         floats(5),
     ),
-    case("the last assigned", lambda x, y: _assigned(x * 1, (slice(None), -1), y), floats(3, 4), floats(3)),
+    case(
+        "a prefix of a size assigned",
+        lambda x, y: _assigned(
+            torch.zeros(x.shape[0], 12) + x.sum(), (slice(None), slice(0, y.shape[0])), 2.0
+        ),
+        floats(3, 4),
+        floats(5),
+    ),
+    case(
+        "the last assigned",
+        lambda x, y: _assigned(x * 1, (slice(None), -1), y),
+        floats(3, 4),
+        floats(3),
+    ),
 )

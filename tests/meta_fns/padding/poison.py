@@ -1,8 +1,10 @@
-"""The poison harness: an op is padded, its padding poisoned, and its valid results compared with eager's.
+"""The poison harness: an op is padded, its padding poisoned, and its valid results compared with
+eager's.
 
-``poisoned`` traces a function of a few ops, pads every size that may be, and runs it at many sizes up to the capacities
-with NaN, infinities and extreme integers in the padding of its arguments.  What a rule claims of the padding of its
-result (its fill) is compared too.  A rule that reads padding, divides by a capacity or misplaces a position fails.
+``poisoned`` traces a function of a few ops, pads every size that may be, and runs it at many sizes
+up to the capacities with NaN, infinities and extreme integers in the padding of its arguments.
+What a rule claims of the padding of its result (its fill) is compared too.  A rule that reads
+padding, divides by a capacity or misplaces a position fails.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ REFUSALS = (RuntimeError, IndexError, ValueError, ZeroDivisionError)
 
 @attrs.frozen
 class Arg:
-    """How to make an argument: its sizes in the example, its dtype, for integers the range of its values, and which of
-    its dimensions always have the size of the example.
+    """How to make an argument: its sizes in the example, its dtype, for integers the range of its
+    values, and which of its dimensions always have the size of the example.
     """
 
     sizes: tuple[int, ...]
@@ -44,7 +46,9 @@ class Arg:
     static: tuple[int, ...] = ()
 
     def make(self, sizes: Sequence[int], generator: torch.Generator) -> torch.Tensor:
-        """A random argument of other sizes; floats have minus infinities and zeros among them now and then."""
+        """A random argument of other sizes; floats have minus infinities and zeros among them now
+        and then.
+        """
         sizes = tuple(sizes)
         if self.dtype is torch.bool:
             return torch.rand(sizes, generator=generator) < 0.5
@@ -54,7 +58,9 @@ class Arg:
         return (made.abs() + 0.1 if self.positive else made).to(self.dtype)
 
 
-def narrower(axes: Sequence[Axis], values: Mapping[str, int]) -> Callable[[torch.Tensor], torch.Tensor]:
+def narrower(
+    axes: Sequence[Axis], values: Mapping[str, int]
+) -> Callable[[torch.Tensor], torch.Tensor]:
     """What answers the valid part of tensors with these axes, for these sizes."""
     numbers = Numbers()
     part = Part(axes, numbers)
@@ -78,7 +84,9 @@ def bools(*sizes: int) -> Arg:
 
 @attrs.frozen
 class Outcome:
-    """What a run of the harness saw: how many sizes were compared, what was padded, which ops ran padded."""
+    """What a run of the harness saw: how many sizes were compared, what was padded, which ops ran
+    padded.
+    """
 
     compared: int
     plan: Plan
@@ -95,13 +103,16 @@ def poisoned(
 ) -> Outcome:
     """Runs ``fn`` padded and poisoned at sampled sizes.
 
-    Raises: AssertionError where a valid result differs from eager's, or padding is not what the rule claims.
+    Raises: AssertionError where a valid result differs from eager's, or padding is not what the
+    rule claims.
     """
     rng = random.Random(seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         program = symshape.trace(fn, *(_example(arg, generator) for arg in arguments)).program
-        hints = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
+        hints = {
+            name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None
+        }
         larger = _larger(program, hints, rng)
         made = plan(program, larger)
         if made.padded is None:
@@ -111,7 +122,9 @@ def poisoned(
         for number in range(samples):
             values = _sample(program, made, rng, number)
             if values is not None:
-                compared += _compare(fn, program, bucket, arguments, values, generator, number, tolerance)
+                compared += _compare(
+                    fn, program, bucket, arguments, values, generator, number, tolerance
+                )
     return Outcome(compared, made, frozenset(str(node.op) for node in program.graph.nodes))
 
 
@@ -148,7 +161,11 @@ def _sample(program: Program, made: Plan, rng: random.Random, number: int) -> di
         same = rng.random() < 0.3  # sizes that have to be equal
         one = rng.randint(0, min(made.caps.values()))
         for name, cap in made.caps.items():
-            edge = rng.choice((0, min(1, cap), max(0, cap - 1), cap)) if rng.random() < 0.4 else rng.randint(0, cap)
+            edge = (
+                rng.choice((0, min(1, cap), max(0, cap - 1), cap))
+                if rng.random() < 0.4
+                else rng.randint(0, cap)
+            )
             values[name] = cap if number == 0 and attempt == 0 else min(one, cap) if same else edge
         if all(_holds(term, values) for term in terms):
             return values
@@ -188,7 +205,9 @@ def _compare(
 
 
 def poison(buffer: torch.Tensor, number: int) -> None:
-    """Fills memory with what nobody wants to read: NaN, infinities, the largest and smallest integers."""
+    """Fills memory with what nobody wants to read: NaN, infinities, the largest and smallest
+    integers.
+    """
     if buffer.dtype is torch.bool:
         buffer.fill_(number % 2 == 0)
     elif buffer.dtype.is_complex:
@@ -204,7 +223,9 @@ def poison(buffer: torch.Tensor, number: int) -> None:
 
 
 def assert_same(mine: Any, theirs: Any, what: str, tolerance: float = 2e-5) -> None:
-    """Raises: AssertionError unless two results are equal in metadata and, up to rounding, in value."""
+    """Raises: AssertionError unless two results are equal in metadata and, up to rounding, in
+    value.
+    """
     if not isinstance(theirs, torch.Tensor):
         assert mine == theirs, what
         return
@@ -214,17 +235,28 @@ def assert_same(mine: Any, theirs: Any, what: str, tolerance: float = 2e-5) -> N
     if theirs.dtype in (torch.float16, torch.bfloat16):
         tolerance = max(tolerance, 2e-2)
     close = torch.testing.assert_close
-    close(mine, theirs, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda text: f"{what}: {text}")
+    close(
+        mine,
+        theirs,
+        rtol=tolerance,
+        atol=tolerance,
+        equal_nan=True,
+        msg=lambda text: f"{what}: {text}",
+    )
 
 
 def assert_fills(bucket: Bucket, values: Mapping[str, int]) -> None:
-    """Raises: AssertionError unless results hold, valid elements and padding, what the rules claim of them."""
+    """Raises: AssertionError unless results hold, valid elements and padding, what the rules claim
+    of them.
+    """
     assert bucket.made.padded is not None
     assert bucket.recording is not None
     tensors = bucket.recording.replay()
     for place, padded in bucket.made.padded.outputs.values():
         tensor = tensors[place]
-        apart = [int(getattr(size, "capacity", size)) for axis in padded.axes for size in (axis or (1,))]
+        apart = [
+            int(getattr(size, "capacity", size)) for axis in padded.axes for size in (axis or (1,))
+        ]
         inside = torch.zeros(apart, dtype=torch.bool)
         part = inside
         sizes = [size for axis in padded.axes for size in (axis or (1,))]

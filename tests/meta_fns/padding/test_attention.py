@@ -1,4 +1,6 @@
-"""Fused attention on the CPU answers 0 or NaN for a row with a NaN, by the number of keys: padded calls as eager."""
+"""Fused attention on the CPU answers 0 or NaN for a row with a NaN, by the number of keys: padded
+calls as eager.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,19 @@ def spoilt(length: int, where: str, number: float) -> tuple[torch.Tensor, torch.
 def run(fn: Callable[..., Any], calls: list[tuple[torch.Tensor, torch.Tensor]]) -> list[str]:
     """The reasons of the calls that ran op by op."""
     length = {d: Dim(f"d{d}") for d in (2,)}
-    compiled = symshape.compile(fn, dynamic={"q": length, "k": length}, runner="padded", fullgraph=True)
+    compiled = symshape.compile(
+        fn, dynamic={"q": length, "k": length}, runner="padded", fullgraph=True
+    )
     said: list[str] = []
-    unsubscribe = events.subscribe(lambda e: said.append(e.reason) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: said.append(e.reason) if isinstance(e, events.RunnerFallback) else None
+    )
     try:
         for number, (q, k) in enumerate(calls):
             poison_buffers(compiled, number)
-            torch.testing.assert_close(compiled(q, k), fn(q, k), rtol=1e-4, atol=1e-4, equal_nan=True, msg=str(q.shape))
+            torch.testing.assert_close(
+                compiled(q, k), fn(q, k), rtol=1e-4, atol=1e-4, equal_nan=True, msg=str(q.shape)
+            )
     finally:
         unsubscribe()
     assert any(entry.runner.buckets for entry in compiled.entries)
@@ -55,7 +63,9 @@ def run(fn: Callable[..., Any], calls: list[tuple[torch.Tensor, torch.Tensor]]) 
 @pytest.mark.parametrize("where", ["query", "key"])
 @pytest.mark.parametrize("fn", [plain, causal, masked])
 def test_rows_with_a_nan(fn: Callable[..., Any], where: str) -> None:
-    said = run(fn, [spoilt(length, where, number) for length in LENGTHS for number in (0.0, NAN, INF)])
+    said = run(
+        fn, [spoilt(length, where, number) for length in LENGTHS for number in (0.0, NAN, INF)]
+    )
     assert said
     assert all("not finite" in each for each in said)
 

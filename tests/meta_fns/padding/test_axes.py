@@ -49,11 +49,16 @@ def test_a_prefix_is_one_size() -> None:
 
 def _shape(rng: random.Random, region: Region) -> list[Any]:
     sizes = [A, B, A * 2, B * 3, A + 1]
-    return [region.size(rng.choice(sizes)) if rng.random() < 0.5 else rng.choice((1, 2, 3, 4, 6)) for _ in range(3)]
+    return [
+        region.size(rng.choice(sizes)) if rng.random() < 0.5 else rng.choice((1, 2, 3, 4, 6))
+        for _ in range(3)
+    ]
 
 
 def _other_shape(rng: random.Random, shape: list[Any]) -> list[Any]:
-    """The same elements under other sizes: merged, split, with ones, or (now and then) wrongly so."""
+    """The same elements under other sizes: merged, split, with ones, or (now and then) wrongly
+    so.
+    """
     sizes = list(shape)
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(sizes))
@@ -87,7 +92,11 @@ def test_views_keep_every_element_where_it_belongs() -> None:
         memory = torch.full(list(map(capacity_of, axes)), -1)
         narrower(axes, values)(memory).copy_(expected)
         mine = narrower(viewed, values)(memory.reshape(list(map(capacity_of, viewed))))
-        assert torch.equal(mine, expected.reshape([amount(size, values) for size in other])), (shape, other, values)
+        assert torch.equal(mine, expected.reshape([amount(size, values) for size in other])), (
+            shape,
+            other,
+            values,
+        )
     assert kept > 200
 
 

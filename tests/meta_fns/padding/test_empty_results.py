@@ -1,6 +1,8 @@
-"""Indices that eager does not look at, because no element comes of them: padded programs must not either.
+"""Indices that eager does not look at, because no element comes of them: padded programs must not
+either.
 
-On CUDA an index out of range ends the process, so that looking at one too many is worse there than an exception.
+On CUDA an index out of range ends the process, so that looking at one too many is worse there than
+an exception.
 """
 
 from __future__ import annotations
@@ -25,14 +27,20 @@ CASES: Mapping[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "index": lambda x, i: x[i],
     "index of the second dimension": lambda x, i: x.transpose(0, 1)[:, i],
     "two indices": lambda x, i: x[i, i],
-    "two indices that broadcast": lambda x, i: x.sum(1)[i[:, None] + x.new_zeros((3, x.shape[1])).long()],
+    "two indices that broadcast": lambda x, i: x.sum(1)[
+        i[:, None] + x.new_zeros((3, x.shape[1])).long()
+    ],
     "index_put": lambda x, i: aten.index_put(x, [i], x.new_ones(()) + x[:1]),
     "index_put, accumulated": lambda x, i: aten.index_put(x, [i], x.new_ones(()) + x[:1], True),
     "index_add": lambda x, i: x.index_add(0, i, x.new_ones((3, x.shape[1], x.shape[2]))),
     "index_copy": lambda x, i: x.index_copy(0, i, x.new_ones((3, x.shape[1], x.shape[2]))),
     "index_fill": lambda x, i: x.index_fill(0, i, 2.0),
-    "gather": lambda x, i: x.gather(0, (i[:, None, None] + x[:1].long() * 0).expand(3, x.shape[1], x.shape[2])),
-    "scatter": lambda x, i: x.scatter(0, (i[:, None, None] + x[:1].long() * 0).expand(3, x.shape[1], x.shape[2]), 1.0),
+    "gather": lambda x, i: x.gather(
+        0, (i[:, None, None] + x[:1].long() * 0).expand(3, x.shape[1], x.shape[2])
+    ),
+    "scatter": lambda x, i: x.scatter(
+        0, (i[:, None, None] + x[:1].long() * 0).expand(3, x.shape[1], x.shape[2]), 1.0
+    ),
 }
 
 
@@ -45,7 +53,9 @@ def _bucket(fn: Callable[..., Any]) -> tuple[Any, Bucket]:
     return program, Bucket(program, made, torch.device("cpu"), None)
 
 
-def _call(fn: Callable[..., Any], bucket: Bucket, x: torch.Tensor, index: torch.Tensor, number: int) -> None:
+def _call(
+    fn: Callable[..., Any], bucket: Bucket, x: torch.Tensor, index: torch.Tensor, number: int
+) -> None:
     expected = fn(x, index)
     for buffer in bucket.buffers:
         poison(buffer, number)
@@ -83,7 +93,9 @@ def test_without_the_repair_it_would_be_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_calls_of_an_empty_size_run_op_by_op() -> None:
-    compiled = symshape.compile(lambda x: x.cumsum(0) * 2, dynamic={"x": {0: "n"}}, runner="padded", fullgraph=True)
+    compiled = symshape.compile(
+        lambda x: x.cumsum(0) * 2, dynamic={"x": {0: "n"}}, runner="padded", fullgraph=True
+    )
     for n in (5, 0, 6):
         x = torch.randn(n, 3)
         assert_same(compiled(x), x.cumsum(0) * 2, f"{n} rows")

@@ -20,7 +20,8 @@ def _unmasked(patch: pytest.MonkeyPatch) -> None:
     masked = gradients.masked
 
     def integers(emit: Any, x: Padded, value: Any, dims: Any = None) -> Padded:
-        return x if x.dtype.is_floating_point else masked(emit, x, value, dims)  # kernels do not look at all of them
+        # kernels do not look at all of them
+        return x if x.dtype.is_floating_point else masked(emit, x, value, dims)
 
     patch.setattr(gradients, "masked", integers)
 
@@ -39,7 +40,8 @@ def _queries_of_garbage(patch: pytest.MonkeyPatch) -> None:
     masked = attention.masked
 
     def some(emit: Any, x: Padded, value: Any, dims: Any = None) -> Padded:
-        return x if x.ndim == 3 else masked(emit, x, value, dims)  # the sums of queries keep their padding
+        # the sums of queries keep their padding
+        return x if x.ndim == 3 else masked(emit, x, value, dims)
 
     patch.setattr(attention, "masked", some)
 

@@ -1,4 +1,6 @@
-"""Every padding rule against eager, its padding poisoned; and rules made wrong on purpose, which have to be caught."""
+"""Every padding rule against eager, its padding poisoned; and rules made wrong on purpose, which
+have to be caught.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ NOT_RUN = {
             "aten._scaled_dot_product_efficient_attention_backward.default",
             "aten._scaled_dot_product_cudnn_attention_backward.default",
         ),
-        "runs on devices only: test_transform and test_attention_on_device in symshape run what is around it",
+        "runs on devices only: test_transform and test_attention_on_device in symshape run what is "
+        "around it",
     ),
     **dict.fromkeys(
         (
@@ -61,13 +64,28 @@ NOT_RUN = {
         "runs on devices only: tests/gpu/test_padded_modules.py",
     ),
     **dict.fromkeys(
-        ("aten.lift.default", "aten.lift_fresh.default", "aten._fw_primal.default", "aten._neg_view.default"),
+        (
+            "aten.lift.default",
+            "aten.lift_fresh.default",
+            "aten._fw_primal.default",
+            "aten._neg_view.default",
+        ),
         "no program calls it; the same rule as alias",
     ),
     **dict.fromkeys(
         (
-            *("aten.resolve_conj.default", "aten.resolve_neg.default", "aten.numpy_T.default", "aten.reshape.default"),
-            *("aten.__and__.Scalar", "aten.__and__.Tensor", "aten.__or__.Scalar", "aten.__or__.Tensor"),
+            *(
+                "aten.resolve_conj.default",
+                "aten.resolve_neg.default",
+                "aten.numpy_T.default",
+                "aten.reshape.default",
+            ),
+            *(
+                "aten.__and__.Scalar",
+                "aten.__and__.Tensor",
+                "aten.__or__.Scalar",
+                "aten.__or__.Tensor",
+            ),
             *(
                 "aten.__xor__.Scalar",
                 "aten.__xor__.Tensor",
@@ -75,16 +93,33 @@ NOT_RUN = {
                 "aten.min.other",
                 "aten.isfinite.default",
             ),
-            *("aten.clip.Tensor", "aten.clip.default", "aten.multiply.Tensor", "aten.true_divide.Tensor"),
+            *(
+                "aten.clip.Tensor",
+                "aten.clip.default",
+                "aten.multiply.Tensor",
+                "aten.true_divide.Tensor",
+            ),
             *("aten.float_power.Tensor_Scalar", "aten.float_power.Tensor_Tensor"),
-            *("aten.subtract.Scalar", "aten.subtract.Tensor", "aten.square.default", "aten.relu6.default"),
+            *(
+                "aten.subtract.Scalar",
+                "aten.subtract.Tensor",
+                "aten.square.default",
+                "aten.relu6.default",
+            ),
             *("aten.selu.default", "aten._fused_rms_norm.default"),
         ),
         "decomposed on the CPU before it is seen",
     ),
-    **dict.fromkeys(("aten.round.decimals", "aten.gelu_backward.default"), "elementwise like its neighbours"),
     **dict.fromkeys(
-        ("aten.concat.default", "aten.concatenate.default", "aten.swapaxes.default", "aten.swapdims.default"),
+        ("aten.round.decimals", "aten.gelu_backward.default"), "elementwise like its neighbours"
+    ),
+    **dict.fromkeys(
+        (
+            "aten.concat.default",
+            "aten.concatenate.default",
+            "aten.swapaxes.default",
+            "aten.swapdims.default",
+        ),
         "another name of an op that is run",
     ),
     **dict.fromkeys(
@@ -94,18 +129,41 @@ NOT_RUN = {
     **dict.fromkeys(
         (
             *("aten.avg_pool3d_backward.default", "aten._adaptive_avg_pool3d_backward.default"),
-            *("aten.upsample_nearest1d_backward.default", "aten.upsample_nearest3d_backward.default"),
-            *("aten.upsample_linear1d_backward.default", "aten.upsample_trilinear3d_backward.default"),
+            *(
+                "aten.upsample_nearest1d_backward.default",
+                "aten.upsample_nearest3d_backward.default",
+            ),
+            *(
+                "aten.upsample_linear1d_backward.default",
+                "aten.upsample_trilinear3d_backward.default",
+            ),
             *(f"aten._upsample_nearest_exact{n}d_backward.default" for n in (1, 2, 3)),
         ),
         "the same rule as in two dimensions",
     ),
-    "aten._fused_rms_norm_backward.default": "the rule of layer norm; on the CPU it is decomposed before it is seen",
+    "aten._fused_rms_norm_backward.default": (
+        "the rule of layer norm; on the CPU it is decomposed before it is seen"
+    ),
     **dict.fromkeys(
         (
-            *("aten.rand.default", "aten.randn.default", "aten.rand_like.default", "aten.randn_like.default"),
-            *("aten.randint.default", "aten.randint.low", "aten.randint_like.default", "aten.randint_like.low_dtype"),
-            *("aten.bernoulli.default", "aten.bernoulli.p", "aten.uniform.default", "aten.exponential.default"),
+            *(
+                "aten.rand.default",
+                "aten.randn.default",
+                "aten.rand_like.default",
+                "aten.randn_like.default",
+            ),
+            *(
+                "aten.randint.default",
+                "aten.randint.low",
+                "aten.randint_like.default",
+                "aten.randint_like.low_dtype",
+            ),
+            *(
+                "aten.bernoulli.default",
+                "aten.bernoulli.p",
+                "aten.uniform.default",
+                "aten.exponential.default",
+            ),
             "aten.native_dropout.default",
         ),
         "it draws random numbers: see test_padded_randomness.py",
@@ -125,7 +183,9 @@ def test_padding_never_shows(case: Case) -> None:
 def _traced(case: Case) -> set[str]:
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        graph = symshape.trace(case.fn, *(arg.make(arg.sizes, generator) for arg in case.arguments)).graph
+        graph = symshape.trace(
+            case.fn, *(arg.make(arg.sizes, generator) for arg in case.arguments)
+        ).graph
     return {str(node.op) for node in graph.nodes}
 
 
@@ -136,7 +196,7 @@ def test_every_padding_rule_is_run() -> None:
     assert rules - called == NOT_RUN.keys()
 
 
-# --- mutations --------------------------------------------------------------------------------------------------------
+# --- mutations ------------------------------------------------------------------------------------
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -170,7 +230,11 @@ def _cumsum_that_runs_backwards(patch: pytest.MonkeyPatch) -> None:
 
 
 def _flip_as_if_elementwise(patch: pytest.MonkeyPatch) -> None:
-    _replace(patch, "aten.flip.default", lambda emit, self, dims: Padded(apply(emit, self, dims), self.axes))
+    _replace(
+        patch,
+        "aten.flip.default",
+        lambda emit, self, dims: Padded(apply(emit, self, dims), self.axes),
+    )
 
 
 def _contraction_of_garbage(patch: pytest.MonkeyPatch) -> None:
@@ -206,7 +270,9 @@ def _index_without_a_mask(patch: pytest.MonkeyPatch) -> None:
 def _attention_without_a_mask(patch: pytest.MonkeyPatch) -> None:
     from meta_fns.padding import attention
 
-    patch.setattr(attention, "added_for_keys", lambda emit, query, keys, given: given and given.tensor)
+    patch.setattr(
+        attention, "added_for_keys", lambda emit, query, keys, given: given and given.tensor
+    )
 
 
 def _attention_to_garbage_values(patch: pytest.MonkeyPatch) -> None:
@@ -268,12 +334,19 @@ def _order_that_takes_padding_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def _turned_round_the_capacity(patch: pytest.MonkeyPatch) -> None:
-    _replace(patch, "aten.roll.default", lambda emit, self, *rest: self.with_(tensor=apply(emit, self, *rest)))
+    _replace(
+        patch,
+        "aten.roll.default",
+        lambda emit, self, *rest: self.with_(tensor=apply(emit, self, *rest)),
+    )
 
 
 def _mirrored_at_the_capacity(patch: pytest.MonkeyPatch) -> None:
     def mirrored(emit: Any, self: Padded, padding: Any) -> Padded:
-        return Padded(apply(emit, self, padding), tuple(axes.normal((size,)) for size in emit.results[0].sizes))
+        return Padded(
+            apply(emit, self, padding),
+            tuple(axes.normal((size,)) for size in emit.results[0].sizes),
+        )
 
     _replace(patch, "aten.reflection_pad1d.default", mirrored)
 
@@ -312,7 +385,9 @@ def _view_of_the_capacities(patch: pytest.MonkeyPatch) -> None:
 
 
 def _replace(patch: pytest.MonkeyPatch, overload: str, padding: Callable[..., Any]) -> None:
-    patch.setitem(registry._rules, overload, attrs.evolve(registry._rules[overload], padding=padding))
+    patch.setitem(
+        registry._rules, overload, attrs.evolve(registry._rules[overload], padding=padding)
+    )
     registry._by_op.clear()
 
 
@@ -340,7 +415,11 @@ def _distances_of_garbage(patch: pytest.MonkeyPatch) -> None:
 
 def _numbers_of_the_capacity(patch: pytest.MonkeyPatch) -> None:
     made = symbolic_scalars.at_run_time
-    patch.setattr(symbolic_scalars, "at_run_time", lambda emit, size, dtype: made(emit, axes.capacity(size), dtype))
+    patch.setattr(
+        symbolic_scalars,
+        "at_run_time",
+        lambda emit, size, dtype: made(emit, axes.capacity(size), dtype),
+    )
 
 
 MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
@@ -391,7 +470,11 @@ MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
     ),
     (_layers_without_a_mask, lambda x: LAYER(x), (floats(2, 5, 8, static=(2,)),)),
     (_distances_of_garbage, lambda x, y: torch.cdist(x, y, p=1.0), (floats(5, 3), floats(7, 3))),
-    (_numbers_of_the_capacity, lambda x: x.clamp(max=x.shape[1] * 0.1) + x % x.shape[0], (floats(3, 5),)),
+    (
+        _numbers_of_the_capacity,
+        lambda x: x.clamp(max=x.shape[1] * 0.1) + x % x.shape[0],
+        (floats(3, 5),),
+    ),
     (_variance_of_the_capacity, lambda x: x.var(1), (floats(3, 5),)),
     (_norm_of_garbage, lambda x: torch.linalg.vector_norm(x, dim=1), (floats(3, 5),)),
     (
@@ -405,9 +488,14 @@ MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("patch", "fn", "arguments"), MUTATIONS, ids=lambda x: getattr(x, "__name__", None))
+@pytest.mark.parametrize(
+    ("patch", "fn", "arguments"), MUTATIONS, ids=lambda x: getattr(x, "__name__", None)
+)
 def test_a_wrong_rule_is_caught(
-    patch: Patch, fn: Callable[..., Any], arguments: tuple[Arg, ...], monkeypatch: pytest.MonkeyPatch
+    patch: Patch,
+    fn: Callable[..., Any],
+    arguments: tuple[Arg, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if patch is not _flip_as_if_elementwise:
         assert poisoned(fn, *arguments).compared, "the rule as it is passes"

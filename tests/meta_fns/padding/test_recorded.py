@@ -1,4 +1,6 @@
-"""The poison harness on calls that op_db's samples make: a sample of them here, all of them with ``-m nightly``."""
+"""The poison harness on calls that op_db's samples make: a sample of them here, all of them with
+``-m nightly``.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,19 @@ def check(first: int, step: int, most: int) -> int:
     compared = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cases = {case.name: case for case in padded_calls(record(first=first, step=step, most=most, dtypes=DTYPES))}
+        cases = {
+            case.name: case
+            for case in padded_calls(record(first=first, step=step, most=most, dtypes=DTYPES))
+        }
         for case in cases.values():
             try:
-                compared += bool(poisoned(case.fn, *case.arguments, samples=6, tolerance=case.tolerance).compared)
-            except (IndexError, RuntimeError):  # data that eager does not look at, since its result is empty
+                compared += bool(
+                    poisoned(case.fn, *case.arguments, samples=6, tolerance=case.tolerance).compared
+                )
+            except (
+                IndexError,
+                RuntimeError,
+            ):  # data that eager does not look at, since its result is empty
                 assert "index" in case.name or "remainder" in case.name
             except AssertionError as error:
                 raise AssertionError(f"{case.name}: {error}") from error

@@ -14,7 +14,9 @@ Program = Callable[..., Any]
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]])
 LENGTHS = MASK.sum(1)
 X = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0))
-LABELS = torch.where(MASK.bool(), torch.randint(0, 8, (3, 5), generator=torch.Generator().manual_seed(1)), -100)
+LABELS = torch.where(
+    MASK.bool(), torch.randint(0, 8, (3, 5), generator=torch.Generator().manual_seed(1)), -100
+)
 
 
 def example() -> dict[str, torch.Tensor]:
@@ -129,7 +131,9 @@ PROVEN: dict[str, Program] = {
     "attention with a mask": lambda x, mask: functional.scaled_dot_product_attention(
         x, x, x, attn_mask=mask[:, None, :].bool()
     ),
-    "causal attention": lambda x, mask: functional.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "causal attention": lambda x, mask: functional.scaled_dot_product_attention(
+        x, x, x, is_causal=True
+    ),
     "heads with a mask": lambda x, mask: _heads(x, x, x, key_padding_mask=mask == 0)[0],
     "masked convolution": _masked_convolution,
     "running sum": lambda x, mask: x.cumsum(1),
@@ -146,7 +150,11 @@ LEAKS: dict[str, tuple[Program, str, str]] = {
     "maximum": (lambda x, mask: x.amax(1), "aten.amax.default", "minus infinity"),
     "last position": (lambda x, mask: x[:, -1], "aten.select.int", "last valid position"),
     "scale": (_scale, "aten.amax.default", ""),
-    "batch norm": (lambda x, mask: _trained(x.transpose(1, 2)), "aten.native_batch_norm.default", "normalise over"),
+    "batch norm": (
+        lambda x, mask: _trained(x.transpose(1, 2)),
+        "aten.native_batch_norm.default",
+        "normalise over",
+    ),
     "group norm": (
         lambda x, mask: functional.group_norm(x.transpose(1, 2), 2),
         "aten.native_group_norm.default",
@@ -157,13 +165,25 @@ LEAKS: dict[str, tuple[Program, str, str]] = {
         "aten.native_batch_norm.default",
         "normalise over",
     ),
-    "heads without a mask": (lambda x, mask: _heads(x, x, x)[0], "aten._native_multi_head_attention.default", ""),
+    "heads without a mask": (
+        lambda x, mask: _heads(x, x, x)[0],
+        "aten._native_multi_head_attention.default",
+        "",
+    ),
     "convolution": (_convolution, "aten.convolution.default", "multiply its input by the mask"),
     "neighbour": (_neighbour, "", ""),
     "state after the padding": (lambda x, mask: _recurrent(x)[1], "aten.gru.input", "pack"),
-    "recurrent layer of both directions": (lambda x, mask: _two_ways(x)[0], "aten.lstm.input", "pack"),
+    "recurrent layer of both directions": (
+        lambda x, mask: _two_ways(x)[0],
+        "aten.lstm.input",
+        "pack",
+    ),
     "capacity of experts": (_moe, "aten.cumsum.default", ""),
-    "balance of experts": (_balance, "aten.mean.dim", "divide the sum of x * mask by the sum of the mask"),
+    "balance of experts": (
+        _balance,
+        "aten.mean.dim",
+        "divide the sum of x * mask by the sum of the mask",
+    ),
     "flip": (lambda x, mask: x.flip(1), "aten.flip.default", ""),
     "reverse running sum": (lambda x, mask: x.flip(1).cumsum(1).flip(1), "aten.flip.default", ""),
     "branch on data": (lambda x, mask: x[x[..., 0] > 0].sum(0), "aten.index.Tensor", ""),

@@ -1,4 +1,6 @@
-"""Verdicts of ``audit_padding``: proven, leaks with op, line, path and counterexample, and unknown."""
+"""Verdicts of ``audit_padding``: proven, leaks with op, line, path and counterexample, and
+unknown.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ from torch import nn
 import symshape
 from symshape.auditing import rules
 from symshape.errors import InternalError
-from tests.symshape.auditing.programs import LABELS, LEAKS, LENGTHS, MASK, PROVEN, Program, X, example, seeded
+from tests.symshape.auditing.programs import (
+    LABELS,
+    LEAKS,
+    LENGTHS,
+    MASK,
+    PROVEN,
+    Program,
+    X,
+    example,
+    seeded,
+)
 
 PADDED = {"x": {1: "length"}}
 
@@ -61,7 +73,9 @@ def test_not_a_number_is_outside_what_a_product_with_the_mask_needs() -> None:
     assert found.breaks.kind == "not finite"
     strict = audit(PROVEN["masked mean"], padding="anything")["result"]
     assert strict.verdict == "leaks"
-    assert audit(lambda x, mask: torch.where(mask.bool()[..., None], x, 0.0).sum(1), padding="anything").proven
+    assert audit(
+        lambda x, mask: torch.where(mask.bool()[..., None], x, 0.0).sum(1), padding="anything"
+    ).proven
 
 
 def test_a_side_that_is_not_assumed() -> None:
@@ -82,7 +96,10 @@ def test_unknown_names_the_op() -> None:
 
 def test_a_proof_that_a_run_contradicts_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def lie(world: Any, node: Any, states: Any) -> list[Any]:
-        return [each.with_(dirty=frozenset(), cause=None) for each in rules._reduction(world, node, states)]
+        return [
+            each.with_(dirty=frozenset(), cause=None)
+            for each in rules._reduction(world, node, states)
+        ]
 
     monkeypatch.setitem(rules._RULES, "mean", lie)
     with pytest.raises(InternalError, match="proved that padding cannot change result"):
@@ -126,8 +143,12 @@ def test_losses() -> None:
     def shifted(x: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return functional.cross_entropy(x[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
 
-    def shifted_by_padding(x: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return functional.cross_entropy(x.flatten(0, 1), functional.pad(labels, (0, 1), value=-100)[:, 1:].flatten())
+    def shifted_by_padding(
+        x: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
+        return functional.cross_entropy(
+            x.flatten(0, 1), functional.pad(labels, (0, 1), value=-100)[:, 1:].flatten()
+        )
 
     def counted(x: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return functional.cross_entropy(x.flatten(0, 1), labels.clamp(min=0).flatten())
@@ -139,7 +160,8 @@ def test_losses() -> None:
         assert _loss(program, fixed={"labels": -100}).proven
     for program in (counted, squares):
         assert _loss(program, fixed={"labels": -100})["result"].verdict == "leaks"
-    assert _loss(ignored)["result"].verdict == "leaks"  # nobody says that the labels of padding are ignored
+    # nobody says that the labels of padding are ignored
+    assert _loss(ignored)["result"].verdict == "leaks"
 
 
 class _Packed(nn.Module):
@@ -148,7 +170,9 @@ class _Packed(nn.Module):
         self.layer = nn.LSTM(8, 4, batch_first=True, bidirectional=True)
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> Any:
-        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x, lengths, batch_first=True, enforce_sorted=False
+        )
         made, state = self.layer(packed)
         return nn.utils.rnn.pad_packed_sequence(made, batch_first=True)[0], state
 
@@ -173,7 +197,10 @@ def test_lengths() -> None:
         found = symshape.audit_padding(program, arguments, PADDED, "lengths")
         assert found.proven, str(found)
     for program in (beyond, one_more):
-        assert symshape.audit_padding(program, arguments, PADDED, "lengths")["result"].verdict == "leaks"
+        assert (
+            symshape.audit_padding(program, arguments, PADDED, "lengths")["result"].verdict
+            == "leaks"
+        )
 
 
 def test_left_padding() -> None:
@@ -189,7 +216,10 @@ def test_left_padding() -> None:
         return functional.scaled_dot_product_attention(x, x, x, is_causal=True)
 
     assert symshape.audit_padding(program, {"x": X, "mask": mask}, PADDED, "mask").proven
-    assert symshape.audit_padding(causal, {"x": X, "mask": mask}, PADDED, "mask")["result"].verdict == "leaks"
+    assert (
+        symshape.audit_padding(causal, {"x": X, "mask": mask}, PADDED, "mask")["result"].verdict
+        == "leaks"
+    )
 
 
 def test_masks_of_other_kinds() -> None:
@@ -204,7 +234,10 @@ def test_masks_of_other_kinds() -> None:
         mask = torch.zeros(3, 1, 1, 5).masked_fill(MASK[:, None, None] == 0, lowest)
         assert symshape.audit_padding(additive, {"x": X, "mask": mask}, PADDED, "mask").proven
     weak = torch.zeros(3, 1, 1, 5).masked_fill(MASK[:, None, None] == 0, -2.0)
-    assert symshape.audit_padding(additive, {"x": X, "mask": weak}, PADDED, "mask")["result"].verdict == "leaks"
+    assert (
+        symshape.audit_padding(additive, {"x": X, "mask": weak}, PADDED, "mask")["result"].verdict
+        == "leaks"
+    )
     by_function = symshape.audit_padding(lambda x: x.cumsum(1), (X,), PADDED, lambda x: MASK)
     assert by_function.proven
 
@@ -212,7 +245,9 @@ def test_masks_of_other_kinds() -> None:
 def test_rows_of_padding() -> None:
     rows = torch.tensor([1, 1, 0])
     arguments, padded = {"x": X, "rows": rows}, {"x": {0: "batch"}}
-    normed = symshape.audit_padding(lambda x, rows: functional.layer_norm(x, (8,)), arguments, padded, "rows")
+    normed = symshape.audit_padding(
+        lambda x, rows: functional.layer_norm(x, (8,)), arguments, padded, "rows"
+    )
     assert normed.proven
     assert normed["result"].where == "where rows[i0] is valid"
     mean = symshape.audit_padding(lambda x, rows: x.mean(0), arguments, padded, "rows")
@@ -239,7 +274,10 @@ def test_rows_without_a_valid_position_average_their_padding() -> None:
         scores = query @ x.transpose(1, 2)
         return scores.masked_fill(mask[:, None] == 0, torch.finfo(x.dtype).min).softmax(-1) @ x
 
-    assert symshape.audit_padding(program, {"x": X, "mask": mask}, PADDED, "mask")["result"].verdict == "leaks"
+    assert (
+        symshape.audit_padding(program, {"x": X, "mask": mask}, PADDED, "mask")["result"].verdict
+        == "leaks"
+    )
     assert symshape.audit_padding(program, {"x": X, "mask": MASK}, PADDED, "mask").proven
 
 

@@ -36,7 +36,9 @@ def ignored(scores: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor) -> t
 
 
 def masked(scores: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    losses = functional.cross_entropy(scores.flatten(0, 1), labels.clamp(min=0).flatten(), reduction="none")
+    losses = functional.cross_entropy(
+        scores.flatten(0, 1), labels.clamp(min=0).flatten(), reduction="none"
+    )
     return (losses * mask.flatten()).sum() / mask.sum()
 
 
@@ -88,7 +90,9 @@ class Attending(nn.Module):
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None, causal: bool) -> torch.Tensor:
         query, key, value = self.inner(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind(0)
         hidden = None if mask is None else mask[:, None, None, :].bool()
-        found = functional.scaled_dot_product_attention(query, key, value, attn_mask=hidden, is_causal=causal)
+        found = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=hidden, is_causal=causal
+        )
         return self.outer(found.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
@@ -97,9 +101,14 @@ def attended(*, hidden: bool, causal: bool, ignored: bool) -> symshape.PaddingAu
 
     def step(x: torch.Tensor, mask: torch.Tensor) -> Any:
         losses = network(x, mask if hidden else None, causal).square().sum(-1)
-        return torch.autograd.grad((losses * mask if ignored else losses).sum(), list(network.parameters()))
+        return torch.autograd.grad(
+            (losses * mask if ignored else losses).sum(), list(network.parameters())
+        )
 
-    arguments = {"x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0)), "mask": MASK}
+    arguments = {
+        "x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0)),
+        "mask": MASK,
+    }
     return symshape.audit_padding(step, arguments, {"x": {1: "length"}}, "mask")
 
 
@@ -110,8 +119,12 @@ def attended(*, hidden: bool, causal: bool, ignored: bool) -> symshape.PaddingAu
         *((False, False, True, False), (True, False, False, False), (False, True, False, False)),
     ],
 )
-def test_gradients_of_fused_attention(hidden: bool, causal: bool, ignored: bool, proven: bool) -> None:
-    """Keys at padding must be hidden (or come later than each query), and positions of padding must have no loss."""
+def test_gradients_of_fused_attention(
+    hidden: bool, causal: bool, ignored: bool, proven: bool
+) -> None:
+    """Keys at padding must be hidden (or come later than each query), and positions of padding must
+    have no loss.
+    """
     found = attended(hidden=hidden, causal=causal, ignored=ignored)
     if proven:
         assert found.proven, str(found)
@@ -133,7 +146,10 @@ def test_gradients_of_slices(name: str) -> None:
         losses = (x @ weight).square().sum(-1)
         return torch.autograd.grad(SHIFTED[name](losses, mask).sum(), weight)
 
-    arguments = {"x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0)), "mask": MASK}
+    arguments = {
+        "x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0)),
+        "mask": MASK,
+    }
     assert symshape.audit_padding(step, arguments, {"x": {1: "length"}}, "mask").proven
 
 
@@ -144,5 +160,8 @@ def test_gradients_of_slices_with_a_loss_at_padding() -> None:
         losses = (x @ weight).square().sum(-1)
         return torch.autograd.grad((losses[:, 1:] * mask[:, :-1]).sum(), weight)
 
-    arguments = {"x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0)), "mask": MASK}
+    arguments = {
+        "x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0)),
+        "mask": MASK,
+    }
     assert not symshape.audit_padding(step, arguments, {"x": {1: "length"}}, "mask").proven

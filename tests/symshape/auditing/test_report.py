@@ -26,9 +26,15 @@ def _boxes(svg: str) -> list[tuple[str, str, str]]:
 
 
 def test_the_op_at_which_padding_spreads_is_filled() -> None:
-    found = symshape.audit_padding(LEAKS["mean"][0], {"x": X, "mask": MASK}, {"x": {1: "length"}}, "mask")["result"]
+    found = symshape.audit_padding(
+        LEAKS["mean"][0], {"x": X, "mask": MASK}, {"x": {1: "length"}}, "mask"
+    )["result"]
     boxes = _boxes(found.picture())
-    assert [text.partition(":")[0] for text, _, _ in boxes] == ["padding", "aten.mean.dim", "result"]
+    assert [text.partition(":")[0] for text, _, _ in boxes] == [
+        "padding",
+        "aten.mean.dim",
+        "result",
+    ]
     assert [filling != "none" for _, _, filling in boxes] == [False, True, False]
     assert boxes[0][1] != boxes[1][1] == boxes[2][1], "another colour from there on"
 
@@ -37,7 +43,9 @@ def test_a_page_draws_what_leaks_and_nothing_else() -> None:
     def both(x: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return LEAKS["mean"][0](x, mask), PROVEN["masked mean"](x, mask)
 
-    page = symshape.audit_padding(both, {"x": X, "mask": MASK}, {"x": {1: "length"}}, "mask")._repr_html_()
+    page = symshape.audit_padding(
+        both, {"x": X, "mask": MASK}, {"x": {1: "length"}}, "mask"
+    )._repr_html_()
     assert page.count("<svg") == 1
     assert "path from the padding to [0]" in page
 

@@ -28,7 +28,10 @@ PADDED = {"x": {1: "length"}}
         ({"valid": lambda **_: torch.ones(3)}, "must return a tensor"),
         ({"example": {"x": X, "mask": torch.ones(3, 5)}}, "has no padding"),
         ({"example": {"x": X, "mask": MASK[:2]}}, "the mask of length is"),
-        ({"example": {"x": X, "mask": MASK * 2 - 1 + (MASK == 0) * 0.5}}, "several numbers|has no padding"),
+        (
+            {"example": {"x": X, "mask": MASK * 2 - 1 + (MASK == 0) * 0.5}},
+            "several numbers|has no padding",
+        ),
         ({"side": "left"}, "not on the left"),
         ({"side": "up"}, "write 'right'"),
         ({"padding": "none"}, "write 'finite'"),
@@ -39,20 +42,29 @@ PADDED = {"x": {1: "length"}}
     ],
 )
 def test_refused(change: dict[str, Any], message: str) -> None:
-    request: dict[str, Any] = {"example": {"x": X, "mask": MASK}, "padded": PADDED, "valid": "mask"} | change
+    request: dict[str, Any] = {
+        "example": {"x": X, "mask": MASK},
+        "padded": PADDED,
+        "valid": "mask",
+    } | change
     with pytest.raises(InputError, match=message):
         symshape.audit_padding(lambda x, mask: x + mask[..., None], **request)
 
 
 def test_lengths_beyond_the_size() -> None:
     with pytest.raises(InputError, match="larger than 5"):
-        symshape.audit_padding(lambda x, lengths: x, {"x": X, "lengths": LENGTHS + 1}, PADDED, "lengths")
+        symshape.audit_padding(
+            lambda x, lengths: x, {"x": X, "lengths": LENGTHS + 1}, PADDED, "lengths"
+        )
 
 
 def test_an_argument_that_is_as_long_but_not_padded_is_noted() -> None:
     kinds = torch.zeros(3, 5)
     found = symshape.audit_padding(
-        lambda x, mask, kinds: x + kinds[..., None], {"x": X, "mask": MASK, "kinds": kinds}, PADDED, "mask"
+        lambda x, mask, kinds: x + kinds[..., None],
+        {"x": X, "mask": MASK, "kinds": kinds},
+        PADDED,
+        "mask",
     )
     assert found.proven
     assert any("kinds is as long as length" in note for note in found.notes)

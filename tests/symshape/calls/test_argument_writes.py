@@ -1,4 +1,6 @@
-"""Lists and dictionaries among the arguments: written and given back as eager does, to the caller's own objects."""
+"""Lists and dictionaries among the arguments: written and given back as eager does, to the caller's
+own objects.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Tensor = torch.Tensor
 
 
 def _show(value: Any) -> Any:
-    return torch.utils._pytree.tree_map(lambda each: each.tolist() if isinstance(each, Tensor) else each, value)
+    return torch.utils._pytree.tree_map(
+        lambda each: each.tolist() if isinstance(each, Tensor) else each, value
+    )
 
 
 def _new_key(d: dict[str, Any], x: Tensor) -> Tensor:
@@ -189,7 +193,8 @@ def test_what_no_graph_can_make_is_refused() -> None:
         return new
 
     with pytest.raises(
-        UnsupportedError, match="returns a list or dictionary that it also stores in a list among its arguments"
+        UnsupportedError,
+        match="returns a list or dictionary that it also stores in a list among its arguments",
     ):
         symshape.compile(fn, fullgraph=True)([], torch.ones(2))
 

@@ -1,4 +1,6 @@
-"""Calls flattened: leaves, paths in the caller's words, what must be equal, and the integers that are read."""
+"""Calls flattened: leaves, paths in the caller's words, what must be equal, and the integers that
+are read.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import torch
 
 from guards.sets.sources import Size
 from symshape import InputError
-from symshape.calls.arguments import INT_KEY, duplicates, flatten_call, is_canonical, sources_of, values_of
+from symshape.calls.arguments import (
+    INT_KEY,
+    duplicates,
+    flatten_call,
+    is_canonical,
+    sources_of,
+    values_of,
+)
 
 Pair = namedtuple("Pair", "left right")
 

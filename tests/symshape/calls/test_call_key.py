@@ -1,4 +1,6 @@
-"""Keys and readings of calls: equal exactly where two calls differ in nothing that a program may depend on."""
+"""Keys and readings of calls: equal exactly where two calls differ in nothing that a program may
+depend on.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,24 @@ LEAVES: list[Any] = [
     torch.tensor(1.0),
     torch.tensor(1),
     torch.empty(0, 3),
-    *(0, 1, 5, 2**70, -1, True, False, None, 0.0, -0.0, 1.0, float("nan"), "a", "", "True", torch.float32),
+    *(
+        0,
+        1,
+        5,
+        2**70,
+        -1,
+        True,
+        False,
+        None,
+        0.0,
+        -0.0,
+        1.0,
+        float("nan"),
+        "a",
+        "",
+        "True",
+        torch.float32,
+    ),
 ]
 
 
@@ -62,7 +81,15 @@ def facts(leaf: Any) -> Any:
     """All that may count, spelled out."""
     if isinstance(leaf, torch.Tensor):
         dtype, device, shape, _, offset, gradient = metadata(leaf)
-        return "tensor", dtype, device, shape, None if leaf.is_contiguous() else leaf.stride(), offset, gradient[0]
+        return (
+            "tensor",
+            dtype,
+            device,
+            shape,
+            None if leaf.is_contiguous() else leaf.stride(),
+            offset,
+            gradient[0],
+        )
     return type(leaf), repr(leaf)
 
 
@@ -110,7 +137,9 @@ def test_what_only_the_slow_path_can_tell() -> None:
 
 def test_lazy_tensors_share_no_key_with_plain_ones() -> None:
     z = torch.ones(2, dtype=torch.complex64)
-    assert quick_key((z,)) == quick_key((z.conj(),)), "nothing to tell apart any more: remember them"
+    assert quick_key((z,)) == quick_key((z.conj(),)), (
+        "nothing to tell apart any more: remember them"
+    )
     assert not FLAT.lasts((1, z))
     assert FLAT.lasts((1, BASE))
     lazy = z.conj().imag
@@ -128,15 +157,29 @@ def test_lazy_tensors_share_no_key_with_plain_ones() -> None:
 
 
 def test_names_of_keywords_are_part_of_the_key() -> None:
-    keys = [quick_key((1, 2)), quick_key((1, 2), "a"), quick_key((1, 2), "b"), quick_key((1, 2), "a", "b")]
+    keys = [
+        quick_key((1, 2)),
+        quick_key((1, 2), "a"),
+        quick_key((1, 2), "b"),
+        quick_key((1, 2), "a", "b"),
+    ]
     keys.append(quick_key((1, 2), "b", "a"))
     assert len(set(keys)) == 5
     assert quick_key(([1], 2), "a") is None
 
 
 def test_every_key_of_a_tensor_is_made_of_the_same_attributes() -> None:
-    assert tuple(field.name for field in attrs.fields(TensorKey)) == (*EQUAL, "ndim", "layout", "kind")
-    others = {"dtype": BASE.double(), "device": BASE.to("meta"), "requires_grad": BASE.clone().requires_grad_()}
+    assert tuple(field.name for field in attrs.fields(TensorKey)) == (
+        *EQUAL,
+        "ndim",
+        "layout",
+        "kind",
+    )
+    others = {
+        "dtype": BASE.double(),
+        "device": BASE.to("meta"),
+        "requires_grad": BASE.clone().requires_grad_(),
+    }
     assert set(others) == set(EQUAL), "an attribute without a test"
     pairs = [(BASE, other) for other in others.values()]
     weight = torch.nn.Parameter
@@ -151,7 +194,9 @@ def test_every_key_of_a_tensor_is_made_of_the_same_attributes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_calls_with_one_exact_key_have_one_structure_and_one_tuple_of_integers(seed: int) -> None:
-    """The three ways of reading a call agree: what the quick one takes for equal, the slow ones do too."""
+    """The three ways of reading a call agree: what the quick one takes for equal, the slow ones do
+    too.
+    """
     rng = random.Random(seed)
     pool = [make for make in MAKERS if rng.random() < 0.7] + MAKERS[:2]
     known: dict[Any, Any] = {}
@@ -222,7 +267,12 @@ CONTAINERS: list[Any] = [
 def test_a_reading_is_the_calls_leaves_structure_and_integers() -> None:
     readings: dict[Any, Any] = {}
     for a, b in itertools.product(CONTAINERS, repeat=2):
-        for args, kwargs in (((a, b), {}), ((a,), {"k": b}), ((), {"k": a, "l": b}), ((), {"l": a, "k": b})):
+        for args, kwargs in (
+            ((a, b), {}),
+            ((a,), {"k": b}),
+            ((), {"k": a, "l": b}),
+            ((), {"l": a, "k": b}),
+        ):
             reading = read_usual(args, kwargs)
             if a is b and isinstance(a, (list, dict)):
                 assert reading is None
@@ -242,7 +292,14 @@ def test_readings_of_calls_out_of_the_ordinary() -> None:
     class Strange(torch.Tensor):
         pass
 
-    for leaf in ({(1,): BASE}, UserDict(a=BASE), object(), 1j, torch.eye(3).to_sparse(), BASE.as_subclass(Strange)):
+    for leaf in (
+        {(1,): BASE},
+        UserDict(a=BASE),
+        object(),
+        1j,
+        torch.eye(3).to_sparse(),
+        BASE.as_subclass(Strange),
+    ):
         assert read_usual((leaf,), {}) is None
 
 

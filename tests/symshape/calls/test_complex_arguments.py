@@ -1,4 +1,6 @@
-"""Lazily conjugated arguments of every complex dtype of this torch: never served by a program for plain ones."""
+"""Lazily conjugated arguments of every complex dtype of this torch: never served by a program for
+plain ones.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import torch
 import symshape
 from symshape.calls.call_key import FLAT, read_usual
 
-COMPLEX = sorted((d for d in vars(torch).values() if isinstance(d, torch.dtype) and d.is_complex), key=str)
+COMPLEX = sorted(
+    (d for d in vars(torch).values() if isinstance(d, torch.dtype) and d.is_complex), key=str
+)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*omplex.* support is experimental")
@@ -19,7 +23,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*omplex.* support is experiment
 @pytest.mark.parametrize("dtype", COMPLEX, ids=str)
 def test_keys_of_lazy_conjugates(dtype: torch.dtype) -> None:
     numbers = torch.ones(2, dtype=torch.complex64).to(dtype)
-    assert not FLAT.lasts((1, numbers)), "a key that holds for the lazy conjugate, too, is not remembered"
+    assert not FLAT.lasts((1, numbers)), (
+        "a key that holds for the lazy conjugate, too, is not remembered"
+    )
     assert read_usual((numbers,), {}) is not None
     assert read_usual((numbers.conj(),), {}) is None
 

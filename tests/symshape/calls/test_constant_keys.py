@@ -108,7 +108,12 @@ def test_nan_is_alike() -> None:
 def test_objects_that_may_be_more_than_their_parts_are_known_by_identity() -> None:
     more = WithMore(1)
     object.__setattr__(more, "b", 2)
-    for one, other in ((Number(1), Number(1)), (more, WithMore(1)), (object(), object()), (torch.ones(2),) * 2):
+    for one, other in (
+        (Number(1), Number(1)),
+        (more, WithMore(1)),
+        (object(), object()),
+        (torch.ones(2),) * 2,
+    ):
         assert constant_key(one) == constant_key(one)
         assert (constant_key(one) == constant_key(other)) is (one is other)
     assert constant_key(WithMore(1)) == constant_key(WithMore(1))
@@ -154,7 +159,9 @@ def test_containers_that_are_one_come_back_as_one() -> None:
     assert shared_containers(([1], [1])) == ()
 
 
-@pytest.mark.parametrize("value", [lambda x: (x,), lambda x: [[x], {"k": x}]], ids=["a tuple", "nested"])
+@pytest.mark.parametrize(
+    "value", [lambda x: (x,), lambda x: [[x], {"k": x}]], ids=["a tuple", "nested"]
+)
 def test_containers_are_let_go_without_a_collection(value: Callable[[torch.Tensor], Any]) -> None:
     x = torch.ones(3)
     known, collects = weakref.ref(x), gc.isenabled()

@@ -115,9 +115,20 @@ VALUES: list[Any] = [
     (-0.0,),
 ]
 MAKE: list[Callable[[], Any]] = [
-    *(functools.partial(kind, value) for kind in (Frozen, Below, Turned, Slotted, Partly, Defined) for value in VALUES),
-    *(functools.partial(kind, 1, b) for kind in (Frozen, Partly, Defined) for b in (2, 2.0, "2", Colour.RED, print)),
-    *(lambda each=each: each for each in (*OWN, *Colour, *Number, int, bool, Plain, print, len, torch.relu)),
+    *(
+        functools.partial(kind, value)
+        for kind in (Frozen, Below, Turned, Slotted, Partly, Defined)
+        for value in VALUES
+    ),
+    *(
+        functools.partial(kind, 1, b)
+        for kind in (Frozen, Partly, Defined)
+        for b in (2, 2.0, "2", Colour.RED, print)
+    ),
+    *(
+        lambda each=each: each
+        for each in (*OWN, *Colour, *Number, int, bool, Plain, print, len, torch.relu)
+    ),
     *(functools.partial(slice, *each) for each in ((1,), (True,), (0, 1), (None, 1.0), (None, 1))),
     *(functools.partial(range, *each) for each in ((3,), (0, 3, 2), (0, 4, 2))),
     *(functools.partial(complex, *each) for each in ((1, 0), (1, -0.0), (0, 1))),
@@ -157,7 +168,10 @@ def test_calls_with_one_key_have_one_structure(make: Any) -> None:
     kept = [each() for each in MAKE]
     tensor = torch.ones(3)
     for _ in range(1500):
-        leaves = tuple(rng.choice([lambda: rng.choice(kept), rng.choice(MAKE), lambda: tensor])() for _ in range(3))
+        leaves = tuple(
+            rng.choice([lambda: rng.choice(kept), rng.choice(MAKE), lambda: tensor])()
+            for _ in range(3)
+        )
         if rng.random() < 0.5:
             leaves = (leaves[0], leaves[0], leaves[2])
         if rng.random() < 0.9:
@@ -283,7 +297,14 @@ def test_changes_between_calls_are_seen_as_in_eager() -> None:
 
     compiled_one = symshape.compile(fn)
     x, rng = torch.ones(3), random.Random(0)
-    kept: list[Any] = [Frozen(1, 2), Frozen(1, 2), Plain(1, 2), Plain(3, 4), Defined(1, 2), Slotted(2, 3)]
+    kept: list[Any] = [
+        Frozen(1, 2),
+        Frozen(1, 2),
+        Plain(1, 2),
+        Plain(3, 4),
+        Defined(1, 2),
+        Slotted(2, 3),
+    ]
     for _ in range(120):
         one, other = rng.choice(kept), rng.choice(kept)
         if rng.random() < 0.3:
@@ -310,7 +331,19 @@ def test_an_object_of_a_class_that_is_taken_apart_from_its_second_on() -> None:
 
 @pytest.mark.parametrize(
     "argument",
-    [Frozen(2, 0.5), Defined(2), OWN[0], OWN[2], Colour.RED, print, int, slice(0, 2), range(3), 1j, np.float32(2)],
+    [
+        Frozen(2, 0.5),
+        Defined(2),
+        OWN[0],
+        OWN[2],
+        Colour.RED,
+        print,
+        int,
+        slice(0, 2),
+        range(3),
+        1j,
+        np.float32(2),
+    ],
 )
 def test_they_are_looked_up_as_quickly_as_numbers(argument: Any) -> None:
     compiled_one = symshape.compile(lambda x, c, nested: x * 2 if c is nested["c"] else x)

@@ -1,4 +1,6 @@
-"""The attributes of an object and the dictionary behind them: what is written to the one is seen in the other."""
+"""The attributes of an object and the dictionary behind them: what is written to the one is seen in
+the other.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Known:
         self.k = k
 
 
-# ``h`` and its dictionary ``d`` stand outside; ``g`` and ``e`` are arguments that are these now and then.
+# ``h`` and its dictionary ``d`` stand outside; ``g`` and ``e`` are arguments that are these now and
+# then.
 OBJECT = {
     "g.a = g.a + x.sum()": "d['a']",
     "g.k = g.k + 1": "d['k']",
@@ -52,7 +55,17 @@ BOTH = {
     "g.z = x.shape[0]": "len(e)",
     "g.a = g.a + 1; e['k'] = 7": "g.k + e['a']",
 }
-CALLS = ((False, 3), (False, 4), (True, 3), (True, 3), (False, 5), (True, 6), (True, 7), (False, 3), (True, 3))
+CALLS = (
+    (False, 3),
+    (False, 4),
+    (True, 3),
+    (True, 3),
+    (False, 5),
+    (True, 6),
+    (True, 7),
+    (False, 3),
+    (True, 3),
+)
 
 
 def _world(write: str, read: str, names: str, compiled: bool, calls: Any) -> list[Any]:

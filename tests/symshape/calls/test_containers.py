@@ -1,4 +1,6 @@
-"""An argument, or what it holds, may be a list that the program meets outside, too; and an object of another class."""
+"""An argument, or what it holds, may be a list that the program meets outside, too; and an object
+of another class.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,13 @@ def test_a_copy_is_the_same_on_other_memory(make: Any) -> None:
     original.mark = "kept"
     ((copy,), _) = copy_call((original,), {})
     assert torch.equal(copy, original)
-    for what in (torch.Tensor.stride, torch.Tensor.storage_offset, torch.Tensor.is_conj, torch.Tensor.is_neg, type):
+    for what in (
+        torch.Tensor.stride,
+        torch.Tensor.storage_offset,
+        torch.Tensor.is_conj,
+        torch.Tensor.is_neg,
+        type,
+    ):
         assert what(copy) == what(original)
     assert copy.requires_grad == original.requires_grad
     assert copy.mark == "kept"

@@ -33,7 +33,9 @@ def test_a_place_varies_from_its_second_value_on() -> None:
 
 def test_a_number_of_values_may_stay_constants() -> None:
     floats = ChangingFloats(2)
-    assert [floats.learn((value,), {}) for value in (0.1, 0.2, 0.1, float("nan"), 0.3)] == [False] * 3 + [True, False]
+    assert [floats.learn((value,), {}) for value in (0.1, 0.2, 0.1, float("nan"), 0.3)] == [
+        False
+    ] * 3 + [True, False]
 
 
 def test_variables_are_no_arguments() -> None:
@@ -61,7 +63,9 @@ def test_what_is_given() -> None:
     assert floats.given((7, torch.ones(2)), {"scale": 1})[1] == {"scale": 1}, "an int is no float"
 
 
-@pytest.mark.parametrize("given", [OrderedDict(b=1, a=0.5), defaultdict(list, b=1, a=0.5), {"b": 1, "a": 0.5}])
+@pytest.mark.parametrize(
+    "given", [OrderedDict(b=1, a=0.5), defaultdict(list, b=1, a=0.5), {"b": 1, "a": 0.5}]
+)
 def test_dictionaries_of_every_kind(given: dict[str, Any]) -> None:
     floats = ChangingFloats(1)
     floats.learn((given,), {})
@@ -96,8 +100,14 @@ def test_a_quick_key_is_the_same_without_leaves() -> None:
     given, named = floats.given(args, kwargs)
     leaves = (*given, *named.values())
     assert [type(each) for each in with_leaves(flat)] == [type(each) for each in leaves]
-    assert FLAT.makers[5](flat, kwargs) == FLAT.makers[5](leaves, kwargs) != FLAT.makers[5]((*args, 1.0, -0.0), kwargs)
-    assert floats.flat((3.0, 1, (0.5,)), {"scale": True}) == [3.0, 1, (0.5,), True], "no float is one"
+    assert (
+        FLAT.makers[5](flat, kwargs)
+        == FLAT.makers[5](leaves, kwargs)
+        != FLAT.makers[5]((*args, 1.0, -0.0), kwargs)
+    )
+    assert floats.flat((3.0, 1, (0.5,)), {"scale": True}) == [3.0, 1, (0.5,), True], (
+        "no float is one"
+    )
     plain = (1, 0.5, "x")
     assert with_leaves(plain) is plain
 
@@ -108,4 +118,7 @@ def test_places_that_are_known_to_vary() -> None:
     assert floats.places == {(1, "a", 1), ("b",)}
     assert not floats.vary((0, {"a": [1, 2]}), {"b": 3, "c": (4,)}, {2})
     assert floats.flat((1, 2), {"b": 0.5, "c": 0.5})[2:] == [0.5, 0.5]
-    assert [type(each) for each in floats.flat((1, 2), {"b": 0.5, "c": 0.5})[2:]] == [VaryingFloat, float]
+    assert [type(each) for each in floats.flat((1, 2), {"b": 0.5, "c": 0.5})[2:]] == [
+        VaryingFloat,
+        float,
+    ]

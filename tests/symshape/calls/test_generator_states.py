@@ -12,7 +12,8 @@ import torch
 
 from symshape.calls.generator_states import state_of
 
-# Four threads, garbage with tensors in it and a collector that is always due: torch's own call hangs within a second.
+# Four threads, garbage with tensors in it and a collector that is always due: torch's own call
+# hangs within a second.
 _PROGRAM = """
     import faulthandler, gc, sys, threading, torch
     from symshape.calls.generator_states import state_of
@@ -63,12 +64,17 @@ def test_a_collector_that_was_off_stays_off() -> None:
 @pytest.mark.nightly
 def test_threads_that_seed_and_threads_that_read() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_PROGRAM)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", textwrap.dedent(_PROGRAM)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout == "read\n", done.stderr
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="nothing is collected inside a call of C's there")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="nothing is collected inside a call of C's there"
+)
 def test_nothing_is_collected_inside() -> None:
     class Watching(torch.Generator):
         collecting = True

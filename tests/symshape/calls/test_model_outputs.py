@@ -47,7 +47,9 @@ def _alike(one: Any, other: Any) -> None:
     assert list(OrderedDict.items(one)) == list(OrderedDict.items(other))
     assert list(vars(one).items()) == list(vars(other).items())
     assert one.to_tuple() == other.to_tuple()
-    assert [each.name for each in dataclasses.fields(one)] == [each.name for each in dataclasses.fields(other)]
+    assert [each.name for each in dataclasses.fields(one)] == [
+        each.name for each in dataclasses.fields(other)
+    ]
 
 
 def _x() -> torch.Tensor:
@@ -56,9 +58,13 @@ def _x() -> torch.Tensor:
 
 VALUES = {
     "one field": lambda: CausalLMOutputWithPast(logits=_x()),
-    "not in the order of fields": lambda: CausalLMOutputWithPast(past_key_values=(_x(), _x()), loss=_x(), logits=_x()),
+    "not in the order of fields": lambda: CausalLMOutputWithPast(
+        past_key_values=(_x(), _x()), loss=_x(), logits=_x()
+    ),
     "tuples inside": lambda: BaseModelOutput(last_hidden_state=_x(), hidden_states=(_x(), _x())),
-    "many": lambda: Seq2SeqLMOutput(logits=_x(), encoder_last_hidden_state=_x(), decoder_hidden_states=(_x(),)),
+    "many": lambda: Seq2SeqLMOutput(
+        logits=_x(), encoder_last_hidden_state=_x(), decoder_hidden_states=(_x(),)
+    ),
     "outputs in outputs": lambda: Own(scores=_x(), count=BaseModelOutput(last_hidden_state=_x())),  # type: ignore[arg-type]
     "a number": lambda: Own(scores=_x(), count=3),
     "a number first": lambda: Own(count=3),

@@ -27,7 +27,10 @@ CHANGES: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
         lambda: torch.autocast("cpu", dtype=torch.bfloat16),
         "grad mode, default dtype torch.float32, autocast cpu torch.bfloat16",
     ),
-    "device": (lambda: torch.device("meta"), "grad mode, default dtype torch.float32, default device meta"),
+    "device": (
+        lambda: torch.device("meta"),
+        "grad mode, default dtype torch.float32, default device meta",
+    ),
 }
 
 

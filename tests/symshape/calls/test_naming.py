@@ -1,4 +1,6 @@
-"""Paths and constants in messages: one short line, without values of tensors and without a ``repr`` of the user's."""
+"""Paths and constants in messages: one short line, without values of tensors and without a ``repr``
+of the user's.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from torch import nn
 import symshape
 from symshape import events
 from symshape.calls.arguments import flatten_call
-from symshape.calls.naming import LONGEST, Naming, brief, distinct, item_name, nesting_text, tensor_names
+from symshape.calls.naming import (
+    LONGEST,
+    Naming,
+    brief,
+    distinct,
+    item_name,
+    nesting_text,
+    tensor_names,
+)
 
 SECRET = 0.62831
 
@@ -114,12 +124,16 @@ def test_numbers_behind_equal_texts_are_new_texts() -> None:
 
 
 def test_names_of_usual_keys_stay_as_they_are_written() -> None:
-    call = flatten_call(lambda d: d, ({"mask": 1, 2: 3, (4, "b"): 5, None: 6, torch.float32: 7},), {})
+    call = flatten_call(
+        lambda d: d, ({"mask": 1, 2: 3, (4, "b"): 5, None: 6, torch.float32: 7},), {}
+    )
     assert call.paths == ("d['mask']", "d[2]", "d[(4, 'b')]", "d[None]", "d[torch.float32]")
 
 
 def test_a_constant_is_told_without_its_tensors() -> None:
-    call = flatten_call(lambda config: 0, (Config(0.5, (nn.Parameter(torch.full((4,), SECRET)), "relu")),), {})
+    call = flatten_call(
+        lambda config: 0, (Config(0.5, (nn.Parameter(torch.full((4,), SECRET)), "relu")),), {}
+    )
     shown = [str(key) for key in call.keys]
     assert any("rate" in text or "0.5" in text or "object" in text for text in shown)
     assert all(map(_is_quiet, shown)), shown
@@ -168,10 +182,7 @@ class TestNamesOfTensors:
         outer.inner.back, outer.tied.weight = outer, outer.inner.weight
         names = tensor_names(lambda: outer, {})
         assert names[id(outer.tied.bias)] == "tied.bias"
-        assert names[id(outer.inner.weight)] in (
-            "inner.weight",
-            "tied.weight",
-        )
+        assert names[id(outer.inner.weight)] in ("inner.weight", "tied.weight")
 
 
 def _training_step() -> Callable[..., Any]:
@@ -189,7 +200,9 @@ def _training_step() -> Callable[..., Any]:
     return step
 
 
-def test_everything_that_is_told_of_a_training_step_names_the_optimizers_state_by_parameter() -> None:
+def test_everything_that_is_told_of_a_training_step_names_the_optimizers_state_by_parameter() -> (
+    None
+):
     step = _training_step()
     seen: list[str] = []
     compiled = symshape.compile(step)

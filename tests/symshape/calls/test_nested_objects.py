@@ -1,4 +1,6 @@
-"""Objects among the arguments: looked up as quickly as flat arguments, and never mistaken for others."""
+"""Objects among the arguments: looked up as quickly as flat arguments, and never mistaken for
+others.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +161,9 @@ def _near(value: Any, rng: random.Random) -> Any:
 
 
 def _readable(rng: random.Random) -> Any:
-    """Not a frozen object with something in it that has no hash, and no tensor: it is neither flattened nor known."""
+    """Not a frozen object with something in it that has no hash, and no tensor: it is neither
+    flattened nor known.
+    """
     while True:
         value = _value(rng)
         with contextlib.suppress(InputError):
@@ -199,7 +203,9 @@ def test_most_objects_have_a_quick_key() -> None:
 def _total(value: Any) -> Any:
     """What depends on all that is in a value, and on what is what."""
     if isinstance(value, Tensor):
-        return (value.double() * (1 + value.dim() + value.requires_grad)).sum() + value.stride()[-1:].__len__()
+        return (value.double() * (1 + value.dim() + value.requires_grad)).sum() + value.stride()[
+            -1:
+        ].__len__()
     if isinstance(value, (int, float)):
         return value + (3 if type(value) is bool else 0)
     if value is None or isinstance(value, (str, torch.dtype)):
@@ -209,7 +215,9 @@ def _total(value: Any) -> Any:
     table = value if isinstance(value, dict) else vars(value) if hasattr(value, "__dict__") else {}
     names = [*table, *(each for each in ("a", "b") if each not in table and hasattr(value, each))]
     found = sum(
-        (len(name) + 5) * (i + 1) * _total(value[name] if isinstance(value, dict) else getattr(value, name))
+        (len(name) + 5)
+        * (i + 1)
+        * _total(value[name] if isinstance(value, dict) else getattr(value, name))
         for i, name in enumerate(names)
     )
     same = type(value) is not dict and "a" in names and "b" in names and value.a is value.b
@@ -257,11 +265,22 @@ ON_DICTIONARY: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "seed"), sampled([Plain, Hashed, Slotted, Defined, _space], range(3), every=4))
+@pytest.mark.parametrize(
+    ("kind", "seed"), sampled([Plain, Hashed, Slotted, Defined, _space], range(3), every=4)
+)
 def test_changes_between_calls_are_seen(kind: Callable[..., Any], seed: int) -> None:
     rng = random.Random(seed)
     compiled = symshape.compile(_total)
-    changes = [*CHANGES, *(ON_DICTIONARY if kind is Plain else ON_DICTIONARY[:4] if kind in (Hashed, _space) else ())]
+    changes = [
+        *CHANGES,
+        *(
+            ON_DICTIONARY
+            if kind is Plain
+            else ON_DICTIONARY[:4]
+            if kind in (Hashed, _space)
+            else ()
+        ),
+    ]
     value = kind(torch.randn(2), 2)
     for _ in range(60):
         for _ in range(rng.randint(1, 2)):
@@ -314,7 +333,9 @@ def _both(v: Any) -> Any:
 
 
 @pytest.mark.parametrize("make", [Plain, Below, Slotted, Defined, _space, _half])
-@pytest.mark.parametrize("fn", [_write, _both, lambda v: v, lambda v: Plain(v.a, v.b), lambda v: v.a.mul_(2)])
+@pytest.mark.parametrize(
+    "fn", [_write, _both, lambda v: v, lambda v: Plain(v.a, v.b), lambda v: v.a.mul_(2)]
+)
 def test_objects_that_programs_write_to_or_give_back_are_quick_too(make: Any, fn: Any) -> None:
     compiled = symshape.compile(fn, fullgraph=True)
     slow = _slow_calls(compiled)
@@ -335,7 +356,13 @@ def test_what_frozen_objects_hold_decides_what_they_are() -> None:
     compiled = symshape.compile(lambda f, x: x * f.a)
     x = torch.ones(2)
     for _ in range(3):
-        for each in (Hashed(torch.ones(2), 2), kept, Hashed(1, 2), Hashed(torch.ones(2), 2), Frozen(3, 1)):
+        for each in (
+            Hashed(torch.ones(2), 2),
+            kept,
+            Hashed(1, 2),
+            Hashed(torch.ones(2), 2),
+            Frozen(3, 1),
+        ):
             assert torch.equal(compiled(each, x), x * each.a)
 
 

@@ -1,4 +1,6 @@
-"""Nested arguments: quick from the second call on, as torch's flattening has them, and never mistaken for others."""
+"""Nested arguments: quick from the second call on, as torch's flattening has them, and never
+mistaken for others.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Node:
 
 
 pytree.register_dataclass(Batch)
-pytree.register_pytree_node(Node, lambda n: ([n.a, n.b], n.name), lambda x, name: Node(*x, name=name))
+pytree.register_pytree_node(
+    Node, lambda n: ([n.a, n.b], n.name), lambda x, name: Node(*x, name=name)
+)
 
 
 def _default(a: Any, b: Any) -> Any:
@@ -90,7 +94,8 @@ def test_leaves_are_those_of_torch(seed: int) -> None:
         other = _random(rng)
         found = nests.flat((other, 3), kwargs)
         alike = pytree.tree_structure(other) == pytree.tree_structure(value)
-        if found is None or FLAT.makers[len(found)](found, {}) is None:  # a container where a leaf stood has no key
+        # a container where a leaf stood has no key
+        if found is None or FLAT.makers[len(found)](found, {}) is None:
             continue
         assert alike
         assert all(map(_same, found, pytree.tree_leaves(((other, 3), kwargs))))
@@ -104,10 +109,14 @@ def _sum(value: Any, name: str = "") -> Any:
         return value.sum()
     if isinstance(value, dict):
         found = sum(i * _sum(each) for i, each in enumerate(value.values(), 1))
-        return found * (1 + len((getattr(value, "default_factory", None) and "list") or "")) + len(str([*value]))
+        return found * (1 + len((getattr(value, "default_factory", None) and "list") or "")) + len(
+            str([*value])
+        )
     if isinstance(value, (Batch, Node)):
         return _sum(value.a) + 3 * _sum(value.b) + len(getattr(value, "name", ""))
-    return sum(i * _sum(each) for i, each in enumerate(value, 1)) + (getattr(value, "maxlen", 0) or 0)
+    return sum(i * _sum(each) for i, each in enumerate(value, 1)) + (
+        getattr(value, "maxlen", 0) or 0
+    )
 
 
 @pytest.mark.parametrize("make", MAKE)

@@ -10,7 +10,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from symshape.calls import object_arguments, object_kinds
-from symshape.calls.arguments import INT_KEY, RECORD_KEY, flatten_call, skeleton, sources_of, values_of
+from symshape.calls.arguments import (
+    INT_KEY,
+    RECORD_KEY,
+    flatten_call,
+    skeleton,
+    sources_of,
+    values_of,
+)
 from symshape.calls.call_key import read, read_usual
 from symshape.calls.outputs import finisher, result_of
 
@@ -70,7 +77,9 @@ def test_paths_keys_and_sources() -> None:
     assert call.keys[layer] is RECORD_KEY
     assert call.keys[call.paths.index("x")] is INT_KEY
     assert {"past.layers[0].values.size(2)", "x"} <= {source.text() for source in sources_of(call)}
-    assert not any(leaf is each for leaf in skeleton(call).leaves for each in (cache, *cache.layers))
+    assert not any(
+        leaf is each for leaf in skeleton(call).leaves for each in (cache, *cache.layers)
+    )
 
 
 def test_the_quick_reading_has_the_same_leaves_and_integers() -> None:
@@ -143,7 +152,11 @@ def test_an_outcome_is_written_and_built() -> None:
         Mine, ("layers", "again"), 0, [object_arguments.MadeObject(list, (0,), 1, [10]), 11]
     )
     outcome = object_arguments.Outcome(
-        {"past": object_arguments.ArgumentReference(0), "new": made, "same": object_arguments.MadeReference(0)},
+        {
+            "past": object_arguments.ArgumentReference(0),
+            "new": made,
+            "same": object_arguments.MadeReference(0),
+        },
         [
             object_arguments.ObjectWrite(
                 2, type(cache.layers[0]), ("keys", "fresh"), [12, object_arguments.HeldClass(int)]
@@ -161,4 +174,6 @@ def test_an_outcome_is_written_and_built() -> None:
     assert cache.layers[0].keys == 24
     assert cache.layers[0].fresh is int
     assert finisher(pytree.tree_structure([1, 2])) is None
-    assert isinstance(result_of(pytree.tree_unflatten(flat, tree))["past"], object_arguments.ArgumentReference)
+    assert isinstance(
+        result_of(pytree.tree_unflatten(flat, tree))["past"], object_arguments.ArgumentReference
+    )

@@ -1,4 +1,6 @@
-"""Dataclasses, attrs classes, namespaces and objects of the user's as arguments: flattened where that is sound."""
+"""Dataclasses, attrs classes, namespaces and objects of the user's as arguments: flattened where
+that is sound.
+"""
 
 from __future__ import annotations
 
@@ -167,8 +169,10 @@ def assert_same(one: Any, other: Any) -> None:
     elif may_be_record(type(one)) or hasattr(one, "__dict__"):
         names = [*getattr(type(one), "__slots__", ()), *getattr(one, "__dict__", ())]
         assert names == [*getattr(type(other), "__slots__", ()), *getattr(other, "__dict__", ())]
-        assert_same([getattr(one, each) for each in names if each != "__weakref__"],
-              [getattr(other, each) for each in names if each != "__weakref__"])  # fmt: skip
+        assert_same(
+            [getattr(one, each) for each in names if each != "__weakref__"],
+            [getattr(other, each) for each in names if each != "__weakref__"],
+        )
     else:
         assert one == other
 
@@ -194,7 +198,10 @@ def _branches(b: Batch) -> Tensor:
 
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
-    "a method and a property": (lambda b: b.scaled() + b.length, lambda n: (Batch(torch.randn(n)),)),
+    "a method and a property": (
+        lambda b: b.scaled() + b.length,
+        lambda n: (Batch(torch.randn(n)),),
+    ),
     "a class below": (
         lambda b: b.scaled(),
         lambda n: (Longer(torch.randn(n)) if n % 2 else Batch(torch.randn(n)),),
@@ -202,25 +209,39 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]]
     "written": (_written, lambda n: (Batch(torch.randn(n)),)),
     "in place": (_in_place, lambda n: (Batch(torch.randn(n)),)),
     "a new attribute": (_new_attribute, lambda n: (types.SimpleNamespace(x=torch.randn(n)),)),
-    "what may be there": (_branches, lambda n: (Batch(torch.randn(n), torch.ones(n) if n % 2 else None),)),
+    "what may be there": (
+        _branches,
+        lambda n: (Batch(torch.randn(n), torch.ones(n) if n % 2 else None),),
+    ),
     "frozen": (lambda b: b.x * b.scale, lambda n: (Frozen(torch.randn(n)),)),
     "slots": (lambda b: b.x * b.times, lambda n: (Slotted(torch.randn(n), n),)),
-    "slots written": (lambda b: setattr(b, "x", b.x + b.times), lambda n: (Slotted(torch.randn(n), n),)),
+    "slots written": (
+        lambda b: setattr(b, "x", b.x + b.times),
+        lambda n: (Slotted(torch.randn(n), n),),
+    ),
     "attrs": (lambda b: b.x * b.times, lambda n: (Defined(torch.randn(n), n),)),
     "attrs, frozen": (lambda b: b.x * 2, lambda n: (FrozenDefined(torch.randn(n)),)),
     "nested": (
         lambda s, k: s.batch.x * s.conf.heads + s.extra["bias"] + k[0].x,
         lambda n: (
-            types.SimpleNamespace(batch=Batch(torch.randn(n)), conf=Settings(), extra={"bias": torch.randn(n)}),
+            types.SimpleNamespace(
+                batch=Batch(torch.randn(n)), conf=Settings(), extra={"bias": torch.randn(n)}
+            ),
             [Frozen(torch.randn(n))],
         ),
     ),
     "returned": (lambda b: b, lambda n: (Batch(torch.randn(n)),)),
     "made anew": (lambda b: Batch(b.x * 2, b.x, b.length), lambda n: (Batch(torch.randn(n)),)),
     "replaced": (lambda b: dataclasses.replace(b, x=b.x + 1), lambda n: (Batch(torch.randn(n)),)),
-    "made of tensors": (lambda x: {"a": Frozen(x * 2), "b": Defined(x, 3)}, lambda n: (torch.randn(n),)),
+    "made of tensors": (
+        lambda x: {"a": Frozen(x * 2), "b": Defined(x, 3)},
+        lambda n: (torch.randn(n),),
+    ),
     "one twice": (lambda a, b: (a is b, a.x + b.x), lambda n: (b := Batch(torch.randn(n)), b)),
-    "two": (lambda a, b: (a is b, a.x + b.x), lambda n: (Batch(torch.randn(n)), Batch(torch.randn(n)))),
+    "two": (
+        lambda a, b: (a is b, a.x + b.x),
+        lambda n: (Batch(torch.randn(n)), Batch(torch.randn(n))),
+    ),
     "settings": (
         lambda x, s: x.view(s.heads, -1).sum(0) if s.kind == "mean" else x,
         lambda n: (torch.randn(2 * n), Settings(1 + n % 2, "mean" if n < 6 else "sum")),
@@ -337,7 +358,9 @@ def test_an_object_is_not_kept() -> None:
 
 
 def test_a_second_object_is_another_one_whatever_its_class_says_of_equality() -> None:
-    """The first one may live on (in a cycle) when the second comes, and answer that it equals anything."""
+    """The first one may live on (in a cycle) when the second comes, and answer that it equals
+    anything.
+    """
 
     class Pair:
         def __init__(self, x: Tensor) -> None:
@@ -359,7 +382,9 @@ def test_a_second_object_is_another_one_whatever_its_class_says_of_equality() ->
 
 
 def test_a_class_of_which_a_second_object_comes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between reading a call and tracing it another thread may have brought one: the call is read again."""
+    """Between reading a call and tracing it another thread may have brought one: the call is read
+    again.
+    """
 
     class Pair:
         def __init__(self, x: Tensor) -> None:
@@ -390,12 +415,16 @@ class Call(functools.partial[Any]):
     """Attributes beside what it calls."""
 
 
-@pytest.mark.parametrize("make", [lambda by: Table(int, {"by": by}), lambda by: Line([by]), lambda by: Call(abs, by)])
+@pytest.mark.parametrize(
+    "make", [lambda by: Table(int, {"by": by}), lambda by: Line([by]), lambda by: Call(abs, by)]
+)
 def test_what_is_of_c_below_holds_more_than_attributes(make: Callable[[int], Any]) -> None:
     """Such classes lie on the heap as Python's own do, some from 3.12 on."""
 
     def fn(held: Any, x: Tensor) -> Tensor:
-        by = held["by"] if isinstance(held, Table) else held[0] if isinstance(held, Line) else held()
+        by = (
+            held["by"] if isinstance(held, Table) else held[0] if isinstance(held, Line) else held()
+        )
         return x * by + held.plus
 
     compiled: Any = symshape.compile(fn)

@@ -113,14 +113,20 @@ class Own:
         raise AssertionError
 
 
-def _with_stand_ins(random: random.Random, depth: int, made: list[int], given: tuple[int, ...] = (3,)) -> Any:
+def _with_stand_ins(
+    random: random.Random, depth: int, made: list[int], given: tuple[int, ...] = (3,)
+) -> Any:
     """What stands for a result with objects in it, as programs have it."""
     kind = random.randrange(9 if depth else 3)
     if kind < 2:
         return random.randrange(100)
     if kind == 2:
         return random.choice(
-            [ArgumentReference(random.choice(given)), HeldClass(int), MadeReference(random.choice(made)) if made else 1]
+            [
+                ArgumentReference(random.choice(given)),
+                HeldClass(int),
+                MadeReference(random.choice(made)) if made else 1,
+            ]
         )
     items = [_with_stand_ins(random, depth - 1, made, given) for _ in range(2)]
     if kind < 5:
@@ -133,12 +139,16 @@ def _with_stand_ins(random: random.Random, depth: int, made: list[int], given: t
 
 @pytest.mark.parametrize("seed", range(100))
 def test_objects_are_made_given_back_and_written(seed: int) -> None:
-    rng, numbers = random.Random(seed), list[int]()  # no object holds itself: what is written gives back the last leaf
+    # no object holds itself: what is written gives back the last leaf
+    rng, numbers = (random.Random(seed), list[int]())
     result = _with_stand_ins(rng, 4, [], (0, 1, 2, 3))
     kinds = (Frozen, Slotted, list)
     writes = [
         ObjectWrite(
-            at, kind, (0, 1) if kind is list else ("b", "a"), [_with_stand_ins(rng, 2, numbers) for _ in range(2)]
+            at,
+            kind,
+            (0, 1) if kind is list else ("b", "a"),
+            [_with_stand_ins(rng, 2, numbers) for _ in range(2)],
         )
         for at, kind in enumerate(kinds)
         if rng.random() < 0.5
@@ -159,7 +169,13 @@ def test_objects_are_made_given_back_and_written(seed: int) -> None:
 
 def _all(value: Any) -> Any:
     yield value
-    inside = value.values if isinstance(value, MadeObject) else value.values() if isinstance(value, dict) else value
+    inside = (
+        value.values
+        if isinstance(value, MadeObject)
+        else value.values()
+        if isinstance(value, dict)
+        else value
+    )
     if isinstance(inside, (tuple, list)) or isinstance(value, dict):
         for each in inside:
             yield from _all(each)

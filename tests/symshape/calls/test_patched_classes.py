@@ -1,7 +1,8 @@
-"""Classes that are given properties and methods after objects of them were flattened, or made while tracing.
+"""Classes that are given properties and methods after objects of them were flattened, or made while
+tracing.
 
-Each program is called some times with new objects; then somebody writes to their class, and what the program says of
-the objects that come after that is compared with eager.
+Each program is called some times with new objects; then somebody writes to their class, and what
+the program says of the objects that come after that is compared with eager.
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     "property of a base": _of_base,
     "getattribute": lambda kind: setattr(kind, "__getattribute__", _get),
     "getattr": lambda kind: setattr(kind, "__getattr__", lambda self, name: 9),
-    "setattr": lambda kind: setattr(kind, "__setattr__", lambda s, n, v: object.__setattr__(s, n, v * 3)),
+    "setattr": lambda kind: setattr(
+        kind, "__setattr__", lambda s, n, v: object.__setattr__(s, n, v * 3)
+    ),
     "delattr": lambda kind: setattr(kind, "__delattr__", lambda self, name: None),
     "del": lambda kind: setattr(kind, "__del__", lambda self: None),
     "method": lambda kind: setattr(kind, "m", lambda self: self.a + 100),
@@ -167,14 +170,18 @@ def _new(kind: Any, a: Any) -> Any:
     """An object that holds ``a``, whatever its class says by now."""
     held = kind.__new__(kind)
     if type(held).__dictoffset__:
-        object.__getattribute__(held, "__dict__").update({"a": a} | ({"b": 3} if hasattr(kind, "b") else {}))
+        object.__getattribute__(held, "__dict__").update(
+            {"a": a} | ({"b": 3} if hasattr(kind, "b") else {})
+        )
     else:
         with contextlib.suppress(AttributeError):
             object.__setattr__(held, "a", a)
     return held
 
 
-def _said(make: Make, patch: Callable[[Any], None], compiled: bool, fn: Any, made: bool) -> list[Any]:
+def _said(
+    make: Make, patch: Callable[[Any], None], compiled: bool, fn: Any, made: bool
+) -> list[Any]:
     kind = make()
     whole = (lambda x: fn(kind(x), x)) if made else fn
     called = symshape.compile(whole) if compiled else whole

@@ -1,4 +1,6 @@
-"""What the caller says about sizes: `dynamic=`, Dims, torch.export's spelling, and marks on tensors."""
+"""What the caller says about sizes: `dynamic=`, Dims, torch.export's spelling, and marks on
+tensors.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_by_default_sizes_are_symbols_and_integers_are_constants() -> None:
 
 
 def test_true_makes_integers_symbols_too() -> None:
-    traced, seen = agree(add, (R(3), None, 5), (R(9), None, -4), (R(0), None, 0), (R(1), None, 1), dynamic=True)
+    traced, seen = agree(
+        add, (R(3), None, 5), (R(9), None, -4), (R(0), None, 0), (R(1), None, 1), dynamic=True
+    )
     assert set(seen) == {"equal"}
     assert list(traced.symbols) == ["s0", "s1"]
     assert not traced.guards
@@ -92,7 +96,13 @@ def test_descriptions(dynamic: Any, expected: str) -> None:
 
 def test_descriptions_of_nested_arguments() -> None:
     def fn(batch: dict[str, Any], *rest: torch.Tensor, **more: torch.Tensor) -> torch.Tensor:
-        return batch["ids"].sum() + batch["pair"][0].sum() + rest[0].sum() + rest[1].sum() + more["last"].sum()
+        return (
+            batch["ids"].sum()
+            + batch["pair"][0].sum()
+            + rest[0].sum()
+            + rest[1].sum()
+            + more["last"].sum()
+        )
 
     args = {"ids": R(2, 3), "pair": (R(4), R(5))}, R(6), R(7)
     dynamic = {
@@ -119,13 +129,21 @@ def test_descriptions_of_nested_arguments() -> None:
 
 
 def test_one_policy_for_all_of_an_argument() -> None:
-    traced = symshape.trace(lambda pair: pair[0] + pair[1].sum(), (R(2), R(3, 4)), dynamic={"pair": "auto"})
-    assert [str(s) for each in traced.graph.inputs for s in each.value.spec.sizes] == ["s0", "s1", "s2"]
+    traced = symshape.trace(
+        lambda pair: pair[0] + pair[1].sum(), (R(2), R(3, 4)), dynamic={"pair": "auto"}
+    )
+    assert [str(s) for each in traced.graph.inputs for s in each.value.spec.sizes] == [
+        "s0",
+        "s1",
+        "s2",
+    ]
 
 
 def test_an_integer_argument_as_a_dim() -> None:
     dynamic = {"x": {0: "size"}, "n": Dim("count", min=1, max=8)}
-    traced, seen = agree(add, (R(3), None, 5), (R(4), None, 8), (R(4), None, 9), (R(4), None, 0), dynamic=dynamic)
+    traced, seen = agree(
+        add, (R(3), None, 5), (R(4), None, 8), (R(4), None, 9), (R(4), None, 0), dynamic=dynamic
+    )
     assert seen == ["equal", "equal", "refused", "refused"]
     assert "Dim('count', min=1, max=8)" in traced.explain(R(4), None, 9)[0]
 
@@ -167,7 +185,13 @@ def test_names_that_symshape_uses_itself() -> None:
         torch._check(n >= 0)
         return x.new_zeros(n), y * y.mean().item(), x.size(0), y.size(0), x[: x.size(0) // 2]
 
-    for first, second in (("u0", "f0"), ("s1", "s0"), ("v1", "v0"), ("n0", "t0"), ("values", "leaves")):
+    for first, second in (
+        ("u0", "f0"),
+        ("s1", "s0"),
+        ("v1", "v0"),
+        ("n0", "t0"),
+        ("values", "leaves"),
+    ):
         dynamic = {"x": {0: first}, "y": {0: second}}
         traced, seen = agree(fn, (R(5, 2), R(3)), (R(4, 2), R(7)), (R(0, 2), R(1)), dynamic=dynamic)
         assert set(seen) == {"equal"}
@@ -205,7 +229,11 @@ def test_a_dim_that_leaves_one_value_is_no_violation() -> None:
 
 def test_a_program_may_narrow_a_dynamic_size() -> None:
     traced, seen = agree(
-        lambda x: x if x.size(0) > 2 else x + 1, (R(3),), (R(4),), (R(1),), dynamic={"x": {0: Dim("batch")}}
+        lambda x: x if x.size(0) > 2 else x + 1,
+        (R(3),),
+        (R(4),),
+        (R(1),),
+        dynamic={"x": {0: Dim("batch")}},
     )
     assert seen == ["equal", "equal", "refused"]
     assert [str(guard.term) for guard in traced.guards] == ["batch >= 3"]
@@ -263,7 +291,11 @@ def test_an_unbacked_size_may_not_even_be_asked() -> None:
     with pytest.raises(DataDependentError, match=r"x\.size\(0\)"):
         symshape.trace(asks, marked(torch._dynamo.decorators.mark_unbacked, 0))
     traced, seen = agree(
-        lambda x: x * 2 + x.size(0), (R(3, 4),), (R(0, 4),), (R(1, 4),), dynamic={"x": {0: "unbacked"}}
+        lambda x: x * 2 + x.size(0),
+        (R(3, 4),),
+        (R(0, 4),),
+        (R(1, 4),),
+        dynamic={"x": {0: "unbacked"}},
     )
     assert seen == ["equal", "equal", "equal"]
     assert traced.symbols["u0"].hint is None
@@ -278,7 +310,11 @@ def test_zero_one_and_equal_sizes_are_not_special() -> None:
 
     for first in ((1, 1), (0, 1), (3, 3)):
         traced, seen = agree(
-            fn, (R(first[0], 4), R(first[1], 4)), (R(2, 4), R(5, 4)), (R(0, 4), R(1, 4)), (R(1, 4), R(0, 4))
+            fn,
+            (R(first[0], 4), R(first[1], 4)),
+            (R(2, 4), R(5, 4)),
+            (R(0, 4), R(1, 4)),
+            (R(1, 4), R(0, 4)),
         )
         assert set(seen) == {"equal"}
         assert [str(guard.term) for guard in traced.guards] == ["s1 == s3"]
@@ -290,7 +326,9 @@ def test_options_ask_for_pytorchs_habits() -> None:
     assert sizes(traced) == "1, s0, 0"
     assert traced.check(R(1, 9, 0))
     assert not traced.check(R(2, 9, 0))
-    ducks = symshape.trace(lambda x, y: (x * 2, y), R(3, 3), R(3, 5), options=Options(duck_shape=True))
+    ducks = symshape.trace(
+        lambda x, y: (x * 2, y), R(3, 3), R(3, 5), options=Options(duck_shape=True)
+    )
     assert (sizes(ducks), sizes(ducks, "y")) == ("s0, s0", "s0, s1")
     assert ducks.check(R(4, 4), R(4, 9))
     assert not ducks.check(R(4, 5), R(4, 9))
@@ -318,7 +356,10 @@ def test_options_ask_for_pytorchs_habits() -> None:
         ({"x": {0: Dim("n", max=2)}}, r"outside the declared"),
         ({"x": {0: Dim("n", multiple_of=2)}}, r"outside the declared"),
         ({"x": {0: "n", 1: "n"}}, r"'n'.*x\.size\(0\) and x\.size\(1\).*3 and 4"),
-        ({"x": {0: Dim("n"), 1: Dim("n", max=9)}}, r"have the same name but different bounds or policies"),
+        (
+            {"x": {0: Dim("n"), 1: Dim("n", max=9)}},
+            r"have the same name but different bounds or policies",
+        ),
         ({"n": {0: "k"}}, r"n: expected a Dim"),
         ("x", r"dynamic must be"),
         (3, r"dynamic must be"),
@@ -333,10 +374,15 @@ def test_malformed_descriptions(dynamic: Any, message: str) -> None:
 
 def test_a_derived_dim_of_export_is_refused_clearly() -> None:
     batch = torch.export.Dim("batch")
-    with pytest.raises(DimError, match=r"x\.size\(0\): 2\*batch is derived from batch, .* give it another name"):
+    with pytest.raises(
+        DimError, match=r"x\.size\(0\): 2\*batch is derived from batch, .* give it another name"
+    ):
         symshape.trace(add, R(6, 4), dynamic={"x": {0: 2 * batch}})
     traced = symshape.trace(
-        lambda x, y: x.repeat(2, 1) + y, R(3, 4), R(6, 4), dynamic={"x": {0: batch}, "y": {0: "double"}}
+        lambda x, y: x.repeat(2, 1) + y,
+        R(3, 4),
+        R(6, 4),
+        dynamic={"x": {0: batch}, "y": {0: "double"}},
     )
     assert traced.check(R(5, 4), R(10, 4))
     assert not traced.check(R(5, 4), R(9, 4))

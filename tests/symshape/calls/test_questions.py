@@ -23,7 +23,10 @@ def test_answers() -> None:
     attribute, names = Question(0, "attribute", "k"), Question(0, "attributes")
     assert attribute.answer(torch.ones(3)) == attribute.answer(7) == ABSENT
     assert attribute.answer(tagged(1)) == attribute.answer(tagged(1))
-    different = [attribute.answer(each) for each in (torch.ones(3), tagged(1), tagged(True), tagged(1.0), tagged("1"))]
+    different = [
+        attribute.answer(each)
+        for each in (torch.ones(3), tagged(1), tagged(True), tagged(1.0), tagged("1"))
+    ]
     assert len(set(different)) == 5
     assert names.answer(tagged(1)) == ("k",)
     assert names.answer(torch.ones(2)) == ()
@@ -39,9 +42,13 @@ def test_answers() -> None:
     handle.remove()
     assert Question(0, "hooked").answer(hooked) is False
     assert Question(0, "hooked").text("x") == "whether x has hooks"
-    assert answers((attribute, Question(5, "attributes")), (tagged(1),)) == (attribute.answer(tagged(1)), None)
+    assert answers((attribute, Question(5, "attributes")), (tagged(1),)) == (
+        attribute.answer(tagged(1)),
+        None,
+    )
     texts = [
-        Question(0, *what).text("x") for what in (("attribute", "k"), ("attributes",), ("is", ObjectIdentity(weight)))
+        Question(0, *what).text("x")
+        for what in (("attribute", "k"), ("attributes",), ("is", ObjectIdentity(weight)))
     ]
     assert texts == ["the attribute k of x", "the attributes of x", "which object x is"]
     assert Question(0, "is_inference").text("x") == "x.is_inference()"

@@ -1,4 +1,6 @@
-"""Objects of the user's that a program makes and returns: made anew by each call, where they hold nothing but data."""
+"""Objects of the user's that a program makes and returns: made anew by each call, where they hold
+nothing but data.
+"""
 
 from __future__ import annotations
 
@@ -152,9 +154,13 @@ def test_a_class_that_torch_knows_without_names() -> None:
         def __init__(self, one: Tensor, other: Tensor) -> None:
             self.one, self.other = one, other
 
-    pytree.register_pytree_node(Pair, lambda pair: ([pair.one, pair.other], None), lambda parts, _: Pair(*parts))
+    pytree.register_pytree_node(
+        Pair, lambda pair: ([pair.one, pair.other], None), lambda parts, _: Pair(*parts)
+    )
     options = symshape.Options(verify=1.0)
-    compiled: Any = symshape.compile(lambda pair: Pair(pair.one * 2, pair.other), fullgraph=True, options=options)
+    compiled: Any = symshape.compile(
+        lambda pair: Pair(pair.one * 2, pair.other), fullgraph=True, options=options
+    )
     for n in (3, 4, 5):
         found = compiled(Pair(torch.ones(n), torch.zeros(n)))
         assert found.one.tolist() == [2.0] * n

@@ -126,7 +126,9 @@ def test_a_call_reads_all_outputs_before_it_writes() -> None:
 
 @pytest.mark.slow
 def test_places_are_written_as_long_as_a_program_lives_that_writes_them() -> None:
-    """Its owner may be gone with it, and the id be another's: parameters of a model, taken for what varies."""
+    """Its owner may be gone with it, and the id be another's: parameters of a model, taken for what
+    varies.
+    """
 
     def counted() -> tuple[Any, dict[str, int]]:
         state = {"calls": 0}

@@ -1,4 +1,6 @@
-"""Objects of the user's that a program writes to: flattened from the first on, where they hold nothing but data."""
+"""Objects of the user's that a program writes to: flattened from the first on, where they hold
+nothing but data.
+"""
 
 from __future__ import annotations
 
@@ -182,4 +184,6 @@ def test_two_names_for_one() -> None:
     compiled: Any = symshape.compile(step, fullgraph=True)
     one, other = Held(), Held()
     for which in (one, other, one, other):
-        assert torch.equal(compiled(one, which, torch.ones(2)), one.x if which is one else torch.zeros(2))
+        assert torch.equal(
+            compiled(one, which, torch.ones(2)), one.x if which is one else torch.zeros(2)
+        )

@@ -1,4 +1,6 @@
-"""Programs that costs are tested on: transformers' models in small, a U-Net and an LSTM, callable at many sizes."""
+"""Programs that costs are tested on: transformers' models in small, a U-Net and an LSTM, callable
+at many sizes.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,16 @@ SIZES = ((2, 9), (3, 17), (4, 24), (5, 40), (7, 33))
 
 
 class UNet(nn.Module):
-    """Two levels down and up again, with skips, group norms, transposed convolutions and an upsampling."""
+    """Two levels down and up again, with skips, group norms, transposed convolutions and an
+    upsampling.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.down1, self.down2 = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 3, stride=2, padding=1)
+        self.down1, self.down2 = (
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.Conv2d(8, 16, 3, stride=2, padding=1),
+        )
         self.down3 = nn.Conv2d(16, 32, 3, stride=2, padding=1)
         self.norm = nn.GroupNorm(4, 32)
         self.up1, self.up2 = nn.ConvTranspose2d(32, 16, 2, stride=2), nn.Conv2d(32, 8, 3, padding=1)
@@ -35,7 +42,9 @@ class UNet(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Embeddings, an LSTM step by step, a head.  (``nn.LSTM`` reads its sizes as numbers in C++, which fixes them.)"""
+    """Embeddings, an LSTM step by step, a head.  (``nn.LSTM`` reads its sizes as numbers in C++,
+    which fixes them.)
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,9 +67,16 @@ class Recurrent(nn.Module):
 def _mistral() -> Any:
     from transformers import MistralConfig, MistralForCausalLM
 
-    sizes = {"vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+    }
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "sliding_window": None}
-    return MistralForCausalLM(MistralConfig(**sizes, **heads, max_position_embeddings=128, use_cache=False))
+    return MistralForCausalLM(
+        MistralConfig(**sizes, **heads, max_position_embeddings=128, use_cache=False)
+    )
 
 
 def _opt() -> Any:
@@ -81,7 +97,12 @@ def _distilbert() -> Any:
 def _gpt_neox() -> Any:
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
-    sizes = {"vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+    }
     return GPTNeoXForCausalLM(GPTNeoXConfig(**sizes, num_attention_heads=4, use_cache=False))
 
 
@@ -112,4 +133,6 @@ def programs() -> dict[str, Model]:
 
 def sizes_of(traced: Any, call: dict[str, torch.Tensor]) -> dict[str, int]:
     """The values of a trace's symbols in a call."""
-    return {name: call[source.arg].size(source.dim) for name, source in traced.program.sources.items()}
+    return {
+        name: call[source.arg].size(source.dim) for name, source in traced.program.sources.items()
+    }

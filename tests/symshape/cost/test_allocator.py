@@ -1,4 +1,6 @@
-"""The simulated allocator against sequences whose outcome torch's source determines, and against its own invariants."""
+"""The simulated allocator against sequences whose outcome torch's source determines, and against
+its own invariants.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from itertools import pairwise
 
 import pytest
 
-from symshape.cost.allocator import LARGE_SEGMENT, SMALL_SEGMENT, Allocator, Block, OutOfMemory, rounded, segment_size
+from symshape.cost.allocator import (
+    LARGE_SEGMENT,
+    SMALL_SEGMENT,
+    Allocator,
+    Block,
+    OutOfMemory,
+    rounded,
+    segment_size,
+)
 
 MB = 2**20
 
@@ -44,7 +54,11 @@ def test_a_rest_of_at_most_one_mebibyte_is_not_split_off() -> None:
 
 def test_the_smallest_block_that_is_large_enough_serves() -> None:
     allocator = Allocator()
-    first, between, second = allocator.allocate(6 * MB), allocator.allocate(2 * MB), allocator.allocate(4 * MB)
+    first, between, second = (
+        allocator.allocate(6 * MB),
+        allocator.allocate(2 * MB),
+        allocator.allocate(4 * MB),
+    )
     allocator.free(first)
     allocator.free(second)  # merged with the 8 MiB behind it
     assert allocator.allocate(5 * MB).address == first.address
@@ -76,7 +90,8 @@ def test_streams_and_pools_have_blocks_of_their_own() -> None:
     assert allocator.reserved == 3 * LARGE_SEGMENT
     assert allocator.reserved_in("graphs") == LARGE_SEGMENT
     allocator.release_cached()
-    assert allocator.reserved == allocator.reserved_in("graphs") == LARGE_SEGMENT  # a graph may replay into it
+    # a graph may replay into it
+    assert allocator.reserved == allocator.reserved_in("graphs") == LARGE_SEGMENT
 
 
 def test_wholly_free_segments_alone_are_given_back() -> None:
@@ -130,9 +145,13 @@ def test_blocks_never_overlap(seed: int, expandable: bool) -> None:
         elif rng.random() < 0.02:
             allocator.release_cached()
         else:
-            size = rng.choice([rng.randint(1, 2**12), rng.randint(1, 2 * MB), rng.randint(1, 40 * MB)])
+            size = rng.choice(
+                [rng.randint(1, 2**12), rng.randint(1, 2 * MB), rng.randint(1, 40 * MB)]
+            )
             try:
-                block = allocator.allocate(size, stream=rng.randrange(2), pool=rng.choice([None, "graphs"]))
+                block = allocator.allocate(
+                    size, stream=rng.randrange(2), pool=rng.choice([None, "graphs"])
+                )
             except OutOfMemory:
                 continue
             assert block.size >= size

@@ -43,7 +43,10 @@ def test_splits_add_up(traced: symshape.Traced) -> None:
     cost = traced.cost()
     for what in ("op", "line", "module", "dtype", "family"):
         parts = cost.by(what)
-        assert sum(part.at(batch=4, length=9).flops for part in parts.values()) == cost.at(batch=4, length=9).flops
+        assert (
+            sum(part.at(batch=4, length=9).flops for part in parts.values())
+            == cost.at(batch=4, length=9).flops
+        )
     assert str(cost.by("module")["up"].flops) == "512*batch*length"
     assert str(cost.by("op")["aten.bmm.default"].flops) == "64*batch*length*length"
     with pytest.raises(InputError, match="cannot be split by 'colour'; choose from op, line"):

@@ -10,7 +10,9 @@ from guards import GuardSet, parse
 from symshape.cost.domain import Domain
 from symshape.errors import GuardViolation, InputError
 
-DOMAIN = Domain("f", ["s0", "s1"], GuardSet.read("s0 >= 1", "s0 % 8 == 0", "s1 < 100"), {"s0": "x.size(0)"})
+DOMAIN = Domain(
+    "f", ["s0", "s1"], GuardSet.read("s0 >= 1", "s0 % 8 == 0", "s1 < 100"), {"s0": "x.size(0)"}
+)
 
 
 def test_simplified_under_the_guards() -> None:
@@ -32,7 +34,10 @@ def test_values() -> None:
     ("given", "message"),
     [
         ({"s1": 5}, r"f needs a value for s0 \(x.size\(0\)\): pass s0=…"),
-        ({"s0": 8, "s1": 5, "length": 3}, r"no symbol 'length'; it has s0 \(x.size\(0\)\), s1 .*symshape.Dim"),
+        (
+            {"s0": 8, "s1": 5, "length": 3},
+            r"no symbol 'length'; it has s0 \(x.size\(0\)\), s1 .*symshape.Dim",
+        ),
         ({"s0": -8, "s1": 5}, "s0=-8 is no size"),
         ({"s0": 8, "s1": 2**63}, "is no size: it must be an int, 0 or more and below 2"),
         ({"s0": 8, "s1": 5.0}, "s1=5.0 is no size"),

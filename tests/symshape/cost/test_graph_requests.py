@@ -40,7 +40,11 @@ def _shared(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], torch.Tensor, dict[int, str]]] = {
-    "mlp": (nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 16)), torch.randn(3, 5, 16), {1: "n"}),
+    "mlp": (
+        nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 16)),
+        torch.randn(3, 5, 16),
+        {1: "n"},
+    ),
     "attention": (_attention, torch.randn(2, 5, 16), {1: "n"}),
     "u-net": (UNet(), torch.randn(3, 3, 16, 16), {0: "n"}),
     "in place": (_in_place, torch.randn(4, 6), {0: "n"}),
@@ -62,8 +66,13 @@ def _captured(name: str, size: int) -> tuple[Any, Requests]:
 
 
 def _as_run(graph: Any, requests: Requests) -> None:
-    """Assert that the requests are those of a run of the graph, in order, and so is the most that lives."""
-    inputs = [torch.zeros(tuple(map(int, each.value.spec.sizes)), dtype=each.value.spec.dtype) for each in graph.inputs]
+    """Assert that the requests are those of a run of the graph, in order, and so is the most that
+    lives.
+    """
+    inputs = [
+        torch.zeros(tuple(map(int, each.value.spec.sizes)), dtype=each.value.spec.dtype)
+        for each in graph.inputs
+    ]
     run = interpreter(graph)
     with torch.no_grad(), LiveBytes([*inputs, *(each.tensor for each in graph.lifted)]) as seen:
         before = seen.live
@@ -88,7 +97,9 @@ def test_the_requests_are_those_of_a_run(name: str, size: int) -> None:
     _as_run(*_captured(name, size))
 
 
-@pytest.mark.parametrize("model", [each for each in MODELS if each.name != "resnet"], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "model", [each for each in MODELS if each.name != "resnet"], ids=lambda each: each.name
+)
 def test_the_requests_of_models_are_those_of_a_run(model: Model) -> None:
     call = model.call(3, 12)
     with torch.no_grad():

@@ -1,4 +1,6 @@
-"""Budgets as guard sets: they hold exactly where the program is right and within the budget; dispatch uses them."""
+"""Budgets as guard sets: they hold exactly where the program is right and within the budget;
+dispatch uses them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def attention(x: torch.Tensor) -> torch.Tensor:
 
 
 def in_turn(x: torch.Tensor) -> torch.Tensor:
-    """The same in less memory: keys first, which softmax does not allow; only its sizes matter here."""
+    """The same in less memory: keys first, which softmax does not allow; only its sizes matter
+    here.
+    """
     return x @ (x.transpose(1, 2) @ x)
 
 
@@ -59,7 +63,11 @@ def test_dispatch_takes_what_fits(traced: symshape.Traced) -> None:
 def test_of_training() -> None:
     model = torch.nn.Linear(8, 1)
     step = symshape.trace_training(
-        model, torch.ones(4, 8), loss=torch.mean, optimizer=torch.optim.AdamW, dynamic={"input": {0: "batch"}}
+        model,
+        torch.ones(4, 8),
+        loss=torch.mean,
+        optimizer=torch.optim.AdamW,
+        dynamic={"input": {0: "batch"}},
     )
     guards = Limit(memory="10 kB", schedule="eager").guards(step)
     best = step.peak_memory().largest("batch", bytes="10 kB")

@@ -1,4 +1,6 @@
-"""What optimizers keep and need, against their own steps on real tensors; the optimizer stays as it was."""
+"""What optimizers keep and need, against their own steps on real tensors; the optimizer stays as it
+was.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SHAPES = ((100, 30), (7,), (40, 40), (1,))
 MADE: dict[str, Callable[[Any], Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "sgd with momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1),
-    "sgd with momentum, foreach": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1, foreach=True),
+    "sgd with momentum, foreach": lambda p: torch.optim.SGD(
+        p, lr=0.1, momentum=0.9, weight_decay=0.1, foreach=True
+    ),
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
     "adamw, foreach": lambda p: torch.optim.AdamW(p, foreach=True),
@@ -25,7 +29,9 @@ MADE: dict[str, Callable[[Any], Optimizer]] = {
     "adamw, amsgrad": lambda p: torch.optim.AdamW(p, amsgrad=True),
     "adagrad": torch.optim.Adagrad,
     "rmsprop": lambda p: torch.optim.RMSprop(p, foreach=True),
-    "two groups": lambda p: torch.optim.AdamW([{"params": p[:2]}, {"params": p[2:], "weight_decay": 0.0}]),
+    "two groups": lambda p: torch.optim.AdamW(
+        [{"params": p[:2]}, {"params": p[2:], "weight_decay": 0.0}]
+    ),
 }
 
 
@@ -51,10 +57,15 @@ def test_against_its_own_steps(name: str, stepped: bool) -> None:
     found = optimizer_memory(real)
     before = sum(each.numel() * 8 for each in wanted)  # with gradients
     real.step()
-    state = [v for kept in real.state.values() for v in kept.values() if isinstance(v, torch.Tensor)]
-    with LiveBytes([*wanted, *(p.grad for p in wanted if p.grad is not None), *state], large) as seen:
+    state = [
+        v for kept in real.state.values() for v in kept.values() if isinstance(v, torch.Tensor)
+    ]
+    with LiveBytes(
+        [*wanted, *(p.grad for p in wanted if p.grad is not None), *state], large
+    ) as seen:
         real.step()
-    one = 4 * (len(SHAPES) if "fused" in name else 1)  # a parameter of one element looks like a step's number
+    # a parameter of one element looks like a step's number
+    one = 4 * (len(SHAPES) if "fused" in name else 1)
     assert abs(found.state - sum(large(each.untyped_storage()) for each in state)) <= 4 * one
     assert abs(before + found.state + found.transient - seen.peak) <= 6 * one
 
@@ -78,7 +89,9 @@ def test_alignment() -> None:
 def test_what_cannot_be_known() -> None:
     with pytest.raises(InputError, match="a step of LBFGS cannot be run without data"):
         optimizer_memory(torch.optim.LBFGS(parameters()))
-    with pytest.raises(InputError, match=r"must be a torch.optim.Optimizer, or a function that makes one"):
+    with pytest.raises(
+        InputError, match=r"must be a torch.optim.Optimizer, or a function that makes one"
+    ):
         optimizer_of("adamw", [])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="must be a torch"):
         optimizer_of(lambda p: None, [])  # type: ignore[arg-type, return-value]

@@ -1,4 +1,6 @@
-"""Formulas against what runs: torch's flop counter, and the bytes of live tensors, at sizes that were not traced."""
+"""Formulas against what runs: torch's flop counter, and the bytes of live tensors, at sizes that
+were not traced.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,22 @@ aten = torch.ops.aten
 PROGRAMS = programs()
 
 
-def _sdpa_on_cpu(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
+def _sdpa_on_cpu(
+    query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any
+) -> int:
     return int(sdpa_flop_count(query, *_for_each_head(query, key, value)))
 
 
-def _sdpa_backward_on_cpu(grad: Any, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> int:
+def _sdpa_backward_on_cpu(
+    grad: Any, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any
+) -> int:
     return int(sdpa_backward_flop_count(grad, query, *_for_each_head(query, key, value)))
 
 
 def _for_each_head(query: Any, *shared: Any) -> list[Any]:
-    """The sizes of keys and values that several heads share, with one for each, as the counter of torch 2.11 needs."""
+    """The sizes of keys and values that several heads share, with one for each, as the counter of
+    torch 2.11 needs.
+    """
     return [(each[0], query[1], *each[2:]) for each in shared]
 
 
@@ -63,7 +71,10 @@ def test_flops_are_those_of_the_flop_counter(name: str) -> None:
     for batch, size in SIZES:
         call = model.call(batch, size)
         compared += 1
-        with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=CPU_ATTENTION) as theirs:
+        with (
+            torch.no_grad(),
+            FlopCounterMode(display=False, custom_mapping=CPU_ATTENTION) as theirs,
+        ):
             module(**call)
         at = sizes_of(traced, call)
         assert counted.at(**at).flops == theirs.get_total_flops() > 0, at
@@ -87,7 +98,9 @@ def test_peak_memory_is_that_of_the_graph_as_it_runs(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_peak_memory_of_the_program_in_eager(name: str) -> None:
-    """The module itself, on the paths that it takes when it is compiled: Python's variables hold tensors longer."""
+    """The module itself, on the paths that it takes when it is compiled: Python's variables hold
+    tensors longer.
+    """
     model, module, traced = traced_model(name)
     peak = traced.peak_memory(schedule="eager")
     for batch, size in SIZES:
@@ -96,14 +109,20 @@ def test_peak_memory_of_the_program_in_eager(name: str) -> None:
         with torch.no_grad(), compiling(), LiveBytes(held) as recorder:
             module(**call)
         found = peak.at(**sizes_of(traced, call))
-        assert 0.995 * recorder.peak <= found.total <= 1.005 * recorder.peak, (batch, size, str(found))
+        assert 0.995 * recorder.peak <= found.total <= 1.005 * recorder.peak, (
+            batch,
+            size,
+            str(found),
+        )
 
 
-# --- forward and backward --------------------------------------------------------------------------------------------
+# --- forward and backward -------------------------------------------------------------------------
 
 
 class Step(torch.nn.Module):
-    """A training step: the gradients of the mean square of a model's results, for its parameters."""
+    """A training step: the gradients of the mean square of a model's results, for its
+    parameters.
+    """
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Peak memory as a formula: which moments can win, aliasing, in-place writes, alignment, solving."""
+"""Peak memory as a formula: which moments can win, aliasing, in-place writes, alignment,
+solving.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def test_largest() -> None:
     for alignment in (None, 512):
         peak = traced.peak_memory(alignment=alignment)
         best = peak.largest("length", batch=4, bytes="100 MB")
-        assert peak.at(batch=4, length=best).total <= 10**8 < peak.at(batch=4, length=best + 1).total
+        assert (
+            peak.at(batch=4, length=best).total <= 10**8 < peak.at(batch=4, length=best + 1).total
+        )
     with pytest.raises(InputError, match="nothing fits"):
         traced.peak_memory().largest("batch", length=10**6, bytes="1 GB")
 
@@ -122,7 +126,9 @@ def test_shown() -> None:
 
 
 def test_the_error_about_an_attribute_is_in_no_variable_of_its_frame() -> None:
-    """Else it would hold the frame, and with it the program's tensors, until garbage is collected."""
+    """Else it would hold the frame, and with it the program's tensors, until garbage is
+    collected.
+    """
     asked: Any = SimpleNamespace(_kind=torch.Tensor)
     with pytest.raises(AttributeError) as caught:
         SymbolicTensor.__getattr__(asked, "__absent")
@@ -146,7 +152,9 @@ def test_a_tensor_asked_for_an_attribute_that_it_lacks_dies_like_others() -> Non
     try:
         for ask in (False, True):
             traced = symshape.trace(fn, torch.randn(8, 4), ask, dynamic={"x": {0: "n"}})
-            made = [each for node in traced.graph.nodes for each in node.outputs if each is not None]
+            made = [
+                each for node in traced.graph.nodes for each in node.outputs if each is not None
+            ]
             held.append([each.held_until for each in made])
     finally:
         gc.enable()

@@ -18,7 +18,9 @@ def program(x: torch.Tensor) -> torch.Tensor:
 
 def test_against_a_sum_by_hand() -> None:
     """A product of n by n takes 2n^3 operations and 12n^2 bytes, what follows 8n^2 bytes."""
-    roofline = Roofline(symshape.trace(program, torch.ones(4, 4), dynamic={"x": {0: "n", 1: "n"}}).cost(), PEAKS)
+    roofline = Roofline(
+        symshape.trace(program, torch.ones(4, 4), dynamic={"x": {0: "n", 1: "n"}}).cost(), PEAKS
+    )
     for n in (8, 59, 61, 500):
         at = roofline.at(n=n)
         product, moved = 2 * n**3 / 1e9, 12 * n**2 / 1e8
@@ -31,7 +33,9 @@ def test_against_a_sum_by_hand() -> None:
 
 
 def test_without_the_peak_of_a_dtype_memory_alone_counts() -> None:
-    cost = symshape.trace(program, torch.ones(4, 4, dtype=torch.float64), dynamic={"x": {0: "n", 1: "n"}}).cost()
+    cost = symshape.trace(
+        program, torch.ones(4, 4, dtype=torch.float64), dynamic={"x": {0: "n", 1: "n"}}
+    ).cost()
     at = Roofline(cost, PEAKS).at(n=1000)
     assert at.computing == 0
     assert at.moving == pytest.approx(2 * 20 * 1000**2 / 1e8)

@@ -41,7 +41,11 @@ def test_against_trying(texts: list[str]) -> None:
         run = d.compiled(terms)
         for _ in range(6):
             t, budget = rng.randint(0, 12), rng.randint(0, 9000)
-            fits = [s for s in range(1, LIMIT + 1) if d.guards.holds({"s": s, "t": t}) and max(run((s, t))) <= budget]
+            fits = [
+                s
+                for s in range(1, LIMIT + 1)
+                if d.guards.holds({"s": s, "t": t}) and max(run((s, t))) <= budget
+            ]
             if fits:
                 assert largest(d, terms, "s", budget, {"t": t}) == fits[-1]
                 solved += 1
@@ -81,7 +85,10 @@ def test_refusals() -> None:
         largest(d, [parse("s*t")], "s", 10, {})
     with pytest.raises(GuardViolation, match="t != 1"):
         largest(d, [parse("s*t")], "s", 10, {"t": 1})
-    with pytest.raises(InputError, match="nothing fits: s=1, the least that the guards allow, takes 52, more than 10"):
+    with pytest.raises(
+        InputError,
+        match="nothing fits: s=1, the least that the guards allow, takes 52, more than 10",
+    ):
         largest(d, [parse("s*t + 50")], "s", 10, {"t": 2})
     free = Domain("f", ["s"], GuardSet.read(ranges={"s": (0, None)}), {})
     with pytest.raises(InputError, match="every s fits"):

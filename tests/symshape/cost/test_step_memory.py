@@ -25,7 +25,9 @@ def _model() -> nn.Sequential:
 
 
 def _in_blocks(storage: torch.UntypedStorage) -> int:
-    """The bytes that the allocator hands out, without numbers: that of an optimizer's step is on the CPU."""
+    """The bytes that the allocator hands out, without numbers: that of an optimizer's step is on
+    the CPU.
+    """
     return 0 if storage.nbytes() <= 4 else rounded(storage.nbytes())
 
 
@@ -49,25 +51,36 @@ def test_training_is_what_eager_has_live(name: str, batch: int) -> None:
     make: Callable[[Any], Any] = OPTIMIZERS[name]
     module = _model()
     step = symshape.trace_training(
-        module, torch.ones(5, 16), loss=lambda y: y.square().sum(), optimizer=make, dynamic={"input": {0: "batch"}}
+        module,
+        torch.ones(5, 16),
+        loss=lambda y: y.square().sum(),
+        optimizer=make,
+        dynamic={"input": {0: "batch"}},
     )
     assert step.optimizer is not None
-    model = StepMemory(step.program, optimizer=optimizer_memory(step.optimizer), trains=True, device=BARE)
+    model = StepMemory(
+        step.program, optimizer=optimizer_memory(step.optimizer), trains=True, device=BARE
+    )
     optimizer = make(list(module.parameters()))
     x = torch.randn(batch, 16)
     with LiveBytes([x, *module.parameters()], _in_blocks) as seen:
         for _ in range(2):
-            result = module(x)  # lives while the step is taken, as in a loop that logs something of it
+            # lives while the step is taken, as in a loop that logs something of it
+            result = module(x)
             loss = result.square().sum()
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
             del result, loss
-    assert 0 <= model.at(batch=batch).allocated - seen.peak <= 3 * 512, "blocks of numbers, which are not counted"
+    assert 0 <= model.at(batch=batch).allocated - seen.peak <= 3 * 512, (
+        "blocks of numbers, which are not counted"
+    )
 
 
 def test_a_limit() -> None:
-    traced = symshape.trace(lambda x: torch.exp(x) + 1, torch.ones(3, 1024), dynamic={"x": {0: "n"}})
+    traced = symshape.trace(
+        lambda x: torch.exp(x) + 1, torch.ones(3, 1024), dynamic={"x": {0: "n"}}
+    )
     model = StepMemory(traced.program, device=BARE)
     need = model.at(n=5000).reserved
     assert model.fits(need, {"n": 5000})
@@ -78,13 +91,22 @@ def test_a_limit() -> None:
 
 def test_the_first_product_allocates_a_workspace() -> None:
     traced = symshape.trace(nn.Linear(16, 4), torch.ones(3, 16), dynamic={"input": {0: "n"}})
-    bare, whole = (StepMemory(traced.program, device=each).at(n=8) for each in (BARE, DeviceMemory()))
+    bare, whole = (
+        StepMemory(traced.program, device=each).at(n=8) for each in (BARE, DeviceMemory())
+    )
     assert whole.reserved == bare.reserved + 32 * 2**20
     assert whole.allocated == bare.allocated + 33 * 2**20
 
 
 def test_backward_has_a_workspace_of_its_own() -> None:
-    """Autograd's thread has its own handle of cuBLAS; its products here have no bias, so cuBLASLt is not used there."""
-    step = symshape.trace_training(nn.Linear(16, 4), torch.ones(3, 16), loss=torch.sum, dynamic={"input": {0: "n"}})
-    bare, whole = (StepMemory(step.program, trains=True, device=each).at(n=8) for each in (BARE, DeviceMemory()))
+    """Autograd's thread has its own handle of cuBLAS; its products here have no bias, so cuBLASLt
+    is not used there.
+    """
+    step = symshape.trace_training(
+        nn.Linear(16, 4), torch.ones(3, 16), loss=torch.sum, dynamic={"input": {0: "n"}}
+    )
+    bare, whole = (
+        StepMemory(step.program, trains=True, device=each).at(n=8)
+        for each in (BARE, DeviceMemory())
+    )
     assert whole.allocated == bare.allocated + (33 + 32) * 2**20

@@ -10,17 +10,31 @@ from symshape.errors import InputError
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("80 GB", 80 * 10**9), ("80GiB", 80 * 2**30), ("1.5 kB", 1500), ("12", 12), ("3 MB", 3 * 10**6), ("2 Ki", 2048)],
+    [
+        ("80 GB", 80 * 10**9),
+        ("80GiB", 80 * 2**30),
+        ("1.5 kB", 1500),
+        ("12", 12),
+        ("3 MB", 3 * 10**6),
+        ("2 Ki", 2048),
+    ],
 )
 def test_bytes(text: str, value: int) -> None:
     assert amount(text, "bytes") == value
 
 
-@pytest.mark.parametrize("value", ["80 GFLOP", "much", "-3 GB", -3, float("inf"), None, True, "3 QB"])
+@pytest.mark.parametrize(
+    "value", ["80 GFLOP", "much", "-3 GB", -3, float("inf"), None, True, "3 QB"]
+)
 def test_no_amount(value: object) -> None:
     with pytest.raises(InputError, match="bytes="):
         amount(value, "bytes")
 
 
 def test_shown() -> None:
-    assert [shown(n, "B") for n in (0, 999, 1000, 12_345_678)] == ["0 B", "999 B", "1.00 kB", "12.3 MB"]
+    assert [shown(n, "B") for n in (0, 999, 1000, 12_345_678)] == [
+        "0 B",
+        "999 B",
+        "1.00 kB",
+        "12.3 MB",
+    ]

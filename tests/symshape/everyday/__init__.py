@@ -1,1 +1,3 @@
-"""Small programs of every day, by class: each is traced once and held against eager at five shapes."""
+"""Small programs of every day, by class: each is traced once and held against eager at five
+shapes.
+"""

@@ -142,7 +142,14 @@ def cross_entropy_of_picked() -> Made:
 def reductions_of_picked() -> Made:
     def run(x: Tensor, m: Tensor) -> Any:
         found = x[m]
-        return found.sum(), found.mean(0), found.std(1), found.softmax(-1), found.cumsum(0), found.norm()
+        return (
+            found.sum(),
+            found.mean(0),
+            found.std(1),
+            found.softmax(-1),
+            found.cumsum(0),
+            found.norm(),
+        )
 
     return run, _masked
 
@@ -193,7 +200,10 @@ def unique_embedded_and_back() -> Made:
 
 @everyday(KIND)
 def repeated_as_counted() -> Made:
-    return lambda x, k: torch.repeat_interleave(x, k, 0) + 1, lambda b, n: (torch.randn(b, n), torch.arange(b))
+    return lambda x, k: torch.repeat_interleave(x, k, 0) + 1, lambda b, n: (
+        torch.randn(b, n),
+        torch.arange(b),
+    )
 
 
 @everyday(KIND)

@@ -45,7 +45,10 @@ def normal_log_prob() -> Made:
 
 @everyday(KIND)
 def normal_sample() -> Made:
-    return lambda x: distributions.Normal(x, torch.ones_like(x), validate_args=True).rsample() + 1, flat
+    return (
+        lambda x: distributions.Normal(x, torch.ones_like(x), validate_args=True).rsample() + 1,
+        flat,
+    )
 
 
 @everyday(KIND)
@@ -59,7 +62,9 @@ def categorical_log_prob() -> Made:
 
 @everyday(KIND)
 def categorical_sample() -> Made:
-    return lambda x: distributions.Categorical(logits=x, validate_args=True).sample(), lambda b, n: (torch.randn(b, n),)
+    return lambda x: distributions.Categorical(
+        logits=x, validate_args=True
+    ).sample(), lambda b, n: (torch.randn(b, n),)
 
 
 @everyday(KIND)
@@ -83,7 +88,9 @@ def bernoulli_independent() -> Made:
 @everyday(KIND)
 def multivariate_normal() -> Made:
     def run(x: Tensor) -> Tensor:
-        return distributions.MultivariateNormal(torch.zeros(8), torch.eye(8), validate_args=True).log_prob(x)
+        return distributions.MultivariateNormal(
+            torch.zeros(8), torch.eye(8), validate_args=True
+        ).log_prob(x)
 
     return run, rows
 
@@ -163,7 +170,10 @@ def gaussian_loss_checked() -> Made:
 def adaptive_softmax() -> Made:
     net = nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10])
     labels = torch.arange(20).repeat(6)  # some of each cluster
-    return torch.no_grad()(lambda x, y: tuple(net(x, y))), lambda b, n: (torch.randn(b * 20, 8), labels[: b * 20])
+    return torch.no_grad()(lambda x, y: tuple(net(x, y))), lambda b, n: (
+        torch.randn(b * 20, 8),
+        labels[: b * 20],
+    )
 
 
 @everyday(KIND)
@@ -202,7 +212,13 @@ def vmapped() -> Made:
 def losses_of_many_kinds() -> Made:
     def run(x: Tensor, y: Tensor) -> Any:
         binary = F.binary_cross_entropy_with_logits(x, (y > 0).float())
-        return F.l1_loss(x, y), F.smooth_l1_loss(x, y), F.huber_loss(x, y), F.soft_margin_loss(x, y.sign()), binary
+        return (
+            F.l1_loss(x, y),
+            F.smooth_l1_loss(x, y),
+            F.huber_loss(x, y),
+            F.soft_margin_loss(x, y.sign()),
+            binary,
+        )
 
     return run, _two
 
@@ -211,7 +227,11 @@ def losses_of_many_kinds() -> Made:
 def losses_of_vectors() -> Made:
     def run(x: Tensor, y: Tensor) -> Any:
         near = F.triplet_margin_loss(x, y, y.flip(0))
-        return F.cosine_embedding_loss(x, y, torch.ones(x.size(0))), near, F.kl_div(x.log_softmax(1), y.softmax(1))
+        return (
+            F.cosine_embedding_loss(x, y, torch.ones(x.size(0))),
+            near,
+            F.kl_div(x.log_softmax(1), y.softmax(1)),
+        )
 
     return run, _two
 
@@ -224,7 +244,9 @@ def poisson_loss() -> Made:
 @everyday(KIND)
 def multi_margin_losses() -> Made:
     def run(x: Tensor, labels: Tensor) -> Any:
-        return F.multi_margin_loss(x, labels), F.multilabel_soft_margin_loss(x, F.one_hot(labels, 8).float())
+        return F.multi_margin_loss(x, labels), F.multilabel_soft_margin_loss(
+            x, F.one_hot(labels, 8).float()
+        )
 
     return run, lambda b, n: (torch.randn(b, 8), torch.randint(8, (b,)))
 
@@ -242,7 +264,9 @@ def connectionist_loss() -> Made:
 
 @everyday(KIND)
 def convolutions() -> Made:
-    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.ConvTranspose2d(4, 2, 2, 2))
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.ConvTranspose2d(4, 2, 2, 2)
+    )
     return _eval(net), images
 
 
@@ -263,13 +287,17 @@ def pooled_to_maxima() -> Made:
 
 @everyday(KIND)
 def pixels_shuffled() -> Made:
-    return _eval(nn.Sequential(nn.Conv2d(3, 12, 1), nn.PixelShuffle(2), nn.PixelUnshuffle(2))), images
+    return _eval(
+        nn.Sequential(nn.Conv2d(3, 12, 1), nn.PixelShuffle(2), nn.PixelUnshuffle(2))
+    ), images
 
 
 @everyday(KIND)
 def padded_and_shrunk() -> Made:
     return _eval(
-        nn.Sequential(nn.ReflectionPad2d(2), nn.ReplicationPad2d(1), nn.ZeroPad2d(-2), nn.LPPool2d(2, 2))
+        nn.Sequential(
+            nn.ReflectionPad2d(2), nn.ReplicationPad2d(1), nn.ZeroPad2d(-2), nn.LPPool2d(2, 2)
+        )
     ), images
 
 
@@ -277,7 +305,9 @@ def padded_and_shrunk() -> Made:
 def grid_sampled() -> Made:
     def run(x: Tensor) -> Tensor:
         theta = torch.eye(2, 3).expand(x.size(0), 2, 3)
-        return F.grid_sample(x, F.affine_grid(theta, list(x.shape), align_corners=False), align_corners=False)
+        return F.grid_sample(
+            x, F.affine_grid(theta, list(x.shape), align_corners=False), align_corners=False
+        )
 
     return run, images
 
@@ -303,13 +333,24 @@ def bilinear() -> Made:
 
 @everyday(KIND)
 def activations() -> Made:
-    kinds = (nn.GELU(), nn.ELU(), nn.PReLU(), nn.Softplus(), nn.Hardswish(), nn.GLU(), nn.Mish(), nn.RReLU())
+    kinds = (
+        nn.GELU(),
+        nn.ELU(),
+        nn.PReLU(),
+        nn.Softplus(),
+        nn.Hardswish(),
+        nn.GLU(),
+        nn.Mish(),
+        nn.RReLU(),
+    )
     return _eval(nn.Sequential(*kinds)), rows
 
 
 @everyday(KIND)
 def norms() -> Made:
-    return _eval(nn.Sequential(nn.LayerNorm(8), nn.RMSNorm(8), nn.Softmax(-1), nn.Dropout(0.5))), rows
+    return _eval(
+        nn.Sequential(nn.LayerNorm(8), nn.RMSNorm(8), nn.Softmax(-1), nn.Dropout(0.5))
+    ), rows
 
 
 @everyday(KIND)

@@ -61,13 +61,18 @@ def interpolate_nearest_by_scale() -> Made:
 
 @everyday(KIND)
 def interpolate_to_another() -> Made:
-    return lambda x, y: F.interpolate(x, y.shape[2:], mode="bilinear"), lambda b, n: (*images(b, n), *images(b, n + 3))
+    return lambda x, y: F.interpolate(x, y.shape[2:], mode="bilinear"), lambda b, n: (
+        *images(b, n),
+        *images(b, n + 3),
+    )
 
 
 @everyday(KIND)
 def interpolate_again_by_factor() -> Made:
     def run(x: Tensor) -> Tensor:
-        return F.interpolate(x, scale_factor=1.5, mode="bicubic", recompute_scale_factor=True, align_corners=True)
+        return F.interpolate(
+            x, scale_factor=1.5, mode="bicubic", recompute_scale_factor=True, align_corners=True
+        )
 
     return run, images
 

@@ -1,4 +1,6 @@
-"""What a program of every day is, and its judge: traced once at one shape, then held against eager at five."""
+"""What a program of every day is, and its judge: traced once at one shape, then held against eager
+at five.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from symshape import SymShapeError
 from tests.symshape.eager import check_or_same
 
 SHAPES = ((3, 5), (4, 7), (2, 6), (5, 3), (6, 9))
-"""Of batch and length; the first is traced.  No two sizes of one shape are alike, and none is 0 or 1."""
+"""Of batch and length; the first is traced.  No two sizes of one shape are alike, and none is 0 or
+1.
+"""
 
 Arguments = tuple[Any, ...]
 Made = tuple[Callable[..., Any], Callable[[int, int], Arguments]]
@@ -24,13 +28,16 @@ Made = tuple[Callable[..., Any], Callable[[int, int], Arguments]]
 
 @attrs.frozen
 class Program:
-    """A program: its class, its name, what makes it and its arguments, and what of batch and length stays dynamic.
+    """A program: its class, its name, what makes it and its arguments, and what of batch and length
+    stays dynamic.
 
     Attributes:
         kind: its class.
         name: of what builds it.
-        build: answers a fresh function and what makes its arguments of a batch ``b`` and a length ``n``.
-        keeps: ``"b"``, ``"n"``, ``"bn"`` or ``""``: the sizes that may change without another trace.
+        build: answers a fresh function and what makes its arguments of a batch ``b`` and a length
+            ``n``.
+        keeps: ``"b"``, ``"n"``, ``"bn"`` or ``""``: the sizes that may change without another
+            trace.
     """
 
     kind: str
@@ -44,7 +51,9 @@ class Program:
 
 @attrs.frozen
 class Verdict:
-    """What became of a program: ``refused``, ``wrong``, or the sizes that stay dynamic; and the particulars."""
+    """What became of a program: ``refused``, ``wrong``, or the sizes that stay dynamic; and the
+    particulars.
+    """
 
     outcome: str
     detail: str = ""
@@ -82,9 +91,12 @@ def images(b: int, n: int) -> Arguments:
 
 
 def judge(
-    program: Program, *, around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
+    program: Program,
+    *,
+    around: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> Verdict:
-    """Traces a program at the first shape and runs it at all; dynamic is a size whose changes alone are served.
+    """Traces a program at the first shape and runs it at all; dynamic is a size whose changes alone
+    are served.
 
     Args:
         program: the program.
@@ -109,7 +121,11 @@ def _judged(fn: Callable[..., Any], make: Callable[[int, int], Arguments]) -> Ve
         return Verdict("wrong", str(error))
     b, n = SHAPES[0]
     changes = {"b": [(other, n) for other, _ in SHAPES], "n": [(b, other) for _, other in SHAPES]}
-    kept = [name for name, shapes in changes.items() if all(traced.check(*make(*shape)) for shape in shapes)]
+    kept = [
+        name
+        for name, shapes in changes.items()
+        if all(traced.check(*make(*shape)) for shape in shapes)
+    ]
     served = seen <= {"equal"} or len(kept) < 2
     detail = "" if served else f"at the five shapes: {sorted(seen)}"
     return Verdict("".join(kept) if served else "wrong", detail or traced.guards.text())

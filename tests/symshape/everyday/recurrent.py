@@ -47,7 +47,9 @@ def lstm_of_two_layers_both_ways() -> Made:
 
 @everyday(KIND)
 def lstm_of_two_layers_both_ways_training() -> Made:
-    return _net(nn.LSTM(8, 6, num_layers=2, bidirectional=True, dropout=0.5), training=True), _steps_first
+    return _net(
+        nn.LSTM(8, 6, num_layers=2, bidirectional=True, dropout=0.5), training=True
+    ), _steps_first
 
 
 @everyday(KIND)
@@ -105,7 +107,10 @@ def rnn_relu_both_ways_training() -> Made:
 
 @everyday(KIND)
 def lstm_cell() -> Made:
-    return _net(nn.LSTMCell(8, 6)), lambda b, n: (torch.randn(b, 8), (torch.randn(b, 6), torch.randn(b, 6)))
+    return _net(nn.LSTMCell(8, 6)), lambda b, n: (
+        torch.randn(b, 8),
+        (torch.randn(b, 6), torch.randn(b, 6)),
+    )
 
 
 @everyday(KIND)
@@ -148,7 +153,11 @@ def gru_cell_in_a_loop() -> Made:
 
 @everyday(KIND)
 def encoder_and_classes() -> Made:
-    embed, net, head = nn.Embedding(20, 8), nn.LSTM(8, 6, batch_first=True, bidirectional=True), nn.Linear(12, 3)
+    embed, net, head = (
+        nn.Embedding(20, 8),
+        nn.LSTM(8, 6, batch_first=True, bidirectional=True),
+        nn.Linear(12, 3),
+    )
 
     def run(ids: Tensor) -> Tensor:
         found, _ = net(embed(ids))
@@ -172,14 +181,18 @@ def packed() -> Made:
 @everyday(KIND)
 def packed_and_padded() -> Made:
     def run(x: Tensor, lengths: Tensor) -> Any:
-        return pad_packed_sequence(pack_padded_sequence(x, lengths, batch_first=True), batch_first=True)
+        return pad_packed_sequence(
+            pack_padded_sequence(x, lengths, batch_first=True), batch_first=True
+        )
 
     return run, lambda b, n: (torch.randn(b, n, 8), _lengths(b, n))
 
 
 def _through(net: nn.Module, *, ordered: bool) -> Callable[..., Any]:
     def run(x: Tensor, lengths: Tensor) -> Any:
-        found, states = net(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=ordered))
+        found, states = net(
+            pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=ordered)
+        )
         padded, again = pad_packed_sequence(found, batch_first=True, total_length=x.size(1))
         return padded + 1, again, states
 
@@ -257,7 +270,9 @@ def transformer_encoder_with_causal_mask() -> Made:
     net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
 
     def run(x: Tensor) -> Tensor:
-        return net(x, mask=nn.Transformer.generate_square_subsequent_mask(x.size(1)), is_causal=True)
+        return net(
+            x, mask=nn.Transformer.generate_square_subsequent_mask(x.size(1)), is_causal=True
+        )
 
     return torch.no_grad()(run), rows
 
@@ -265,7 +280,10 @@ def transformer_encoder_with_causal_mask() -> Made:
 @everyday(KIND)
 def transformer() -> Made:
     net = nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval()
-    return torch.no_grad()(net.forward), lambda b, n: (torch.randn(b, n, 8), torch.randn(b, n + 2, 8))
+    return torch.no_grad()(net.forward), lambda b, n: (
+        torch.randn(b, n, 8),
+        torch.randn(b, n + 2, 8),
+    )
 
 
 @everyday(KIND)
@@ -289,7 +307,9 @@ def scan() -> Made:
     from torch._higher_order_ops.scan import scan as torch_scan
 
     def run(x: Tensor) -> Any:
-        return torch_scan(lambda carry, each: (carry + each, carry * each), torch.zeros_like(x[0]), x, dim=0)
+        return torch_scan(
+            lambda carry, each: (carry + each, carry * each), torch.zeros_like(x[0]), x, dim=0
+        )
 
     return run, rows
 

@@ -1,4 +1,6 @@
-"""Pages in a headless Chromium, driven by selenium; whoever has no browser skips, with the reason."""
+"""Pages in a headless Chromium, driven by selenium; whoever has no browser skips, with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Page:
         """Open a report and wait until it is drawn; see ``visit``."""
         self.visit(path, width=width, dark=dark)
         self.wait(
-            "return document.querySelector('#symshape').app != null || document.querySelector('.symshape') != null"
+            "return document.querySelector('#symshape').app != null || "
+            "document.querySelector('.symshape') != null"
         )
         return self
 
@@ -50,7 +53,9 @@ class Page:
         self.driver.get(place if isinstance(place, str) else place.as_uri())
 
     def serious_findings(self) -> list[tuple[str, list[str]]]:
-        """Return what axe-core holds for serious or critical: the rules, with the first elements that break them."""
+        """Return what axe-core holds for serious or critical: the rules, with the first elements
+        that break them.
+        """
         if not AXE.is_file():
             pytest.skip("axe-core is not there (`make browser` installs it)")
         self.driver.execute_script(AXE.read_text(encoding="utf-8"))
@@ -58,7 +63,9 @@ class Page:
             "const done = arguments[0]; axe.run(document).then((found) => done(found.violations))"
         )
         serious = [each for each in found if each["impact"] in ("serious", "critical")]
-        return [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in serious]
+        return [
+            (each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in serious
+        ]
 
     def show(self, exploration: Exploration, folder: Path, **window: Any) -> Page:
         """Saves an exploration and opens it."""
@@ -66,7 +73,9 @@ class Page:
 
     def run(self, script: str, *args: Any) -> Any:
         """What a script in the page answers; ``app`` is the report."""
-        return self.driver.execute_script(f"const app = document.querySelector('#symshape').app; {script}", *args)
+        return self.driver.execute_script(
+            f"const app = document.querySelector('#symshape').app; {script}", *args
+        )
 
     def wait(self, script: str, seconds: float = 10) -> None:
         """Until a script answers true."""
@@ -76,14 +85,18 @@ class Page:
             time.sleep(0.02)
 
     def worked(self) -> float:
-        """How many milliseconds the page's thread has worked since it was opened, whatever else the machine does."""
+        """How many milliseconds the page's thread has worked since it was opened, whatever else the
+        machine does.
+        """
         found = self.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
         return 1e3 * next(float(each["value"]) for each in found if each["name"] == "TaskDuration")
 
     def tab(self, name: str) -> str:
         """Opens a tab by its name; the text of its panel."""
         self.run(
-            "[...document.querySelectorAll('[role=tab]')].find((tab) => tab.textContent === arguments[0]).click()", name
+            "[...document.querySelectorAll('[role=tab]')].find((tab) => tab.textContent === "
+            "arguments[0]).click()",
+            name,
         )
         return str(self.run("return document.querySelector('.tabpanel:not([hidden])').innerText"))
 
@@ -113,12 +126,25 @@ def windows() -> Iterator[Page]:
     )
     driver = shutil.which("chromedriver")
     if binary is None or driver is None:
-        pytest.skip("there is no Chromium with its driver (Debian: apt-get install chromium chromium-driver)")
+        pytest.skip(
+            "there is no Chromium with its driver (Debian: apt-get install chromium "
+            "chromium-driver)"
+        )
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    # A mouse is there: without one, the theme of the docs takes code out of the order of the tab key.
-    mouse = "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", mouse):
+    # A mouse is there: without one, the theme of the docs takes code out of the order of the tab
+    # key.
+    mouse = (
+        "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,"
+        "availablePointerTypes=4"
+    )
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        mouse,
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     made = webdriver.Chrome(options=options, service=Service(driver))

@@ -28,6 +28,8 @@ def run_script(folder: Path, assets: tuple[str, ...], body: str, data: Any) -> A
     ]
     script = folder / "script.mjs"
     script.write_text("\n".join(lines), encoding="utf-8")
-    done = subprocess.run([node, str(script)], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [node, str(script)], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)

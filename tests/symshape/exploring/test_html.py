@@ -1,4 +1,6 @@
-"""Displays in notebooks: everything that was found is there, and nothing of the user's program becomes markup."""
+"""Displays in notebooks: everything that was found is there, and nothing of the user's program
+becomes markup.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,29 @@ from guards import Guard, GuardSet, Origin, parse
 from guards.sets import html
 from symshape.exploring.html import traced_html
 
-TAGS = {"div", "p", "b", "table", "caption", "thead", "tbody", "tr", "th", "td", "code", "details", "summary", "pre"}
+TAGS = {
+    "div",
+    "p",
+    "b",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "code",
+    "details",
+    "summary",
+    "pre",
+}
 HOSTILE = "<script>alert('x')</script>&<img src=x onerror=y>"
 
 
 class _Reader(HTMLParser):
-    """Collects texts by tag; refuses tags and attributes that we never write, and tags that do not nest."""
+    """Collects texts by tag; refuses tags and attributes that we never write, and tags that do not
+    nest.
+    """
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -60,7 +79,14 @@ def test_a_trace_shows_symbols_guards_lines_and_outputs() -> None:
 
     shown = read(symshape.trace(join, torch.ones(3), torch.ones(4))._repr_html_())
     code = shown["code"]
-    for expected in ("s0", "a.size(0)", "s0 + s1 > 2", "a.size(0) + b.size(0) > 2", "f32[s0 + s1]", "f32[s0]"):
+    for expected in (
+        "s0",
+        "a.size(0)",
+        "s0 + s1 > 2",
+        "a.size(0) + b.size(0) > 2",
+        "f32[s0 + s1]",
+        "f32[s0]",
+    ):
         assert expected in code, expected
     assert "return joined * 2 if joined.size(0) > 2 else joined" in code
     assert any("test_html.py:" in text for text in shown["td"])

@@ -32,9 +32,11 @@ PLACES = {"lab": "lab/tree/look.ipynb", "notebook": "notebooks/look.ipynb"}
 """The page of the notebook in each, by the command that serves it."""
 
 UNTIL_SHOWN = """
-document.querySelector(".jp-Dialog .jp-mod-accept")?.click();  // which kernel: the one that is proposed
+// which kernel: the one that is proposed
+document.querySelector(".jp-Dialog .jp-mod-accept")?.click();
 const waiting = document.querySelector(".jp-Notebook .jp-InputPrompt")?.textContent === "[ ]:";
-if (waiting && Date.now() - (window.asked ?? 0) > 4000) {  // a run that comes before the kernel does nothing
+if (waiting && Date.now() - (window.asked ?? 0) > 4000) {
+  // a run that comes before the kernel does nothing
   window.asked = Date.now();
   window.jupyterapp.commands.execute("notebook:run-all-cells");
 }
@@ -48,8 +50,12 @@ def page() -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module", params=PLACES)
-def notebook(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a notebook that is served on this machine alone, with the kernel of this Python."""
+def notebook(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The address of a notebook that is served on this machine alone, with the kernel of this
+    Python.
+    """
     jupyter = os.environ.get("SYMSHAPE_JUPYTER")
     if jupyter is None:
         pytest.skip("there is no Jupyter: `make jupyter`")
@@ -57,7 +63,12 @@ def notebook(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     kernels = folder / "kernels" / "ours"
     kernels.mkdir(parents=True)
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    spec = {"argv": argv, "display_name": "ours", "language": "python", "env": {"PYTHONPATH": str(REPOSITORY)}}
+    spec = {
+        "argv": argv,
+        "display_name": "ours",
+        "language": "python",
+        "env": {"PYTHONPATH": str(REPOSITORY)},
+    }
     (kernels / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
     cells = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     cells.metadata["kernelspec"] = {"name": "ours", "display_name": "ours", "language": "python"}
@@ -73,7 +84,11 @@ def notebook(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         "--IdentityProvider.token=",
         "--allow-root",
     ]
-    environment = {**os.environ, "JUPYTER_PATH": str(folder), "JUPYTER_CONFIG_DIR": str(folder / "config")}
+    environment = {
+        **os.environ,
+        "JUPYTER_PATH": str(folder),
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+    }
     command = [jupyter, request.param, *options, f"--ServerApp.root_dir={folder}"]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
@@ -107,7 +122,9 @@ def test_the_widget_is_alive(page: Page, notebook: str) -> None:
     page.driver.get(notebook)
     page.wait("return document.querySelector('.jp-Notebook .cm-content') != null", 90)
     page.wait(UNTIL_SHOWN, 240)
-    assert "compiled function" in page.driver.execute_script("return document.querySelector('.symshape h1').innerText")
+    assert "compiled function" in page.driver.execute_script(
+        "return document.querySelector('.symshape h1').innerText"
+    )
     slide = """
     const slider = document.querySelector(".symshape input[type=range]");
     slider.value = arguments[0];
@@ -115,4 +132,8 @@ def test_the_widget_is_alive(page: Page, notebook: str) -> None:
     return document.querySelector(".symshape .answer").innerText;
     """
     said = {n: page.driver.execute_script(slide, n) for n in (8, 6, 1)}
-    assert {n: text.split(" serves")[0] for n, text in said.items()} == {8: "entry 0", 6: "entry 1", 1: "entry 2"}
+    assert {n: text.split(" serves")[0] for n, text in said.items()} == {
+        8: "entry 0",
+        6: "entry 1",
+        1: "entry 2",
+    }

@@ -34,7 +34,9 @@ def stream(*sizes: int) -> list[Arguments]:
     return [{"x": torch.arange(float(size))} for size in sizes]
 
 
-def summaries(model: torch.nn.Module, lanes: Sequence[Lane], calls: Sequence[Arguments]) -> list[Summary]:
+def summaries(
+    model: torch.nn.Module, lanes: Sequence[Lane], calls: Sequence[Arguments]
+) -> list[Summary]:
     with closing(lanes):
         run_stream(model, lanes, calls)
     return [Summary.of(lane, len(calls)) for lane in lanes]

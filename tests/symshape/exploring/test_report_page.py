@@ -1,4 +1,6 @@
-"""The saved page in a real browser: it answers what the engine answers, and everybody can use it."""
+"""The saved page in a real browser: it answers what the engine answers, and everybody can use
+it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def saved(compiled: Compiled, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _dispatched(compiled: Compiled, values: tuple[int, ...]) -> int | None:
     """The position of the entry that the dispatch tree finds."""
-    (family,) = (family for branch in compiled._cache.branches for family in branch.families.values())
+    (family,) = (
+        family for branch in compiled._cache.branches for family in branch.families.values()
+    )
     found = family.tree.lookup(values)
     return None if found is None else family.entries.index(found)
 
@@ -82,7 +86,8 @@ def test_the_cells_that_are_drawn(page: Page, saved: Path, compiled: Compiled) -
         const map = app.map;
         const context = map.canvas.getContext("2d");
         const probe = document.createElement("canvas").getContext("2d");
-        const read = (context, x, y) => context.getImageData(Math.round(x), Math.round(y), 1, 1).data.join();
+        const read = (context, x, y) =>
+            context.getImageData(Math.round(x), Math.round(y), 1, 1).data.join();
         const colours = map.palette.map((colour) => {
           probe.fillStyle = colour;
           probe.fillRect(0, 0, 1, 1);
@@ -104,7 +109,10 @@ def test_the_cells_that_are_drawn(page: Page, saved: Path, compiled: Compiled) -
 
 def test_sliders_change_verdicts(page: Page, tmp_path: Path) -> None:
     guards = GuardSet(
-        [Guard(parse("n % 8 == 0"), Origin("model.py", 3, "f", "x.view(-1, 8)")), Guard(parse("n + m > 20"))]
+        [
+            Guard(parse("n % 8 == 0"), Origin("model.py", 3, "f", "x.view(-1, 8)")),
+            Guard(parse("n + m > 20")),
+        ]
     )
     page.show(symshape.explore(guards), tmp_path)
     slide = """
@@ -119,7 +127,8 @@ def test_sliders_change_verdicts(page: Page, tmp_path: Path) -> None:
     assert "off by 4" in said  # 12 % 8 is 4, not 0
     assert "The nearest that passes: n = 8 " in said or "The nearest that passes: n = 16 " in said
     said = page.run(
-        "[...document.querySelectorAll('button')].find((b) => b.textContent === 'go there').click();"
+        "[...document.querySelectorAll('button')].find((b) => b.textContent === 'go "
+        "there').click();"
         "return document.querySelector('.whatif').innerText"
     )
     assert "Every guard holds" in said
@@ -155,23 +164,34 @@ def test_every_view(page: Page, saved: Path) -> None:
 
 
 def test_a_symbol_lights_up(page: Page, tmp_path: Path) -> None:
-    traced = symshape.trace(lambda a, b: (a * 2, torch.cat([a, b]), b + 1), torch.ones(3), torch.ones(4))
+    traced = symshape.trace(
+        lambda a, b: (a * 2, torch.cat([a, b]), b + 1), torch.ones(3), torch.ones(4)
+    )
     page.show(symshape.explore(traced), tmp_path)
     page.tab("Program")
-    page.run("[...document.querySelectorAll('.chip')].find((chip) => chip.textContent.startsWith('s0')).click()")
-    lit = page.run("return [...document.querySelectorAll('.op.lit b')].map((each) => each.textContent)")
+    page.run(
+        "[...document.querySelectorAll('.chip')].find((chip) => "
+        "chip.textContent.startsWith('s0')).click()"
+    )
+    lit = page.run(
+        "return [...document.querySelectorAll('.op.lit b')].map((each) => each.textContent)"
+    )
     assert lit == ["aten.mul.Tensor", "aten.cat.default"]
 
 
 def test_a_program_beside_what_runs(page: Page, tmp_path: Path) -> None:
-    """Each op with what became of it in the padded program, repairs marked; kinds of moments that nobody knows."""
+    """Each op with what became of it in the padded program, repairs marked; kinds of moments that
+    nobody knows.
+    """
     compiled = symshape.compile(lambda x: x.softmax(0) * 2, dynamic=True, runner="padded")
     compiled(torch.ones(5))
     compiled._cache.history.note("invented", 1, entry=0, text="something new")
     page.show(symshape.explore(compiled), tmp_path)
     page.tab("Program")
     page.run("document.querySelectorAll('.program input[type=checkbox]')[1].click()")
-    marked = page.run("return [...document.querySelectorAll('.op.inserted b')].map((each) => each.textContent)")
+    marked = page.run(
+        "return [...document.querySelectorAll('.op.inserted b')].map((each) => each.textContent)"
+    )
     assert "aten.where.self" in marked
     assert "aten._softmax.default" not in marked
     pairs = page.run("return [...document.querySelectorAll('.pair')].map((each) => each.innerText)")
@@ -218,7 +238,9 @@ def test_what_serves_an_entry(page: Page, tmp_path: Path) -> None:
 
 
 def test_numbers_beside_formulas(page: Page, tmp_path: Path) -> None:
-    traced = symshape.trace(lambda x: torch.cat([x, x]).view(-1, 2) @ torch.ones(2, 3), torch.ones(4))
+    traced = symshape.trace(
+        lambda x: torch.cat([x, x]).view(-1, 2) @ torch.ones(2, 3), torch.ones(4)
+    )
     page.show(symshape.explore(traced), tmp_path)
     page.run("app.space.set(0, 50)")
     said = page.run("return document.querySelector('.results').innerText")
@@ -230,7 +252,9 @@ def test_numbers_beside_formulas(page: Page, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [620, 1280])
 def test_looks(page: Page, saved: Path, width: int, dark: bool) -> None:
-    """No sideways scrolling, colours as the system wants them, and text that stands out from its ground."""
+    """No sideways scrolling, colours as the system wants them, and text that stands out from its
+    ground.
+    """
     page.open(saved, width=width, dark=dark)
     assert page.run("return document.documentElement.scrollWidth") <= width
     ground = page.run("return getComputedStyle(document.body).backgroundColor")
@@ -243,9 +267,13 @@ def test_looks(page: Page, saved: Path, width: int, dark: bool) -> None:
 
 @pytest.mark.parametrize("width", [620, 780, 1280])
 def test_nothing_leaves_its_panel(page: Page, tmp_path: Path, width: int) -> None:
-    """Long names stay inside their panel, tables are shown whole, and the map is beside the sliders where it fits."""
+    """Long names stay inside their panel, tables are shown whole, and the map is beside the sliders
+    where it fits.
+    """
 
-    def model(the_first_of_many_long_argument_names: torch.Tensor, another_of_them: torch.Tensor) -> torch.Tensor:
+    def model(
+        the_first_of_many_long_argument_names: torch.Tensor, another_of_them: torch.Tensor
+    ) -> torch.Tensor:
         return the_first_of_many_long_argument_names * 2 + another_of_them
 
     compiled = symshape.compile(model, dynamic=True)
@@ -260,21 +288,32 @@ def test_nothing_leaves_its_panel(page: Page, tmp_path: Path, width: int) -> Non
     assert page.run(inside)
     page.tab("History")
     assert page.run(inside)
-    clipped = "[...document.querySelectorAll('.scroll')].filter((each) => each.clientHeight < each.scrollHeight).length"
+    clipped = (
+        "[...document.querySelectorAll('.scroll')].filter((each) => each.clientHeight < "
+        "each.scrollHeight).length"
+    )
     assert page.run(f"return {clipped}") == 0
     tops = page.run(
-        "return ['.whatif', '.views'].map((each) => document.querySelector(each).getBoundingClientRect().top)"
+        "return ['.whatif', '.views'].map((each) => "
+        "document.querySelector(each).getBoundingClientRect().top)"
     )
     assert (tops[0] == tops[1]) is (width > 640)
 
 
 def test_names_of_the_user_label_the_map(page: Page, tmp_path: Path) -> None:
     sizes = {0: symshape.Dim("batch"), 1: symshape.Dim("length")}
-    traced = symshape.trace(lambda ids, mask: ids * mask, torch.ones(3, 5), torch.ones(3, 5), dynamic=[sizes, sizes])
+    traced = symshape.trace(
+        lambda ids, mask: ids * mask, torch.ones(3, 5), torch.ones(3, 5), dynamic=[sizes, sizes]
+    )
     page.show(symshape.explore(traced), tmp_path)
-    options = "return [...document.querySelectorAll('.map select')].map((each) => each.selectedOptions[0].textContent)"
+    options = (
+        "return [...document.querySelectorAll('.map select')].map((each) => "
+        "each.selectedOptions[0].textContent)"
+    )
     assert page.run(options) == ["batch", "length"]
-    assert "ids.size(0) = mask.size(0)" in page.run("return document.querySelector('.sliders').innerText")
+    assert "ids.size(0) = mask.size(0)" in page.run(
+        "return document.querySelector('.sliders').innerText"
+    )
 
 
 def test_by_keyboard(page: Page, saved: Path) -> None:
@@ -284,9 +323,9 @@ def test_by_keyboard(page: Page, saved: Path) -> None:
     tabs = page.driver.find_elements("css selector", "[role=tab]")
     tabs[0].send_keys(Keys.ARROW_RIGHT)
     assert page.run("return document.activeElement.textContent") == "Guards"
-    assert page.run("return document.querySelector('.tabpanel:not([hidden])').getAttribute('aria-labelledby')") == tabs[
-        1
-    ].get_attribute("id")
+    assert page.run(
+        "return document.querySelector('.tabpanel:not([hidden])').getAttribute('aria-labelledby')"
+    ) == tabs[1].get_attribute("id")
     tabs[1].send_keys(Keys.HOME)
     page.run("app.space.setAll([8, 3])")
     canvas = page.driver.find_element("css selector", "canvas")
@@ -296,7 +335,9 @@ def test_by_keyboard(page: Page, saved: Path) -> None:
 
 def test_hostile_texts_stay_text(page: Page, tmp_path: Path) -> None:
     bad = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>"
-    guards = GuardSet([Guard(parse("n > 2"), Origin(f"{bad}.py", 1, bad, bad, bad, bad)), Guard(parse("n > m"))])
+    guards = GuardSet(
+        [Guard(parse("n > 2"), Origin(f"{bad}.py", 1, bad, bad, bad, bad)), Guard(parse("n > m"))]
+    )
     page.show(symshape.explore(guards), tmp_path)
     page.tab("Guards")
     assert page.run("return window.hacked ?? null") is None
@@ -318,7 +359,9 @@ def test_axe_finds_nothing_serious(page: Page, saved: Path) -> None:
 
 
 def test_a_large_report_opens_quickly(page: Page, tmp_path: Path) -> None:
-    """2,000 calls of a program of about 300 ops: the file, its making, its opening (bench_explore has a GPT-2)."""
+    """2,000 calls of a program of about 300 ops: the file, its making, its opening (bench_explore
+    has a GPT-2).
+    """
 
     def deep(x: torch.Tensor) -> torch.Tensor:
         for _ in range(80):

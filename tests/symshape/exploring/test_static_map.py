@@ -64,7 +64,10 @@ def _texts(svg: str) -> dict[str, float]:
 
 
 def test_sizes_have_the_names_that_the_user_gave() -> None:
-    named = {"x": {0: symshape.Dim("batch"), 1: symshape.Dim("length")}, "y": {0: symshape.Dim("batch")}}
+    named = {
+        "x": {0: symshape.Dim("batch"), 1: symshape.Dim("length")},
+        "y": {0: symshape.Dim("batch")},
+    }
     compiled = symshape.compile(lambda x, y: x.sum(1) + y, dynamic=named)
     for batch, length in ((2, 3), (4, 9), (7, 5)):
         compiled(torch.ones(batch, length), torch.ones(batch))
@@ -72,7 +75,9 @@ def test_sizes_have_the_names_that_the_user_gave() -> None:
     (space,) = report.spaces
     assert [space.slots[axis].label for axis in space.axes] == ["batch", "length"]
     assert {"batch", "length"} < _texts(map_svg(space)).keys()
-    assert [guard.words for guard in space.entries[0].guards if guard.kind == "layout"][-1] == "batch == y.size(0)"
+    assert [guard.words for guard in space.entries[0].guards if guard.kind == "layout"][
+        -1
+    ] == "batch == y.size(0)"
     assert "batch=2, length=3" in [moment.sizes for moment in report.moments]
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import torch
 
 import symshape
-from symshape.exploring.tables import guards_table, inputs_table, outputs_table, short_guards_table, symbols_table
+from symshape.exploring.tables import (
+    guards_table,
+    inputs_table,
+    outputs_table,
+    short_guards_table,
+    symbols_table,
+)
 
 
 def halves(x: torch.Tensor, n: int) -> dict[str, object]:

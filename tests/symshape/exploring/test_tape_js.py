@@ -1,4 +1,6 @@
-"""The check that runs in a browser answers what the Python check answers, for every condition and point."""
+"""The check that runs in a browser answers what the Python check answers, for every condition and
+point.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,10 @@ def test_equals_the_python_check(tmp_path: Path, count: int) -> None:
         points = _points(rng, count)
         wanted.append(
             " ".join(
-                "".join("01"[satisfied(guard.term, dict(zip("nmk", point, strict=True)))] for guard in guard_set)
+                "".join(
+                    "01"[satisfied(guard.term, dict(zip("nmk", point, strict=True)))]
+                    for guard in guard_set
+                )
                 for point in points
             )
         )
@@ -93,7 +98,9 @@ def test_equals_the_python_check(tmp_path: Path, count: int) -> None:
     for guard_set, ours, theirs in zip(SETS, found, wanted, strict=True):
         assert ours == theirs, guard_set
     both = [set(each.replace(" ", "")) for each in wanted]
-    assert sum(len(each) == 2 for each in both) >= 18, "points at which the conditions hold, and at which they fail"
+    assert sum(len(each) == 2 for each in both) >= 18, (
+        "points at which the conditions hold, and at which they fail"
+    )
 
 
 def test_doubles_and_bigints_agree(tmp_path: Path) -> None:

@@ -21,7 +21,12 @@ def drawn(table: Table, limit: int | None = None, width: int = 100) -> str:
 
 def test_brackets_of_source_lines_are_not_markup() -> None:
     text = drawn(
-        Table("[bold]t[/]", ("line",), (("return mask[batch, kv] [/red] [link=x]y",),), code=frozenset({"line"}))
+        Table(
+            "[bold]t[/]",
+            ("line",),
+            (("return mask[batch, kv] [/red] [link=x]y",),),
+            code=frozenset({"line"}),
+        )
     )
     assert "return mask[batch, kv] [/red] [link=x]y" in text
     assert "[bold]t[/]" in text
@@ -37,8 +42,12 @@ def test_rows_beyond_the_limit_are_counted() -> None:
 WORDS = st.lists(st.text("abcde*()._:", min_size=1, max_size=30), max_size=6).map(" ".join)
 
 
-@given(st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=5), st.sampled_from([40, 60, 80]))
-def test_no_word_is_broken_that_fits_the_width(rows: list[tuple[str, str, str]], width: int) -> None:
+@given(
+    st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=5), st.sampled_from([40, 60, 80])
+)
+def test_no_word_is_broken_that_fits_the_width(
+    rows: list[tuple[str, str, str]], width: int
+) -> None:
     columns = ("operator", "bytes moved", "FLOP a byte")
     text = drawn(Table("a table", columns, tuple(rows), code=frozenset(columns[:1])), width=width)
     assert all(len(line.rstrip()) <= width for line in text.splitlines())
@@ -47,9 +56,14 @@ def test_no_word_is_broken_that_fits_the_width(rows: list[tuple[str, str, str]],
     assert not missing, text
 
 
-@given(st.lists(st.tuples(WORDS, st.integers(0, 10**9).map("{:,} MB".format)), min_size=1, max_size=5))
+@given(
+    st.lists(st.tuples(WORDS, st.integers(0, 10**9).map("{:,} MB".format)), min_size=1, max_size=5)
+)
 def test_numbers_stay_on_one_line(rows: list[tuple[str, str]]) -> None:
-    text = drawn(Table("a table", ("what", "how many"), tuple(rows), numbers=frozenset({"how many"})), width=40)
+    text = drawn(
+        Table("a table", ("what", "how many"), tuple(rows), numbers=frozenset({"how many"})),
+        width=40,
+    )
     assert all(number in text for _, number in rows)
 
 
@@ -59,7 +73,9 @@ FORMULA = "1024*batch*length*length + 4608*batch*length"
 
 def test_what_does_not_fit_in_columns_is_shown_row_by_row() -> None:
     columns = ("op", "calls", "FLOPs", "FLOP", "empty")
-    table = Table("cost", columns, ((LONG, "4", FORMULA, "888 k", ""),), numbers=frozenset({"calls", "FLOP"}))
+    table = Table(
+        "cost", columns, ((LONG, "4", FORMULA, "888 k", ""),), numbers=frozenset({"calls", "FLOP"})
+    )
     assert [line.strip() for line in drawn(table, width=80).splitlines() if line.strip()] == [
         "cost",
         LONG,

@@ -47,14 +47,28 @@ def test_a_bad_trace_is_refused_with_its_line(lines: list[str]) -> None:
 
 
 def test_windows_batches_and_scaling() -> None:
-    requests = [Request(t, n, 1) for t, n in ((0.0, 100), (0.4, 50), (0.5, 25), (0.6, 1), (0.7, 0), (9.0, 99))]
+    requests = [
+        Request(t, n, 1)
+        for t, n in ((0.0, 100), (0.4, 50), (0.5, 25), (0.6, 1), (0.7, 0), (9.0, 99))
+    ]
     assert [b.lengths for b in batches(requests, window_s=0.5)] == [(100, 50, 25), (1, 1), (99,)]
-    assert [b.lengths for b in batches(requests, window_s=0.5, max_batch=2)] == [(100, 50), (25, 1), (1,), (99,)]
-    assert [b.lengths for b in batches(requests, window_s=0.5, longest=10)] == [(10, 5, 3), (1, 1), (10,)]
+    assert [b.lengths for b in batches(requests, window_s=0.5, max_batch=2)] == [
+        (100, 50),
+        (25, 1),
+        (1,),
+        (99,),
+    ]
+    assert [b.lengths for b in batches(requests, window_s=0.5, longest=10)] == [
+        (10, 5, 3),
+        (1, 1),
+        (10,),
+    ]
     assert batches([], window_s=1.0, longest=8) == ()
 
 
-@pytest.mark.parametrize("bad", [{"window_s": 0}, {"window_s": 1, "max_batch": 0}, {"window_s": 1, "longest": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"window_s": 0}, {"window_s": 1, "max_batch": 0}, {"window_s": 1, "longest": 0}]
+)
 def test_bounds_are_positive(bad: dict[str, int]) -> None:
     with pytest.raises(InputError, match="must be positive"):
         batches([Request(0.0, 1, 1)], **bad)  # type: ignore[arg-type]
@@ -82,7 +96,9 @@ def test_each_request_is_in_one_batch_of_its_window(
         assert batch.size <= max_batch
         assert members[-1].arrival_s - members[0].arrival_s <= window
         if batch.size < max_batch and position < len(requests):
-            assert requests[position].arrival_s - members[0].arrival_s > window, "the batch was closed too early"
+            assert requests[position].arrival_s - members[0].arrival_s > window, (
+                "the batch was closed too early"
+            )
         if longest is None:
             assert batch.lengths == tuple(max(member.context_tokens, 1) for member in members)
         assert all(1 <= length <= (longest or 5000) for length in batch.lengths)

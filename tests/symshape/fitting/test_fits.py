@@ -20,7 +20,9 @@ class Labelled(nn.Module):
         self.embed, self.head = nn.Embedding(50, 64), nn.Linear(64, 50)
 
     def forward(self, ids: torch.Tensor, labels: torch.Tensor) -> Any:
-        return nn.functional.cross_entropy(self.head(self.embed(ids)).flatten(0, 1), labels.flatten())
+        return nn.functional.cross_entropy(
+            self.head(self.embed(ids)).flatten(0, 1), labels.flatten()
+        )
 
 
 def _mlp() -> nn.Sequential:
@@ -28,7 +30,10 @@ def _mlp() -> nn.Sequential:
 
 
 def _texts() -> dict[str, torch.Tensor]:
-    return {"ids": torch.zeros(2, 5, dtype=torch.long), "labels": torch.zeros(2, 5, dtype=torch.long)}
+    return {
+        "ids": torch.zeros(2, 5, dtype=torch.long),
+        "labels": torch.zeros(2, 5, dtype=torch.long),
+    }
 
 
 def test_the_largest_size_fits_and_the_next_does_not() -> None:
@@ -53,14 +58,18 @@ def test_two_sizes() -> None:
     for each in found.pairs[::4]:
         assert found.largest("batch", length=each["length"]) == each["batch"]
         assert found.reserved(**each).allocated <= 4 * 10**9
-    at = symshape.fits(Labelled(), _texts(), memory="4 GB", train="adamw", at={"length": 512}, batch=0, length=1)
+    at = symshape.fits(
+        Labelled(), _texts(), memory="4 GB", train="adamw", at={"length": 512}, batch=0, length=1
+    )
     assert at.sizes == {"batch": found.largest("batch", length=512), "length": 512}
 
 
 def test_optimizers_keep_what_they_keep() -> None:
     parameters = sum(each.numel() * 4 for each in _mlp().parameters())
     kept = {
-        name: symshape.fits(_mlp(), torch.ones(4, 64), memory="8 GB", train=name, loss=torch.mean, batch=0).peak
+        name: symshape.fits(
+            _mlp(), torch.ones(4, 64), memory="8 GB", train=name, loss=torch.mean, batch=0
+        ).peak
         for name in ("sgd", "momentum", "adam", "adamw")
     }
     states = {name: peak.at(batch=4096).optimizer for name, peak in kept.items()}
@@ -68,16 +77,24 @@ def test_optimizers_keep_what_they_keep() -> None:
     assert states["momentum"] == parameters
     assert states["adam"] == states["adamw"] == pytest.approx(2 * parameters, rel=0.01)
     own = symshape.fits(
-        *(_mlp(), torch.ones(4, 64)), memory="8 GB", train=torch.optim.Adagrad, loss=torch.mean, batch=0
+        *(_mlp(), torch.ones(4, 64)),
+        memory="8 GB",
+        train=torch.optim.Adagrad,
+        loss=torch.mean,
+        batch=0,
     )
     assert own.train == "adagrad"
 
 
 def test_the_sentence() -> None:
-    found = symshape.fits(_mlp(), torch.ones(4, 64), memory="1 GB", train="adamw", loss=torch.mean, batch=0)
+    found = symshape.fits(
+        _mlp(), torch.ones(4, 64), memory="1 GB", train="adamw", loss=torch.mean, batch=0
+    )
     text = str(found)
     assert "\n" not in text
-    assert text.startswith("f32 parameters 67.6 kB + inputs 256 B·batch + activations 3.08 kB·batch")
+    assert text.startswith(
+        "f32 parameters 67.6 kB + inputs 256 B·batch + activations 3.08 kB·batch"
+    )
     assert "optimizer 135 kB" in text
     assert text.endswith(f": fits up to batch {found.sizes['batch']} in 1.00 GB")
     assert str(found.sizes["batch"]) in found.text()
@@ -86,14 +103,18 @@ def test_the_sentence() -> None:
 
 
 def test_squares_are_shown_as_squares() -> None:
-    found = symshape.fits(lambda x: torch.softmax(x @ x.mT, -1), torch.ones(2, 5, 8), memory="1 GB", batch=0, length=1)
+    found = symshape.fits(
+        lambda x: torch.softmax(x @ x.mT, -1), torch.ones(2, 5, 8), memory="1 GB", batch=0, length=1
+    )
     assert "B·batch·length²" in found.formula
 
 
 def test_kernels_that_allocate_for_themselves_are_named() -> None:
     found = symshape.fits(nn.Conv2d(3, 8, 3), torch.ones(2, 3, 8, 8), memory="1 GB", batch=0)
     assert found.unknown == ("aten.convolution.default",)
-    assert str(found).endswith("in 1.00 GB (without the workspaces of aten.convolution.default, which are not known)")
+    assert str(found).endswith(
+        "in 1.00 GB (without the workspaces of aten.convolution.default, which are not known)"
+    )
 
 
 def test_nothing_fits() -> None:
@@ -137,7 +158,10 @@ def test_sizes_that_must_be_multiples() -> None:
         ({"batch": -1}, "must be the number of a dimension"),
         ({"batch": {"input": 4}}, "input has 2 dimensions"),
         ({"batch": 0, "rows": {"input": 0}}, "named twice: batch and rows"),
-        ({"batch": 0, "train": "lion"}, "no optimizer 'lion'; choose from adamw, adam, sgd, momentum"),
+        (
+            {"batch": 0, "train": "lion"},
+            "no optimizer 'lion'; choose from adamw, adam, sgd, momentum",
+        ),
         ({"batch": 0, "memory": "much"}, "is no amount"),
         ({"batch": 0, "at": {"length": 3}}, "has no symbol 'length'"),
         ({"batch": 0, "train": "sgd"}, "is not a scalar loss"),
@@ -157,7 +181,9 @@ def test_an_example_is_a_call() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the device has a memory")
 def test_the_budget_is_asked_for_without_a_device() -> None:
-    with pytest.raises(InputError, match="there is no CUDA device here: say how much memory there is"):
+    with pytest.raises(
+        InputError, match="there is no CUDA device here: say how much memory there is"
+    ):
         symshape.fits(_mlp(), torch.ones(4, 64), batch=0)
 
 
@@ -177,7 +203,9 @@ class _NormedByCudnn(nn.Module):
 
 
 def test_the_reserve_of_cudnn_is_an_amount_that_is_not_known() -> None:
-    """Its size is known to cuDNN alone: no size has to be given for it, and the answer says that it is left out."""
+    """Its size is known to cuDNN alone: no size has to be given for it, and the answer says that it
+    is left out.
+    """
     model, x = _NormedByCudnn(), torch.ones(4, 8, 6, 6)
     found = symshape.fits(model, x, memory="1 GB", train="sgd", loss=torch.mean, batch=0)
     assert len(found.peak.domain.symbols) == 2, "the batch and the reserve"
@@ -195,14 +223,19 @@ def test_unknown_workspaces_are_named_outside_of_the_guards() -> None:
     class Placed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv, self.places = nn.Conv1d(4, 4, 3, padding=1), nn.Parameter(torch.zeros(16, 4, 1))
+            self.conv, self.places = (
+                nn.Conv1d(4, 4, 3, padding=1),
+                nn.Parameter(torch.zeros(16, 4, 1)),
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             found: torch.Tensor = self.conv(x) + self.places[torch.arange(x.shape[0])]
             return found.narrow(0, 0, 2) if x.shape[2] > 20 else found
 
     model = Placed()
-    found = symshape.fits(model, torch.ones(4, 4, 6), memory="1 GB", batch=0, length=2, at={"length": 30})
+    found = symshape.fits(
+        model, torch.ones(4, 4, 6), memory="1 GB", batch=0, length=2, at={"length": 30}
+    )
     with pytest.raises(GuardViolation):
         found.reserved(batch=4, length=30)
     assert found.unknown == ("aten.convolution.default",)

@@ -20,14 +20,18 @@ def same(now: Any, then: Any) -> bool:
 
 
 def nested() -> torch.Tensor:
-    """A nested tensor of no layout that strided or jagged ones have: it answers no question about its sizes."""
+    """A nested tensor of no layout that strided or jagged ones have: it answers no question about
+    its sizes.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that these are a prototype
         return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
 
 
 class Scaled(nn.Module):
-    """Parameters, a buffer, a child with a mode, an attribute and a container: state of every kind."""
+    """Parameters, a buffer, a child with a mode, an attribute and a container: state of every
+    kind.
+    """
 
     def __init__(self) -> None:
         super().__init__()

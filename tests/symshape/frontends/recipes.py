@@ -1,4 +1,6 @@
-"""Whole loops of training from one seed, in eager and compiled: what each step leaves to be seen, side by side."""
+"""Whole loops of training from one seed, in eager and compiled: what each step leaves to be seen,
+side by side.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,23 @@ import symshape
 
 Wrap = Callable[..., Any]
 Loop = Callable[[Wrap], Iterator[Any]]
-"""Is given what compiles a function (or leaves it), and answers what is to be compared, step by step."""
-SIZES = ((3, 5), (4, 7), (2, 6), (5, 3), (6, 9), (4, 5), (7, 4), (3, 8), (8, 5), (2, 3), (5, 6), (9, 7))
+"""Is given what compiles a function (or leaves it), and answers what is to be compared, step by
+step.
+"""
+SIZES = (
+    (3, 5),
+    (4, 7),
+    (2, 6),
+    (5, 3),
+    (6, 9),
+    (4, 5),
+    (7, 4),
+    (3, 8),
+    (8, 5),
+    (2, 3),
+    (5, 6),
+    (9, 7),
+)
 
 
 def rows(step: int, width: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
@@ -63,19 +80,25 @@ def ran(loop: Loop, how: Callable[[Any], Any] | None) -> Ran:
 
 
 def agree(loop: Loop, *, traces: int = 3, as_it_is: int = 0) -> Ran:
-    """Runs a loop both ways; everything must be equal bit for bit, in so many programs.  Answers the compiled run."""
+    """Runs a loop both ways; everything must be equal bit for bit, in so many programs.  Answers
+    the compiled run.
+    """
     expected = ran(loop, None)
     found = ran(loop, symshape.compile)
     assert len(found.seen) == len(expected.seen)
     for number, (mine, theirs) in enumerate(zip(found.seen, expected.seen, strict=True)):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True, msg=lambda m, n=number: f"{n}: {m}")
+        torch.testing.assert_close(
+            mine, theirs, rtol=0, atol=0, equal_nan=True, msg=lambda m, n=number: f"{n}: {m}"
+        )
     assert found.as_it_is == as_it_is, found.compiled[0].explain_fallback()
     assert found.traces <= traces
     return found
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    """Copies of all tensors, with gradients, and other things in a value; in text what assert_close does not take."""
+    """Copies of all tensors, with gradients, and other things in a value; in text what assert_close
+    does not take.
+    """
     if isinstance(value, torch.Tensor):
         yield value.detach().clone()
         yield torch.tensor(value.requires_grad)

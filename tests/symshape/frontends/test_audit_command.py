@@ -21,7 +21,8 @@ def mean():
     return (lambda x, mask: x.mean(1)), (x, mask)
 
 def masked():
-    return (lambda x, mask: torch.where(mask[..., None] == 0, 0.0, x).sum(1)), (), {"x": x, "mask": mask}
+    fn = lambda x, mask: torch.where(mask[..., None] == 0, 0.0, x).sum(1)
+    return fn, (), {"x": x, "mask": mask}
 
 def odd():
     return (lambda x, mask: torch.linalg.det(x.transpose(1, 2) @ x) * 0), (x,), {"mask": mask}
@@ -61,7 +62,17 @@ def test_sentences(module: str) -> None:
 
 def test_json_and_page(module: str, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    words = ("--padded", "x.1=length", "--valid", "length=mask", "--json", "--html", str(page), "--side", "right")
+    words = (
+        "--padded",
+        "x.1=length",
+        "--valid",
+        "length=mask",
+        "--json",
+        "--html",
+        str(page),
+        "--side",
+        "right",
+    )
     result = run(module, "mean", *words)
     assert result.exit_code == 1
     data = json.loads(result.stdout)

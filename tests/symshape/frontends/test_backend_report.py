@@ -60,7 +60,9 @@ def test_a_graph_after_a_break_says_from_which_line() -> None:
 
 
 def test_what_was_reset_is_not_shown_and_a_backward_that_waits_comes_back() -> None:
-    compiled = torch.compile(lambda x: x.sin() * 2, backend=symshape_backend, options={"runner": "eager"})
+    compiled = torch.compile(
+        lambda x: x.sin() * 2, backend=symshape_backend, options={"runner": "eager"}
+    )
     x = torch.ones(3, requires_grad=True)
     waiting = compiled(x)
     torch._dynamo.reset()
@@ -80,7 +82,11 @@ def test_a_graph_that_runs_as_dynamo_made_it_says_so() -> None:
         compiled(torch.ones(n, 2, requires_grad=True)).sum().backward()
     report = symshape.backend_report()
     second = report.graphs[1]
-    assert (second.origin.name, second.stats.calls, second.stats.plain) == ("halves (training)", 2, 2)
+    assert (second.origin.name, second.stats.calls, second.stats.plain) == (
+        "halves (training)",
+        2,
+        2,
+    )
     assert (second.ops, second.runner) == (2, "as Dynamo made it")
     assert [size.partition(" = ")[2] for size in second.sizes] == ["x.size(0)"]
     assert "2 of 2 calls ran Dynamo's own graph: torch's own backward" in str(report)

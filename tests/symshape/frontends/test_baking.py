@@ -1,4 +1,6 @@
-"""A store baked ahead of calls: another process traces nothing, and where it is certified closed, no call can miss."""
+"""A store baked ahead of calls: another process traces nothing, and where it is certified closed,
+no call can miss.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def needs_pairs(x: torch.Tensor) -> torch.Tensor:
 
 def _bake(fn: Any, store: Path, sizes: Any = None, dim: Dim = N, **options: Any) -> symshape.Baked:
     traffic = None if sizes is None else Traffic.of(sizes, (dim.name,))
-    return symshape.bake(fn, (torch.ones(4),), traffic=traffic, dynamic={"x": {0: dim}}, store=store, **options)
+    return symshape.bake(
+        fn, (torch.ones(4),), traffic=traffic, dynamic={"x": {0: dim}}, store=store, **options
+    )
 
 
 def _reader(fn: Any, store: Any, dim: Dim = N) -> Any:
@@ -127,7 +131,8 @@ def test_a_certificate_is_proven_again_and_never_believed(tmp_path: Path) -> Non
     content = store.read(gone.address, gone.digest)
     store.remove(gone.address, gone.digest)
     with pytest.raises(
-        MissError, match=f"no longer closed: no entry serves x.size.0. = .*gone: entry {gone.digest[:12]}"
+        MissError,
+        match=f"no longer closed: no entry serves x.size.0. = .*gone: entry {gone.digest[:12]}",
     ):
         _reader(three_ways, tmp_path)
     store.write(gone.address, content)
@@ -145,7 +150,10 @@ def test_modes_and_equal_sizes(tmp_path: Path) -> None:
     def add(x: torch.Tensor, y: torch.Tensor, k: int) -> torch.Tensor:
         return (x + y) * k
 
-    rows, dynamic = Dim("rows", min=1), {"x": {0: Dim("rows", min=1)}, "y": [Dim("rows", min=1), None]}
+    rows, dynamic = (
+        Dim("rows", min=1),
+        {"x": {0: Dim("rows", min=1)}, "y": [Dim("rows", min=1), None]},
+    )
     modes = ("no_grad", "inference", "grad")
     arguments = (torch.ones(3, 2), torch.ones(3, 2), 2)
     baked = symshape.bake(add, arguments, dynamic=dynamic, store=tmp_path, modes=modes)
@@ -164,17 +172,33 @@ def test_modes_and_equal_sizes(tmp_path: Path) -> None:
 
 
 def test_what_makes_no_sense(tmp_path: Path) -> None:
-    with pytest.raises(symshape.InputError, match=r"sizes of 'm', but dynamic names n: .*--dynamic"):
-        symshape.bake(halves, (torch.ones(4),), dynamic={"x": {0: N}}, traffic=Traffic.of([3], ("m",)), store=tmp_path)
+    with pytest.raises(
+        symshape.InputError, match=r"sizes of 'm', but dynamic names n: .*--dynamic"
+    ):
+        symshape.bake(
+            halves,
+            (torch.ones(4),),
+            dynamic={"x": {0: N}},
+            traffic=Traffic.of([3], ("m",)),
+            store=tmp_path,
+        )
     with pytest.raises(symshape.InputError, match=r"args must be a tuple .* \(x,\), not a Tensor"):
         symshape.bake(torch.sin, torch.ones(2), store=tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(symshape.InputError, match=r"traffic must be a symshape.Traffic, .*, not \[3\]"):
+    with pytest.raises(
+        symshape.InputError, match=r"traffic must be a symshape.Traffic, .*, not \[3\]"
+    ):
         symshape.bake(torch.sin, (torch.ones(2),), traffic=[3], store=tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(symshape.InputError, match="modes are some of no_grad, inference, grad, not 'train'"):
+    with pytest.raises(
+        symshape.InputError, match="modes are some of no_grad, inference, grad, not 'train'"
+    ):
         _bake(halves, tmp_path, modes=("train",))
     sliced = torch.ones(8, 8)[:, :4]
     baked = symshape.bake(
-        lambda x: x * 2, (sliced,), dynamic={"x": {0: N}}, traffic=Traffic.of([3], ("n",)), store=tmp_path
+        lambda x: x * 2,
+        (sliced,),
+        dynamic={"x": {0: N}},
+        traffic=Traffic.of([3], ("n",)),
+        store=tmp_path,
     )
     assert "x is not contiguous" in baked.unserved[0].reason
     assert baked.proofs[0].closed is None
@@ -215,8 +239,12 @@ def serve(store):
 """
 
 
-def test_from_the_command_line_to_what_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is baked serves the program imported anew, from another folder, moved there as one file."""
+def test_from_the_command_line_to_what_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is baked serves the program imported anew, from another folder, moved there as one
+    file.
+    """
     from typer.testing import CliRunner
 
     from symshape.frontends.cli.commands import app
@@ -229,13 +257,24 @@ def test_from_the_command_line_to_what_serves(tmp_path: Path, monkeypatch: pytes
     def run(*words: Any) -> Any:
         return CliRunner().invoke(app, list(map(str, words)), env={"COLUMNS": "200"})
 
-    words = ("baked_program:make", "--traffic", "seen.csv", "--column", "batch=size", "--store", "store")
+    words = (
+        "baked_program:make",
+        "--traffic",
+        "seen.csv",
+        "--column",
+        "batch=size",
+        "--store",
+        "store",
+    )
     try:
         result = run("bake", *words)
         assert result.exit_code == 0, result.output
         for said in ("2 of 2", "closed for no_grad", "no: no entry serves batch = "):
             assert said in result.output
-        assert run("bake", "baked_program:make", "--traffic", "seen.csv", "--store", "store").exit_code == 2
+        assert (
+            run("bake", "baked_program:make", "--traffic", "seen.csv", "--store", "store").exit_code
+            == 2
+        )
         result = run("bake", *words, "--certify", "--most", "0")
         assert result.exit_code == 2
         result = run("bake", *words, "--certify", "--json")
@@ -243,7 +282,12 @@ def test_from_the_command_line_to_what_serves(tmp_path: Path, monkeypatch: pytes
         sys.modules.pop("baked_program", None)
     assert result.exit_code == 0, result.output
     found = json.loads(result.output)
-    assert (found["complete"], found["closed"], found["traced"], found["asked"]) == (True, True, 1, 2)
+    assert (found["complete"], found["closed"], found["traced"], found["asked"]) == (
+        True,
+        True,
+        1,
+        2,
+    )
     assert run("cache", "export", "all.bundle", "--store", "store").output == "2 entries\n"
     assert run("cache", "import", "all.bundle", "--store", "there").output == "2 entries\n"
     verified = run("cache", "verify", "--store", "there")

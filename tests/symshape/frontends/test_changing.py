@@ -32,7 +32,9 @@ def test_the_state_of_an_optimizer_keeps_its_sizes() -> None:
         x = torch.randn(rows, 6)
         torch.testing.assert_close(compiled(x), eager(x))
     dynamic = compiled.entries[-1].program
-    assert {source.text() for symbol in dynamic.symbols.values() for source in symbol.sources} == {"x.size(0)"}
+    assert {source.text() for symbol in dynamic.symbols.values() for source in symbol.sources} == {
+        "x.size(0)"
+    }
     assert compiled.stats().traces == 2
 
 
@@ -50,7 +52,9 @@ class Grows(nn.Module):
 
 
 @pytest.mark.parametrize("dynamic", [None, {"x": {0: "rows"}}, True])
-def test_what_has_a_parameters_shape_and_grows_is_dynamic_from_its_next_trace_on(dynamic: Any) -> None:
+def test_what_has_a_parameters_shape_and_grows_is_dynamic_from_its_next_trace_on(
+    dynamic: Any,
+) -> None:
     module, twin = Grows(), Grows()
     compiled = symshape.compile(module, dynamic=dynamic)
     x = torch.randn(2, 3)

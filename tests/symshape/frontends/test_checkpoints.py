@@ -1,4 +1,6 @@
-"""Checkpoints and saved-tensor hooks around what is compiled: backward saves what forward saved, whatever serves."""
+"""Checkpoints and saved-tensor hooks around what is compiled: backward saves what forward saved,
+whatever serves.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ import pytest
 import torch
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 import symshape
 from symshape.errors import FallbackWarning
@@ -37,7 +43,9 @@ def fresh_dynamo() -> Iterator[None]:
 
 def net() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.3), nn.Linear(8, 4))
+    return nn.Sequential(
+        nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.3), nn.Linear(8, 4)
+    )
 
 
 def _policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
@@ -66,25 +74,37 @@ AROUND: dict[str, Callable[[Model], Model]] = {
     "not reentrant": lambda model: lambda x: checkpoint(model, x, use_reentrant=False),
     "reentrant": lambda model: lambda x: checkpoint(model, x, use_reentrant=True),
     "nested": lambda model: (
-        lambda x: checkpoint(lambda y: checkpoint(model, y.sin(), use_reentrant=False) * 2, x, use_reentrant=False)
+        lambda x: checkpoint(
+            lambda y: checkpoint(model, y.sin(), use_reentrant=False) * 2, x, use_reentrant=False
+        )
     ),
-    "layers": lambda model: lambda x: checkpoint(lambda y: model(model(y)).sin(), x, use_reentrant=False),
-    "selective": lambda model: lambda x: checkpoint(model, x, use_reentrant=False, context_fn=_selective),
+    "layers": lambda model: (
+        lambda x: checkpoint(lambda y: model(model(y)).sin(), x, use_reentrant=False)
+    ),
+    "selective": lambda model: (
+        lambda x: checkpoint(model, x, use_reentrant=False, context_fn=_selective)
+    ),
     "hooks": _hooked,
     "offloaded": _offloaded,
 }
 WAYS: dict[str, Callable[[Any], Any]] = {
     "backend": lambda model: torch.compile(model, backend=symshape_backend),
-    "backend, programs": lambda model: torch.compile(model, backend=symshape_backend, options={"runner": "eager"}),
+    "backend, programs": lambda model: torch.compile(
+        model, backend=symshape_backend, options={"runner": "eager"}
+    ),
     "compile": symshape.compile,
 }
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # Dynamo reads it
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"
+)  # Dynamo reads it
 @pytest.mark.parametrize(("around", "way"), sampled(AROUND, WAYS, every=4))
 def test_training_with_accumulated_gradients(way: str, around: str) -> None:
-    """Two forwards of sizes that change before their backwards; more calls than any way of serving lasts."""
+    """Two forwards of sizes that change before their backwards; more calls than any way of serving
+    lasts.
+    """
     ours = net()
     theirs = copy.deepcopy(ours)
     run, plain = AROUND[around](WAYS[way](ours)), AROUND[around](theirs)
@@ -93,7 +113,9 @@ def test_training_with_accumulated_gradients(way: str, around: str) -> None:
         for model, called in ((ours, run), (theirs, plain)):
             model.zero_grad()
             torch.manual_seed(number)
-            losses = [called(torch.randn(rows, 4, requires_grad=True)).square().mean() for rows in sizes]
+            losses = [
+                called(torch.randn(rows, 4, requires_grad=True)).square().mean() for rows in sizes
+            ]
             for loss in reversed(losses):
                 loss.backward()
         if number % 6 == 0:
@@ -161,7 +183,9 @@ def test_hooks_see_what_eager_saves() -> None:
 def test_calls_under_hooks_are_counted() -> None:
     compiled = symshape.compile(unread)
     for _ in range(3):
-        checkpoint(compiled, torch.ones(3, requires_grad=True), use_reentrant=False).sum().backward()
+        checkpoint(
+            compiled, torch.ones(3, requires_grad=True), use_reentrant=False
+        ).sum().backward()
     stats = compiled.stats()
     assert (stats.plain, stats.hits, stats.traces) == (6, 0, 0)
     assert "6 calls under saved-tensor hooks" in compiled.report()

@@ -85,7 +85,10 @@ def test_version() -> None:
     if not list(importlib.metadata.distributions(name="symshape")):
         pytest.skip("symshape is not installed as a package")
     result = run("--version")
-    assert (result.exit_code, result.stdout.split()) == (0, ["symshape", importlib.metadata.version("symshape")])
+    assert (result.exit_code, result.stdout.split()) == (
+        0,
+        ["symshape", importlib.metadata.version("symshape")],
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,9 @@ def test_every_command_has_an_example_or_options_that_say_enough() -> None:
     for name in ("prove", "trace", "explain", "report", "cost", "plan", "demo", "env"):
         result = run(name, "--help")
         assert result.exit_code == 0
-        assert name in ("cost", "plan", "demo", "env") or "Example: symshape" in " ".join(result.stdout.split())
+        assert name in ("cost", "plan", "demo", "env") or "Example: symshape" in " ".join(
+            result.stdout.split()
+        )
 
 
 def test_what_never_holds_is_called_never() -> None:
@@ -130,7 +135,10 @@ def test_env() -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--model", "nope"], "there is no model 'nope'"), (["--device", "nope"], "device 'nope' cannot be used here")],
+    [
+        (["--model", "nope"], "there is no model 'nope'"),
+        (["--device", "nope"], "device 'nope' cannot be used here"),
+    ],
 )
 def test_demo_refuses(words: list[str], said: str) -> None:
     result = run("demo", "--requests", "2", *words)

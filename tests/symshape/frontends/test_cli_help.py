@@ -1,4 +1,6 @@
-"""What each command prints in a terminal of 80 columns: its help, its tables, and formulas in the user's names."""
+"""What each command prints in a terminal of 80 columns: its help, its tables, and formulas in the
+user's names.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_help_is_short_and_long(words: list[str]) -> None:
     text = run(*words, "-h")
     assert text == run(*words, "--help")
     assert "Usage: " in text
-    assert "..." not in text.replace("[ARGS]...", ""), "the first sentence of a command is too long for the list"
+    assert "..." not in text.replace("[ARGS]...", ""), (
+        "the first sentence of a command is too long for the list"
+    )
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -68,10 +72,16 @@ def leaves() -> Iterator[tuple[list[str], Any]]:
     return below(typer.main.get_command(app), [])
 
 
-@pytest.mark.parametrize(("words", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in leaves()])
+@pytest.mark.parametrize(
+    ("words", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in leaves()]
+)
 def test_help_has_an_example_with_options_that_exist(words: list[str], command: Any) -> None:
     (example,) = re.findall(r"Example: (.+(?:\n.+)*)", command.help)
-    (own,) = (each for each in example.split(";") if each.split()[: len(words) + 1] == ["symshape", *words])
+    (own,) = (
+        each
+        for each in example.split(";")
+        if each.split()[: len(words) + 1] == ["symshape", *words]
+    )
     options = {name for each in command.params for name in each.opts}
     shown = [word.partition("=")[0] for word in shlex.split(own) if word.startswith("-")]
     assert set(shown) <= options

@@ -98,7 +98,9 @@ class TestErrors:
         assert traces(f) == 0
         fail[0] = False
         assert same(f(torch.ones(3)), torch.ones(3) + 1)
-        assert "v0 == 3" in str(f.entries[0].guards) or "static" in repr(f.entries[0].guards.guards[0].origin)
+        assert "v0 == 3" in str(f.entries[0].guards) or "static" in repr(
+            f.entries[0].guards.guards[0].origin
+        )
 
     def test_errors_of_operators_are_errors_again(self) -> None:
         f = symshape.compile(lambda a, b: a + b)
@@ -120,7 +122,9 @@ class TestErrors:
             symshape.compile(lambda x: x, runner="fast")  # type: ignore[arg-type]
 
     def test_a_dynamic_size_that_the_program_fixes(self) -> None:
-        f = symshape.compile(lambda x: x * 2 if x.shape[0] == 3 else x, dynamic={"x": {0: Policy.DYNAMIC}})
+        f = symshape.compile(
+            lambda x: x * 2 if x.shape[0] == 3 else x, dynamic={"x": {0: Policy.DYNAMIC}}
+        )
         with pytest.raises(symshape.ConstraintViolation, match=r"x.size\(0\)"):
             f(torch.ones(3))
         assert f.entries == ()
@@ -162,5 +166,7 @@ class TestLooking:
 
 @pytest.mark.parametrize("outer", [classmethod, property])
 def test_a_decorator_that_wants_to_be_outside(outer: type) -> None:
-    with pytest.raises(InputError, match=f"not a {outer.__name__}: put @{outer.__name__} above symshape.compile"):
+    with pytest.raises(
+        InputError, match=f"not a {outer.__name__}: put @{outer.__name__} above symshape.compile"
+    ):
         symshape.compile(outer(lambda self: self))

@@ -53,7 +53,14 @@ class TestArguments:
 
         f = symshape.compile(fn)
         x = torch.arange(4.0)
-        for arguments in (("sum",), ("mean",), (None,), ("sum", torch.float64), ("sum", torch.int32), ("sum",)):
+        for arguments in (
+            ("sum",),
+            ("mean",),
+            (None,),
+            ("sum", torch.float64),
+            ("sum", torch.int32),
+            ("sum",),
+        ):
             assert same(f(x, *arguments), fn(x, *arguments))
         assert traces(f) == 5
 
@@ -170,7 +177,12 @@ class TestArguments:
 
         def fn(batch: dict[str, Any], pair: Pair, *rest: torch.Tensor) -> dict[str, Any]:
             total = sum(rest, batch["a"][0] * pair.left)
-            return {"total": total, "pair": Pair(pair.right, batch["b"]), "n": len(rest), "rest": [*rest]}
+            return {
+                "total": total,
+                "pair": Pair(pair.right, batch["b"]),
+                "n": len(rest),
+                "rest": [*rest],
+            }
 
         f = symshape.compile(fn)
         for size in (3, 4, 5, 3):

@@ -95,7 +95,9 @@ class TestResults:
         assert traces(f) == 2
 
     def test_gradients_of_inputs(self) -> None:
-        f = symshape.compile(lambda x, y: (x * y).detach() + x * 2 + torch.no_grad()(lambda: y * 3)())
+        f = symshape.compile(
+            lambda x, y: (x * y).detach() + x * 2 + torch.no_grad()(lambda: y * 3)()
+        )
         for size in (2, 3, 4):
             x = torch.randn(size, requires_grad=True)
             y = torch.randn(size, requires_grad=True)

@@ -46,11 +46,13 @@ class TestPolicy:
         f(torch.ones(2, 3), torch.ones(3, 4))
         f(torch.ones(5, 3), torch.ones(3, 4))
         first, second = f.entries
-        assert [str(each.value.spec.sizes) for each in first.program.graph.inputs] == ["(2, 3)", "(3, 4)"]
-        assert [[str(s) for s in each.value.spec.sizes] for each in second.program.graph.inputs] == [
-            ["s0", "3"],
-            ["3", "4"],
+        assert [str(each.value.spec.sizes) for each in first.program.graph.inputs] == [
+            "(2, 3)",
+            "(3, 4)",
         ]
+        assert [
+            [str(s) for s in each.value.spec.sizes] for each in second.program.graph.inputs
+        ] == [["s0", "3"], ["3", "4"]]
         f(torch.ones(7, 3), torch.ones(3, 9))
         assert traces(f) == 3
         f(torch.ones(1, 3), torch.ones(3, 1))
@@ -121,12 +123,20 @@ class TestPolicy:
         assert above.guards.disjoint(below.guards)
 
     def test_specialize_zero_one_and_duck_shape_on_request(self) -> None:
-        f = symshape.compile(lambda x, y: x.sum() + y.sum(), dynamic=True, options=Options(specialize_zero_one=True))
+        f = symshape.compile(
+            lambda x, y: x.sum() + y.sum(), dynamic=True, options=Options(specialize_zero_one=True)
+        )
         for size in (0, 1, 5, 1, 0, 7):
             f(torch.ones(size), torch.ones(5))
         assert traces(f) == 3
-        assert [str(each.program.graph.inputs[0].value.spec.sizes[0]) for each in f.entries] == ["0", "1", "s0"]
-        g = symshape.compile(lambda x, y: x.sum() + y.sum(), dynamic=True, options=Options(duck_shape=True))
+        assert [str(each.program.graph.inputs[0].value.spec.sizes[0]) for each in f.entries] == [
+            "0",
+            "1",
+            "s0",
+        ]
+        g = symshape.compile(
+            lambda x, y: x.sum() + y.sum(), dynamic=True, options=Options(duck_shape=True)
+        )
         g(torch.ones(5), torch.ones(5)), g(torch.ones(4), torch.ones(4))
         assert traces(g) == 1
         g(torch.ones(4), torch.ones(5))
@@ -142,7 +152,8 @@ def test_slices_of_a_larger_tensor_are_one_entry() -> None:
     compiled = symshape.compile(fn, fullgraph=True)
     for start, number in ((0, 5), (3, 7), (10, 7), (1, 1), (20, 9), (63, 1)):
         assert torch.equal(compiled(big[start : start + number]), fn(big[start : start + number]))
-    assert compiled.stats().traces == 2  # the first one, which begins where the memory does, and one for all others
+    # the first one, which begins where the memory does, and one for all others
+    assert compiled.stats().traces == 2
 
 
 def test_slices_of_a_larger_tensor_are_one_graph_of_the_backend() -> None:

@@ -34,7 +34,9 @@ class TestState:
             lambda m: setattr(m, "powers", [3, 4]),
             lambda m: setattr(m, "linear", nn.Linear(3, 3, bias=False)),
             lambda m: setattr(m, "drop", nn.Identity()),
-            lambda m: setattr(m.linear, "weight", nn.Parameter(torch.randn(3, 3), requires_grad=False)),
+            lambda m: setattr(
+                m.linear, "weight", nn.Parameter(torch.randn(3, 3), requires_grad=False)
+            ),
             lambda m: setattr(m.linear, "bias", None),
             lambda m: setattr(m, "shift", torch.ones(3, dtype=torch.float64)),
             lambda m: m.linear.register_forward_hook(lambda _, __, out: out * 2),

@@ -1,4 +1,6 @@
-"""A compiled module is the module: its class, attributes, parameters and methods, and those of torch.nn."""
+"""A compiled module is the module: its class, attributes, parameters and methods, and those of
+torch.nn.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ def test_it_is_an_instance_of_the_modules_class(pair: tuple[Any, Any]) -> None:
         lambda m: m.apply(lambda _: None),
     ],
 )
-def test_what_answers_the_module_answers_the_compiled_one(move: Callable[[Any], Any], pair: tuple[Any, Any]) -> None:
+def test_what_answers_the_module_answers_the_compiled_one(
+    move: Callable[[Any], Any], pair: tuple[Any, Any]
+) -> None:
     module, compiled = pair
     twin = move(copy.deepcopy(module))
     assert move(compiled) is compiled
@@ -163,8 +167,12 @@ def test_hooks_run_and_forward_runs_none(pair: tuple[Any, Any]) -> None:
     check(module, compiled)
 
 
-@pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_copies_are_compiled_and_start_without_programs(again: Callable[[Any], Any], pair: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize(
+    "again", [copy.deepcopy, copy.copy, lambda m: pickle.loads(pickle.dumps(m))]
+)
+def test_copies_are_compiled_and_start_without_programs(
+    again: Callable[[Any], Any], pair: tuple[Any, Any]
+) -> None:
     module, compiled = pair
     check(module, compiled)
     copied = again(compiled)
@@ -261,7 +269,9 @@ def test_subclasses_are_not_told_and_modules_die() -> None:
     assert gone() is None
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore:.*torch.jit:FutureWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit:DeprecationWarning", "ignore:.*torch.jit:FutureWarning"
+)
 def test_script_modules_are_compiled_functions() -> None:
     scripted = symshape.compile(torch.jit.trace(nn.Linear(3, 3), X))  # type: ignore[no-untyped-call]
     assert isinstance(scripted, symshape.Compiled)

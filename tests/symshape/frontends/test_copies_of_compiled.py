@@ -1,4 +1,6 @@
-"""Copies of compiled functions: each has the class of the original, also where programs are stored or verified."""
+"""Copies of compiled functions: each has the class of the original, also where programs are stored
+or verified.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,14 @@ def double(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))]
+)
 @pytest.mark.parametrize("verify", [0.0, 1.0])
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_copy_is_compiled_alike(again: Callable[[Any], Any], verify: float, stored: bool, tmp_path: Path) -> None:
+def test_a_copy_is_compiled_alike(
+    again: Callable[[Any], Any], verify: float, stored: bool, tmp_path: Path
+) -> None:
     store = {"store": str(tmp_path)} if stored else {}
     compiled = symshape.compile(double, options={"verify": verify, "plain_calls": False, **store})
     assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0))

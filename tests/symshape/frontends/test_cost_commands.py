@@ -1,4 +1,6 @@
-"""``symshape cost`` and ``symshape plan``: what they say, in tables and in JSON, and their exit codes."""
+"""``symshape cost`` and ``symshape plan``: what they say, in tables and in JSON, and their exit
+codes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ import torch
 from symshape import Dim
 
 def make():
-    return torch.nn.Linear(4, 8), (torch.ones(3, 5, 4),), {}, {"input": {0: "batch", 1: Dim("length", max=4096)}}
+    sizes = {"input": {0: "batch", 1: Dim("length", max=4096)}}
+    return torch.nn.Linear(4, 8), (torch.ones(3, 5, 4),), {}, sizes
 
 class Trained(torch.nn.Linear):
     def forward(self, x):
@@ -51,12 +54,27 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_cost(here: Path) -> None:
     result = run("cost", "program_of_a_user:make", "-d", "batch=1:64", "--dim", "length=128")
     assert result.exit_code == 0, result.output
-    for said in ("aten.addmm.default", "FLOPs: 64*batch*length", "grows with batch", "batch=64, length=128"):
+    for said in (
+        "aten.addmm.default",
+        "FLOPs: 64*batch*length",
+        "grows with batch",
+        "batch=64, length=128",
+    ):
         assert said in result.output
 
 
 def test_cost_as_json_and_solved(here: Path) -> None:
-    words = ("--json", "-d", "length=4096", "--largest", "batch", "--memory", "1 GB", "--flops", "1 T")
+    words = (
+        "--json",
+        "-d",
+        "length=4096",
+        "--largest",
+        "batch",
+        "--memory",
+        "1 GB",
+        "--flops",
+        "1 T",
+    )
     result = run("cost", "program_of_a_user:make", *words)
     assert result.exit_code == 0, result.output
     found = json.loads(result.output)
@@ -70,7 +88,9 @@ def test_training(here: Path) -> None:
     """A layer of 40 parameters, its gradients, and twice as much for AdamW."""
     peaks = {}
     for optimizer in ("adamw", "momentum", "sgd"):
-        result = run("cost", "program_of_a_user:training", "--json", "-d", "batch=100", "--train", optimizer)
+        result = run(
+            "cost", "program_of_a_user:training", "--json", "-d", "batch=100", "--train", optimizer
+        )
         assert result.exit_code == 0, result.output
         peaks[optimizer] = json.loads(result.output)["points"][0]["peak_memory"]
     assert peaks["adamw"] - peaks["momentum"] >= 160
@@ -81,7 +101,10 @@ def test_training(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["program_of_a_user:make", "--train", "lion"], "no optimizer 'lion'; choose from adamw, adam, sgd, momentum"),
+        (
+            ["program_of_a_user:make", "--train", "lion"],
+            "no optimizer 'lion'; choose from adamw, adam, sgd, momentum",
+        ),
         (["program_of_a_user:make", "--train", "sgd"], "is not a scalar loss"),
         (["nowhere:make"], "nowhere cannot be imported"),
         (["program_of_a_user:none"], "has no 'none'"),
@@ -114,7 +137,9 @@ def test_plan(here: Path) -> None:
 
 
 def test_plan_for_a_program_and_a_file(here: Path) -> None:
-    (here / "trace.csv").write_text("t,tokens\n" + "".join(f"{i},{5 + i % 40}\n" for i in range(200)), encoding="utf-8")
+    (here / "trace.csv").write_text(
+        "t,tokens\n" + "".join(f"{i},{5 + i % 40}\n" for i in range(200)), encoding="utf-8"
+    )
     words = (
         "--traffic",
         "trace.csv",

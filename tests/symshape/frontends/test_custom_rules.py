@@ -47,11 +47,16 @@ def test_a_registered_operator_is_traced_at_any_size(scale: torch.library.Custom
         assert torch.equal(traced(x), (x * 2.0).sum(0))
 
 
-def test_rules_registered_after_a_trace_are_used_by_the_next(scale: torch.library.CustomOpDef) -> None:
+def test_rules_registered_after_a_trace_are_used_by_the_next(
+    scale: torch.library.CustomOpDef,
+) -> None:
     with pytest.raises(symshape.UnsupportedError):
         symshape.trace(lambda x: scale(x, 2.0), torch.ones(5, 3))
     register(scale)
-    assert symshape.trace(lambda x: scale(x, 2.0), torch.ones(5, 3))(torch.ones(2, 3)).shape == (2, 3)
+    assert symshape.trace(lambda x: scale(x, 2.0), torch.ones(5, 3))(torch.ones(2, 3)).shape == (
+        2,
+        3,
+    )
 
 
 def test_its_cost_is_known(scale: torch.library.CustomOpDef) -> None:
@@ -90,7 +95,10 @@ def test_a_second_registration_replaces_what_it_gives(scale: torch.library.Custo
     work = meta_fns.work_of("tests_custom_rules.scale.default", (torch.ones(4, 3), 2.0))
     assert work is not None
     assert work.flops == 7
-    assert meta_fns.infer("tests_custom_rules.scale.default", (torch.ones(4, 3), 2.0)).sizes == (4, 3)
+    assert meta_fns.infer("tests_custom_rules.scale.default", (torch.ones(4, 3), 2.0)).sizes == (
+        4,
+        3,
+    )
 
 
 def test_wrong_registrations_say_what_is_wrong(scale: torch.library.CustomOpDef) -> None:
@@ -100,7 +108,9 @@ def test_wrong_registrations_say_what_is_wrong(scale: torch.library.CustomOpDef)
         symshape.register_rule(torch.ops.aten.relu.default, shape=lambda x: x)
     with pytest.raises(meta_fns.MetaError, match="no operator 'tests_custom_rules::nothing'"):
         symshape.register_rule("tests_custom_rules::nothing", shape=lambda x: x)
-    with pytest.raises(meta_fns.MetaError, match=r"an operator of torch\.library or its name is needed, not int"):
+    with pytest.raises(
+        meta_fns.MetaError, match=r"an operator of torch\.library or its name is needed, not int"
+    ):
         symshape.register_rule(3, shape=lambda x: x)
     with pytest.raises(meta_fns.MetaError, match="a padding rule or 'pointwise', not 'rows'"):
         symshape.register_rule(scale, shape=lambda x, by: x, padding="rows")  # type: ignore[arg-type]

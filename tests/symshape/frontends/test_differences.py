@@ -36,21 +36,29 @@ class TestExplanations:
         [
             ((torch.ones(5), torch.ones(2), 1), ("x.size(0)", "== 3", "x.size(0) = 5", "static")),
             ((torch.ones(3), torch.ones(9), 1), ("y.size(0)", "y.size(0) = 9")),
-            ((torch.ones(3, dtype=torch.float64), torch.ones(2), 1), ("x is", "float64", "float32")),
+            (
+                (torch.ones(3, dtype=torch.float64), torch.ones(2), 1),
+                ("x is", "float64", "float32"),
+            ),
             ((torch.ones(3), torch.ones(2, 2), 1), ("y is", "2 dim(s)", "1 dim(s)")),
             ((torch.ones(3), torch.ones(2), 2), ("k == 1", "k = 2", "static")),
             ((torch.ones(3), torch.ones(2), "a"), ("k is the str 'a'", "an int")),
             ((torch.ones(6)[::2], torch.ones(2), 1), ("x is", "strided")),
             ((torch.ones(4)[1:], torch.ones(2), 1), ("x is", "offset")),
             ((torch.ones(3, requires_grad=True), torch.ones(2), 1), ("x is", "requires_grad")),
-            ((torch.ones(3, device="meta"), torch.ones(2, device="meta"), 1), ("x is", "meta", "cpu")),
+            (
+                (torch.ones(3, device="meta"), torch.ones(2, device="meta"), 1),
+                ("x is", "meta", "cpu"),
+            ),
             (([torch.ones(3)], torch.ones(2), 1), ("called with x[0] instead of x",)),
             ((torch.ones(3), torch.ones(2)), ("without k",)),
         ],
     )
     def test_arguments(self, arguments: tuple[Any, ...], words: tuple[str, ...]) -> None:
         f = symshape.compile(lambda x, y, k=1: two(x[0] if isinstance(x, list) else x, y, k))
-        text = self.explain(f, lambda f: f(torch.ones(3), torch.ones(2), 1), lambda f: f(*arguments))
+        text = self.explain(
+            f, lambda f: f(torch.ones(3), torch.ones(2), 1), lambda f: f(*arguments)
+        )
         for word in words:
             assert word in text
         assert text.count("\n") == 0
@@ -114,17 +122,19 @@ class TestExplanations:
             f(torch.ones(5))
         finally:
             unsubscribe()
-        assert [type(each).__name__ for each in seen if isinstance(each, (events.Traced, events.CacheMiss))] == [
-            "Traced",
-            "Traced",
-            "CacheMiss",
-        ]
+        assert [
+            type(each).__name__
+            for each in seen
+            if isinstance(each, (events.Traced, events.CacheMiss))
+        ] == ["Traced", "Traced", "CacheMiss"]
         (miss,) = [each for each in seen if isinstance(each, events.CacheMiss)]
         assert miss.reason == f.explain_miss()
 
 
 class TestEveryMissIsExplained:
-    """Each trace after the first has a sentence of its own, whatever became of the entries before it."""
+    """Each trace after the first has a sentence of its own, whatever became of the entries before
+    it.
+    """
 
     def told(self, f: Any, calls: list[Any]) -> list[str]:
         found: list[str] = []
@@ -154,7 +164,9 @@ class TestEveryMissIsExplained:
         assert "no recompile" not in " ".join(texts)
 
     def test_entries_that_left_because_the_cache_was_full(self) -> None:
-        f = symshape.compile(lambda x, k: x * 2 if k == "a" else x, options={"max_entries": 1}, dynamic=False)
+        f = symshape.compile(
+            lambda x, k: x * 2 if k == "a" else x, options={"max_entries": 1}, dynamic=False
+        )
         texts = self.told(f, [lambda k=k: f(torch.ones(3), k) for k in "abab"])
         assert len(texts) == 3
         assert all("k is the str" in text for text in texts)
@@ -164,7 +176,8 @@ class TestEveryMissIsExplained:
         f(torch.ones(2, 3), nn.Linear(3, 3))
         texts = self.told(f, [lambda: f(torch.ones(2, 3), nn.Linear(3, 3))])
         assert texts == [
-            f"{symshape.user_code.name_of(f.fn)} was traced again because no program was left: an object that it was "
+            f"{symshape.user_code.name_of(f.fn)} was traced again because no program was left: an "
+            "object that it was "
             "traced for no longer exists."
         ]
 

@@ -23,10 +23,16 @@ def _one(part: str) -> doctor.Finding:
     return next(each for each in doctor.findings() if each.part == part)
 
 
-def test_every_part_is_looked_at_and_the_exit_code_says_whether_something_is_to_be_done(tmp_path: Path) -> None:
-    ran = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200", "SYMSHAPE_STORE": str(tmp_path)})
+def test_every_part_is_looked_at_and_the_exit_code_says_whether_something_is_to_be_done(
+    tmp_path: Path,
+) -> None:
+    ran = CliRunner().invoke(
+        app, ["doctor"], env={"COLUMNS": "200", "SYMSHAPE_STORE": str(tmp_path)}
+    )
     shown = doctor.findings()
-    assert [each.part for each in shown] == [part for part in _PARTS if part in {each.part for each in shown}]
+    assert [each.part for each in shown] == [
+        part for part in _PARTS if part in {each.part for each in shown}
+    ]
     assert {each.part for each in shown} == set(_PARTS)
     assert all(part in ran.output for part in _PARTS)
     assert ran.exit_code == any(each.advice for each in shown)
@@ -38,7 +44,9 @@ _PARTS = ("torch", "Python", "guards", "C++", "C++ cache", "CUDA", "store")
 def test_a_torch_that_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _one("torch").advice
     monkeypatch.setattr(torch, "__version__", "9.9.0")
-    assert _one("torch") == doctor.Finding("torch", "9.9.0", "install torch 2.11 to 2.14 if a feature is missing")
+    assert _one("torch") == doctor.Finding(
+        "torch", "9.9.0", "install torch 2.11 to 2.14 if a feature is missing"
+    )
 
 
 def test_a_torch_that_lacks_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +56,9 @@ def test_a_torch_that_lacks_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> N
     assert "eagerly" in found.advice
 
 
-@pytest.mark.parametrize(("version", "advised"), [((3, 12, 1), False), ((3, 13, 0), True), ((3, 14, 0), False)])
+@pytest.mark.parametrize(
+    ("version", "advised"), [((3, 12, 1), False), ((3, 13, 0), True), ((3, 14, 0), False)]
+)
 def test_the_python_that_makes_looking_up_slow(
     monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], advised: bool
 ) -> None:
@@ -71,7 +81,9 @@ def test_extensions_that_do_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Python serves" in _one("C++").advice
     monkeypatch.setattr(doctor, "found", lambda name: Found(first, missing=True))
     monkeypatch.setattr(doctor, "why_missing", lambda: "no compiler: install one")
-    assert _one("C++") == doctor.Finding("C++", f"0 of {len(EXTENSIONS)} extensions serve", "no compiler: install one")
+    assert _one("C++") == doctor.Finding(
+        "C++", f"0 of {len(EXTENSIONS)} extensions serve", "no compiler: install one"
+    )
 
 
 def test_a_device_that_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +103,9 @@ def test_a_store_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "SYMSHAPE_STORE" in _one("store").advice
 
 
-def test_a_cache_of_compiled_files_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cache_of_compiled_files_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("SYMSHAPE_NATIVE_CACHE", str(tmp_path))
     (tmp_path / "torch-1").mkdir()
     assert _one("C++ cache").state.endswith("0 builds")

@@ -1,4 +1,6 @@
-"""The torch.compile backend: eager's results, one Dynamo entry, our entries inside, none of our guards in Dynamo's."""
+"""The torch.compile backend: eager's results, one Dynamo entry, our entries inside, none of our
+guards in Dynamo's.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def entries() -> int:
     return sum(len(graph.entries) for graph in dynamo.alive)
 
 
-@pytest.mark.skipif("symshape" not in torch._dynamo.list_backends(), reason="symshape is not installed as a package")
+@pytest.mark.skipif(
+    "symshape" not in torch._dynamo.list_backends(), reason="symshape is not installed as a package"
+)
 def test_the_backend_is_registered_under_its_name() -> None:
     x = torch.randn(3)
     assert torch.equal(torch.compile(lambda x: x * 2, backend="symshape")(x), x * 2)
@@ -69,7 +73,12 @@ def test_one_dynamo_entry_fans_out_by_our_guards() -> None:
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_training_gives_eagers_gradients(dynamic: bool | None) -> None:
     torch.manual_seed(0)
-    layers = [torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 4)]
+    layers = [
+        torch.nn.Linear(8, 16),
+        torch.nn.LayerNorm(16),
+        torch.nn.GELU(),
+        torch.nn.Linear(16, 4),
+    ]
     model = torch.nn.Sequential(*layers)
     twin = copy.deepcopy(model)
     compiled = torch.compile(model, backend=symshape_backend, dynamic=dynamic)
@@ -148,8 +157,12 @@ def test_modes_and_options() -> None:
         symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], mode="fastest")
     with pytest.raises(InputError, match="no option 'max_entry'"):
         symshape_backend(torch.fx.symbolic_trace(lambda x: x), [x], options={"max_entry": 3})
-    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="graph_memory='lots' is no amount"):
-        torch.compile(lambda x: x + 1, backend=symshape_backend, options={"graph_memory": "lots"})(x)
+    with pytest.raises(
+        torch._dynamo.exc.BackendCompilerFailed, match="graph_memory='lots' is no amount"
+    ):
+        torch.compile(lambda x: x + 1, backend=symshape_backend, options={"graph_memory": "lots"})(
+            x
+        )
     with pytest.raises(InputError, match="graph_memory='lots' is no amount"):
         symshape.compile(lambda x: x + 1, options={"graph_memory": "lots"})
     with pytest.raises(InputError, match=r"must be symshape\.Options or a dictionary, not a list"):
@@ -165,7 +178,8 @@ def test_a_slice_of_a_larger_tensor_is_one_program() -> None:
         return x.t() * x.storage_offset()
 
     compiled = torch.compile(f, backend=symshape_backend, dynamic=True)
-    for i, n in ((3, 5), (7, 9), (30, 3), (2, 60)):  # Dynamo takes sizes that are equal at first for one
+    # Dynamo takes sizes that are equal at first for one
+    for i, n in ((3, 5), (7, 9), (30, 3), (2, 60)):
         assert torch.equal(compiled(big[i : i + n]), f(big[i : i + n]))
     (graph,) = dynamo.alive
     assert (graph.stats().traces, graph.stats().calls) == (1, 4)
@@ -177,7 +191,9 @@ def test_a_slice_of_a_larger_tensor_is_one_program() -> None:
 @pytest.mark.parametrize("part", ["forward", "backward"])
 def test_arguments_go_after_their_last_use(part: str) -> None:
     fn: Any = lambda x: ((x * 2).exp() * 3).sin()  # noqa: E731
-    compiled = torch.compile(fn, backend=symshape_backend, dynamic=True, options={"runner": "eager"})
+    compiled = torch.compile(
+        fn, backend=symshape_backend, dynamic=True, options={"runner": "eager"}
+    )
     result = compiled(torch.randn(5, requires_grad=True))
     result.sum().backward()
     (graph,) = (each for each in dynamo.alive if each.origin.part == part)
@@ -192,7 +208,9 @@ def test_inductor_compiles_forward_and_backward() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Dropout(0.5))
     twin = copy.deepcopy(model)
-    compiled = torch.compile(model, backend=symshape_backend, dynamic=True, options={"runner": "inductor"})
+    compiled = torch.compile(
+        model, backend=symshape_backend, dynamic=True, options={"runner": "inductor"}
+    )
     for n in (3, 5):
         x = torch.randn(n, 4)
         for each in (compiled, twin):
@@ -203,15 +221,21 @@ def test_inductor_compiles_forward_and_backward() -> None:
             torch.testing.assert_close(ours.grad, eager.grad)
     told = {each.origin.part: (each.stats().traces, each.stats().calls) for each in dynamo.alive}
     assert told == {"forward": (1, 2), "backward": (1, 2)}
-    assert {entry.runner.describe() for each in dynamo.alive for entry in each.entries} == {"inductor"}
+    assert {entry.runner.describe() for each in dynamo.alive for entry in each.entries} == {
+        "inductor"
+    }
 
 
 def _reasons(monkeypatch: pytest.MonkeyPatch, compile_inner: Callable[..., object]) -> list[str]:
-    """Why a program is not run by Inductor's code where its inner compiler is this one; the result is right."""
+    """Why a program is not run by Inductor's code where its inner compiler is this one; the result
+    is right.
+    """
     monkeypatch.setattr("symshape.torch_internals.inductor.compile_fx_inner", compile_inner)
     seen: list[events.Event] = []
     stop = events.subscribe(seen.append)
-    compiled = torch.compile(lambda x: x.cos() * 2, backend=symshape_backend, options={"runner": "inductor"})
+    compiled = torch.compile(
+        lambda x: x.cos() * 2, backend=symshape_backend, options={"runner": "inductor"}
+    )
     x = torch.randn(3)
     torch.testing.assert_close(compiled(x), x.cos() * 2)
     stop()
@@ -219,8 +243,12 @@ def _reasons(monkeypatch: pytest.MonkeyPatch, compile_inner: Callable[..., objec
 
 
 @pytest.mark.parametrize("source", ["return made(s17)", "return [made(s17) for _ in args]"])
-def test_code_of_inductors_that_would_fail_runs_op_by_op(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
-    """On 2.13 its code for ``x.add_(1); return x * y``, x and y overlapping, reads a size that nobody gives it."""
+def test_code_of_inductors_that_would_fail_runs_op_by_op(
+    monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """On 2.13 its code for ``x.add_(1); return x * y``, x and y overlapping, reads a size that
+    nobody gives it.
+    """
     space: dict[str, Any] = {"made": print}
     exec(f"def call(args):\n    {source}", space)
     code = types.SimpleNamespace(current_callable=space["call"])

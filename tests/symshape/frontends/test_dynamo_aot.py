@@ -1,4 +1,6 @@
-"""AOTAutograd where it is right, and Dynamo's graph where it may not be: writes, decompositions, lost errors."""
+"""AOTAutograd where it is right, and Dynamo's graph where it may not be: writes, decompositions,
+lost errors.
+"""
 
 from __future__ import annotations
 
@@ -97,12 +99,16 @@ def test_arguments_that_share_memory_in_a_later_call(
     fn: Callable[..., Any], memory: Callable[[], list[Tensor]], grad: bool, way: dict[str, Any]
 ) -> None:
     weight = torch.ones((), requires_grad=grad)
-    compiled = backed(lambda x, y: torch.utils._pytree.tree_map(lambda each: each * weight, fn(x, y)), way)
+    compiled = backed(
+        lambda x, y: torch.utils._pytree.tree_map(lambda each: each * weight, fn(x, y)), way
+    )
     for made in (apart, memory, apart):
         mine, theirs = made(), made()
         found, expected = compiled(*mine), fn(*theirs)
         for ours, its in zip(
-            torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(expected), strict=True
+            torch.utils._pytree.tree_leaves(found),
+            torch.utils._pytree.tree_leaves(expected),
+            strict=True,
         ):
             assert torch.equal(ours, its)
         assert all(map(torch.equal, mine, theirs))
@@ -111,7 +117,9 @@ def test_arguments_that_share_memory_in_a_later_call(
 def test_with_fullgraph_arguments_that_overlap_are_an_error() -> None:
     compiled = backed(doubled, {"fullgraph": True})
     compiled(*apart())
-    with pytest.raises(UnsupportedError, match="arguments share memory, and the graph writes to one of them"):
+    with pytest.raises(
+        UnsupportedError, match="arguments share memory, and the graph writes to one of them"
+    ):
         compiled(*overlapping())
 
 
@@ -128,7 +136,11 @@ def test_the_report_counts_calls_whose_arguments_overlap() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "scale"),
-    sampled(["nearest", "nearest-exact", "bilinear", "bicubic", "area"], [1.3, (1.3, 1.5), (0.7, 2.0)], every=2),
+    sampled(
+        ["nearest", "nearest-exact", "bilinear", "bicubic", "area"],
+        [1.3, (1.3, 1.5), (0.7, 2.0)],
+        every=2,
+    ),
 )
 def test_interpolation_under_gradients(mode: str, scale: Any, way: dict[str, Any]) -> None:
     def fn(x: Tensor) -> Tensor:
@@ -148,9 +160,16 @@ def test_interpolation_under_gradients(mode: str, scale: Any, way: dict[str, Any
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "fn",
-    [F.hardshrink, F.softshrink, lambda x: F.dropout(x, 0.5), lambda x: F.batch_norm(x, None, None, training=True)],
+    [
+        F.hardshrink,
+        F.softshrink,
+        lambda x: F.dropout(x, 0.5),
+        lambda x: F.batch_norm(x, None, None, training=True),
+    ],
 )
-def test_ops_with_a_decomposition_in_python(fn: Callable[[Tensor], Tensor], way: dict[str, Any]) -> None:
+def test_ops_with_a_decomposition_in_python(
+    fn: Callable[[Tensor], Tensor], way: dict[str, Any]
+) -> None:
     compiled = backed(fn, way)
     for n in (3, 5, 4):
         x = torch.randn(n, 4, requires_grad=True)
@@ -178,9 +197,16 @@ def in_another_thread(call: Callable[[], Any]) -> Any:
 
 
 def test_decompositions_are_back_afterwards() -> None:
-    tables, before = (DECOMPOSED.py_kernels, DECOMPOSED._dispatch_cache), dict(DECOMPOSED.py_kernels)
+    tables, before = (
+        (DECOMPOSED.py_kernels, DECOMPOSED._dispatch_cache),
+        dict(DECOMPOSED.py_kernels),
+    )
     with kernels_of_torch(False):
-        assert not [key for key in (Key.Autograd, Key.CompositeImplicitAutograd) if key in DECOMPOSED.py_kernels]
+        assert not [
+            key
+            for key in (Key.Autograd, Key.CompositeImplicitAutograd)
+            if key in DECOMPOSED.py_kernels
+        ]
     with pytest.raises(ZeroDivisionError), kernels_of_torch(True):
         raise ZeroDivisionError
     assert tables[0] is DECOMPOSED.py_kernels
@@ -192,7 +218,9 @@ def test_decompositions_are_back_afterwards() -> None:
 def test_another_thread_sees_the_decompositions_all_the_time(symbolic: bool) -> None:
     def asked() -> list[Any]:
         keys = (Key.Autograd, Key.CompositeImplicitAutograd)
-        found = [key in DECOMPOSED.py_kernels for key in keys] + [DECOMPOSED.py_kernels.get(key) for key in keys]
+        found = [key in DECOMPOSED.py_kernels for key in keys] + [
+            DECOMPOSED.py_kernels.get(key) for key in keys
+        ]
         return [*found, DECOMPOSED._can_decompose()]
 
     expected = asked()
@@ -209,7 +237,8 @@ def test_another_thread_traces_with_symbolic_sizes_meanwhile(symbolic: bool) -> 
     expected = traced()
     with kernels_of_torch(symbolic):
         assert in_another_thread(traced) == expected
-        assert in_another_thread(traced) == expected  # nothing that this thread is given was kept for the other
+        # nothing that this thread is given was kept for the other
+        assert in_another_thread(traced) == expected
     assert traced() == expected
 
 
@@ -229,7 +258,8 @@ def test_another_backend_compiles_beside_an_aside() -> None:
     holder = threading.Thread(target=hold)
     holder.start()
     assert entered.wait(60)
-    with kernels_of_torch(True), pytest.raises(UnsupportedError):  # one ends while another thread's goes on
+    # one ends while another thread's goes on
+    with kernels_of_torch(True), pytest.raises(UnsupportedError):
         make_fx(resized, tracing_mode="symbolic")(x)
     torch.testing.assert_close(compiled(), resized(x))
     done.set()
@@ -336,10 +366,14 @@ def strided_of_a_view(x: Tensor) -> Any:
     return view.view(2, 1), y
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo itself asks for it
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf"
+)  # Dynamo itself asks for it
 @pytest.mark.parametrize("fn", [strided_argument, strided_with_itself, strided_of_a_view])
 @pytest.mark.parametrize("grad", [False, True])
-def test_written_views_with_strides_of_their_own(fn: Callable[[Tensor], Any], grad: bool, way: dict[str, Any]) -> None:
+def test_written_views_with_strides_of_their_own(
+    fn: Callable[[Tensor], Any], grad: bool, way: dict[str, Any]
+) -> None:
     compiled = backed(fn, way)
     for n in (5, 6, 9):
         leaves = [torch.arange(float(n)).requires_grad_(grad) for _ in range(2)]
@@ -415,6 +449,10 @@ def test_reasons() -> None:
     assert "nothing reads the result of linalg_cholesky" in doubts(
         lambda x: (torch.linalg.cholesky(x), x * 2)[1], torch.eye(4)
     )
-    assert "may overlap, or overlap what it reads" in doubts(lambda x: x[1:].copy_(x[:-1]), torch.ones(4, 4))
-    assert "may overlap, or overlap what it reads" in doubts(lambda x: x.index_add_(0, torch.arange(4), x), x)
+    assert "may overlap, or overlap what it reads" in doubts(
+        lambda x: x[1:].copy_(x[:-1]), torch.ones(4, 4)
+    )
+    assert "may overlap, or overlap what it reads" in doubts(
+        lambda x: x.index_add_(0, torch.arange(4), x), x
+    )
     assert doubts(lambda x: (x.unsqueeze(0), x * 2)[1], x) == ""

@@ -1,4 +1,6 @@
-"""Graphs of Dynamo's without gradients go to our tracer as they are, and to AOTAutograd where that will not do."""
+"""Graphs of Dynamo's without gradients go to our tracer as they are, and to AOTAutograd where that
+will not do.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ class _OneMore(torch.overrides.TorchFunctionMode):
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("before", [0, 2])
 def test_a_mode_of_the_users_sees_a_call_once(grad: bool, before: int) -> None:
-    """Dynamo takes what the mode does into the graph, which the mode sees no more when it runs; nor a backward."""
+    """Dynamo takes what the mode does into the graph, which the mode sees no more when it runs; nor
+    a backward.
+    """
 
     def fn(x: Tensor) -> Tensor:
         return torch.sin(x).mul(x) + torch.zeros(x.size(0))
@@ -127,7 +131,9 @@ def test_the_results_are_those_of_eager(fn: Callable[..., Any], directly: list[b
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_a_module_whose_parameters_want_gradients_and_get_none(mode: Any, directly: list[bool]) -> None:
+def test_a_module_whose_parameters_want_gradients_and_get_none(
+    mode: Any, directly: list[bool]
+) -> None:
     model = Block().eval()
     compiled = backed(model)
     with mode():
@@ -139,7 +145,10 @@ def test_a_module_whose_parameters_want_gradients_and_get_none(mode: Any, direct
             assert result.is_inference() is (mode is torch.inference_mode)
     assert directly == [True]
     (program,) = programs()
-    assert any("self.up" in str(node.location) or node.location[2] == "forward" for node in program.graph.nodes)  # type: ignore[index]
+    assert any(
+        "self.up" in str(node.location) or node.location[2] == "forward"
+        for node in program.graph.nodes
+    )  # type: ignore[index]
     assert compiled(torch.randn(3, 4, 8)).requires_grad  # another graph, AOTAutograd's
     assert directly[0]
     assert not any(directly[1:])
@@ -234,7 +243,9 @@ def test_numbers_that_vary_fix_nothing(directly: list[bool]) -> None:
     assert len(directly) <= 2
 
 
-def test_numbers_that_an_op_takes_only_as_constants_are_guarded_by_dynamo(directly: list[bool]) -> None:
+def test_numbers_that_an_op_takes_only_as_constants_are_guarded_by_dynamo(
+    directly: list[bool],
+) -> None:
     model = Block().eval()
     compiled = backed(model)
     with torch.no_grad():
@@ -244,7 +255,12 @@ def test_numbers_that_an_op_takes_only_as_constants_are_guarded_by_dynamo(direct
             torch.testing.assert_close(compiled(x), model(x))
     assert 1 < len(directly) <= 4
     assert all(directly)
-    assert not any(node.bindings for program in programs() for node in program.graph.nodes if "item" in str(node))
+    assert not any(
+        node.bindings
+        for program in programs()
+        for node in program.graph.nodes
+        if "item" in str(node)
+    )
 
 
 def test_floats_that_ops_took_as_constants_are_no_inputs(directly: list[bool]) -> None:
@@ -281,7 +297,9 @@ def test_a_wrong_program_is_found() -> None:
 
 
 # -- graphs by hand
-def graph_of(make: Callable[[torch.fx.Graph, Any, Any], Any], second: int = 7) -> torch.fx.GraphModule:
+def graph_of(
+    make: Callable[[torch.fx.Graph, Any, Any], Any], second: int = 7
+) -> torch.fx.GraphModule:
     """A graph of two vectors whose lengths Dynamo would hold apart, and what comes of them."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
@@ -292,7 +310,9 @@ def graph_of(make: Callable[[torch.fx.Graph, Any, Any], Any], second: int = 7) -
     inputs = []
     for name, n in (("x", 4), ("y", second)):
         inputs.append(graph.placeholder(name))
-        inputs[-1].meta["example_value"] = mode.from_tensor(torch.randn(n), symbolic_context=context)
+        inputs[-1].meta["example_value"] = mode.from_tensor(
+            torch.randn(n), symbolic_context=context
+        )
     graph.output((make(graph, *inputs),))
     return torch.fx.GraphModule(nn.Module(), graph)
 
@@ -335,7 +355,9 @@ def marked(keys: int, values: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("options", [{}, {"verify": 1}])
-def test_what_ops_demand_is_asked_of_each_call(options: dict[str, Any], directly: list[bool]) -> None:
+def test_what_ops_demand_is_asked_of_each_call(
+    options: dict[str, Any], directly: list[bool]
+) -> None:
     """Calls that fulfil it are served without AOTAutograd; others run the graph as it is."""
     compiled = torch.compile(attention, backend=symshape_backend, dynamic=False, options=options)
     for again in range(2):
@@ -357,7 +379,9 @@ def test_what_ops_demand_is_asked_of_each_call(options: dict[str, Any], directly
 
 
 def test_with_fullgraph_what_is_not_fulfilled_is_an_error(directly: list[bool]) -> None:
-    compiled = torch.compile(attention, backend=symshape_backend, dynamic=False, options={"fullgraph": True})
+    compiled = torch.compile(
+        attention, backend=symshape_backend, dynamic=False, options={"fullgraph": True}
+    )
     compiled(*marked(4, 4))
     with pytest.raises(UnsupportedError, match="does not hold"):
         compiled(*marked(4, 5))
@@ -387,7 +411,9 @@ def test_what_is_only_asked_is_not_demanded() -> None:
 @pytest.mark.parametrize("options", [{}, {"verify": 1}])
 def test_a_call_that_an_op_refuses_raises_what_eager_raises(options: dict[str, Any]) -> None:
     module = graph_of(lambda graph, x, y: graph.call_function(torch.dot, (x, y)), 4)
-    graph = dynamo._without_gradients(module, Origin("f"), ["x", "y"], "auto", False, Options(**options))
+    graph = dynamo._without_gradients(
+        module, Origin("f"), ["x", "y"], "auto", False, Options(**options)
+    )
     assert graph is not None
     serve = graph.plainly()
     assert serve(torch.ones(6), torch.ones(6))[0].item() == 6

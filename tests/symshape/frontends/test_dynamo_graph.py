@@ -1,4 +1,6 @@
-"""One graph of Dynamo's: taken over once, run as it is where that cannot be, verified, forgotten."""
+"""One graph of Dynamo's: taken over once, run as it is where that cannot be, verified,
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def halves(x: torch.Tensor) -> torch.Tensor:
 
 
 def backed(fn: Callable[..., Any] = halves, **options: Any) -> Callable[..., Any]:
-    options.setdefault("runner", "eager")  # else a graph for which there is no program runs as Dynamo made it
+    # else a graph for which there is no program runs as Dynamo made it
+    options.setdefault("runner", "eager")
     return torch.compile(fn, backend=symshape_backend, dynamic=True, options=options)
 
 
@@ -44,7 +47,13 @@ def test_one_program_serves_all_sizes() -> None:
     for n in (4, 7, 33, 5):
         assert torch.equal(compiled(torch.ones(n)), halves(torch.ones(n)))
     stats = only().stats()
-    assert (stats.calls, stats.traces, stats.hits, stats.fallbacks, stats.entries) == (4, 1, 4, 0, 1)
+    assert (stats.calls, stats.traces, stats.hits, stats.fallbacks, stats.entries) == (
+        4,
+        1,
+        4,
+        0,
+        1,
+    )
 
 
 @pytest.fixture
@@ -52,7 +61,9 @@ def no_division(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no term for a quotient, in a graph that AOTAutograd has taken apart."""
     monkeypatch.setattr(dynamo, "_DIRECTLY", ())
     functions = {
-        name: make for name, make in torch_expressions._FUNCTIONS.items() if name not in ("FloorDiv", "CleanDiv")
+        name: make
+        for name, make in torch_expressions._FUNCTIONS.items()
+        if name not in ("FloorDiv", "CleanDiv")
     }
     monkeypatch.setattr(torch_expressions, "_FUNCTIONS", functions)
 
@@ -73,7 +84,9 @@ def test_a_graph_that_cannot_be_taken_over_runs_as_it_is() -> None:
 
 @pytest.mark.usefixtures("no_division")
 def test_fullgraph_raises_instead() -> None:
-    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="symshape has no formula for the size") as caught:
+    with pytest.raises(
+        torch._dynamo.exc.BackendCompilerFailed, match="symshape has no formula for the size"
+    ) as caught:
         backed(fullgraph=True)(torch.ones(4))
     assert isinstance(caught.value.inner_exception, UnsupportedError)
 
@@ -113,7 +126,10 @@ def test_names_are_the_users() -> None:
         torch.ones(4, 2)
     ).sum().backward()
     graphs = {each.origin.part: each for each in dynamo.alive}
-    assert {each.origin.name for each in graphs.values()} == {"Net.forward (forward)", "Net.forward (backward)"}
+    assert {each.origin.name for each in graphs.values()} == {
+        "Net.forward (forward)",
+        "Net.forward (backward)",
+    }
     paths = graphs["forward"].entries[0].program.call.paths
     assert set(paths) == {"x.size(0)", "x", "self.fc.weight", "self.fc.bias"}
     assert "the gradient of result 0" in graphs["backward"].entries[0].program.call.paths

@@ -1,4 +1,6 @@
-"""Graphs of Dynamo's in the user's words: what torch wraps keeps its name, and the reasons say what they mean."""
+"""Graphs of Dynamo's in the user's words: what torch wraps keeps its name, and the reasons say what
+they mean.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +73,18 @@ WRAPPED: dict[str, tuple[Callable[..., Any], Callable[[int], Any], str, set[str]
         "frozen",
         {"first", "first.size(0)", "others[0]", "scale"},
     ),
-    "partial": (functools.partial(scaled, factor=3), lambda n: ((rows(n),), {}), "scaled", {"x", "x.size(0)"}),
-    "own": (Net(), lambda n: ((rows(n),), {}), "Net.forward", {"self.fc.weight", "self.fc.bias", "x.size(0)", "x"}),
+    "partial": (
+        functools.partial(scaled, factor=3),
+        lambda n: ((rows(n),), {}),
+        "scaled",
+        {"x", "x.size(0)"},
+    ),
+    "own": (
+        Net(),
+        lambda n: ((rows(n),), {}),
+        "Net.forward",
+        {"self.fc.weight", "self.fc.bias", "x.size(0)", "x"},
+    ),
 }
 
 
@@ -86,9 +98,17 @@ def test_what_torch_wraps_has_the_users_names(name: str) -> None:
         torch.testing.assert_close(compiled(*args, **kwargs), fn(*args, **kwargs))
     graphs = [each for each in symshape.backend_report().graphs if each.origin.part != "backward"]
     assert {each.origin.function for each in graphs} == {function}
-    assert graphs[1].sizes[0].endswith(" = " + next(path for path in sorted(paths) if path.endswith(".size(0)")))
+    assert (
+        graphs[1]
+        .sizes[0]
+        .endswith(" = " + next(path for path in sorted(paths) if path.endswith(".size(0)")))
+    )
     assert "args[" not in graphs[1].origin.reason
-    (last,) = (each for each in dynamo.alive if each.origin.number == "0/1" and each.origin.part != "backward")
+    (last,) = (
+        each
+        for each in dynamo.alive
+        if each.origin.number == "0/1" and each.origin.part != "backward"
+    )
     (entry,) = last.entries
     assert set(entry.program.call.paths) == paths
 
@@ -104,24 +124,32 @@ def test_a_comparison_is_said_not_to_hold() -> None:
 
 
 def test_places() -> None:
-    assert in_user_words("L['self']._modules['fc']._parameters['weight'].size()[0]") == "self.fc.weight.size(0)"
+    assert (
+        in_user_words("L['self']._modules['fc']._parameters['weight'].size()[0]")
+        == "self.fc.weight.size(0)"
+    )
     assert in_user_words("L['args'][1].stride()[0]", frozen) == "others[0].stride(0)"
     assert in_user_words("L['kwargs']['other']", len) == "kwargs['other']"
 
 
 def test_torchs_refusal_is_one_sentence_with_the_users_line() -> None:
     error = RuntimeError(
-        "Cannot do\n  this. Current state:\n  a=1\n\nWhile executing %x : [num_users=1]\nOriginal traceback:\n"
+        "Cannot do\n  this. Current state:\n  a=1\n\nWhile executing %x : [num_users=1]\nOriginal "
+        "traceback:\n"
         f'  File "{__file__}", line 17, in fn\n'
     )
     text = str(refused_by_torch(error))
-    assert text.startswith("torch's AOTAutograd refuses the graph with RuntimeError: Cannot do this (at ")
+    assert text.startswith(
+        "torch's AOTAutograd refuses the graph with RuntimeError: Cannot do this (at "
+    )
     assert "test_dynamo_names.py:17 in fn" in text
     assert "%x" not in text
 
 
 def test_what_forward_kept_is_said_to_be_that() -> None:
-    compiled = torch.compile(lambda x, w: (x @ w).sin() * 2, backend=symshape_backend, dynamic=True, options=PROGRAMS)
+    compiled = torch.compile(
+        lambda x, w: (x @ w).sin() * 2, backend=symshape_backend, dynamic=True, options=PROGRAMS
+    )
     compiled(rows(3), torch.ones(4, 2, requires_grad=True)).sum().backward()
     (backward,) = (each for each in dynamo.alive if each.origin.part == "backward")
     paths = backward.entries[0].program.call.paths

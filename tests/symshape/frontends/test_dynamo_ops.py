@@ -1,4 +1,6 @@
-"""Whatever ``aot_eager`` runs, the backend runs: higher-order operators, effects, data-dependent sizes, dropout."""
+"""Whatever ``aot_eager`` runs, the backend runs: higher-order operators, effects, data-dependent
+sizes, dropout.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Tensor = torch.Tensor
 def fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
     dynamo.alive.clear()
-    with torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+    with torch._dynamo.config.patch(
+        capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True
+    ):
         yield
     torch._dynamo.reset()
 
@@ -56,7 +60,9 @@ def loop(x: Tensor) -> Tensor:
 
 
 def of_other_sizes(x: Tensor) -> Tensor:
-    heads, rest = torch.cond(x.sum() > 0, lambda a: (a[:2] * 2, a.sin()), lambda a: (a * 3, a.cos()), (x,))
+    heads, rest = torch.cond(
+        x.sum() > 0, lambda a: (a[:2] * 2, a.sin()), lambda a: (a * 3, a.cos()), (x,)
+    )
     return heads.sum(0) * rest + x.new_zeros(heads.size(0)).sum()
 
 
@@ -90,11 +96,15 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "solve": lambda x: torch.linalg.solve(positive(x), x),
     "cholesky": lambda x: torch.linalg.cholesky(positive(x)),
     "cond": lambda x: torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos() * 2, (x,)),
-    "cond_of_found": lambda x: torch.cond(x.sum() > 0, lambda a: a[a > 0] * 2, lambda a: a[a < 0] * 3, (x,)),
+    "cond_of_found": lambda x: torch.cond(
+        x.sum() > 0, lambda a: a[a > 0] * 2, lambda a: a[a < 0] * 3, (x,)
+    ),
     "checkpoint": lambda x: checkpoint(dropped, x, use_reentrant=False) * 2,
     "dropout": lambda x: functional.dropout(x, 0.3) + torch.rand(x.size(0), 1),
     "autograd_function": lambda x: Doubled.apply(x) * 2,
-    "floats": lambda x: x / x.size(0) ** 0.5 + torch.arange(x.size(0)).unsqueeze(1) * (x.size(0) / 3),
+    "floats": lambda x: (
+        x / x.size(0) ** 0.5 + torch.arange(x.size(0)).unsqueeze(1) * (x.size(0) / 3)
+    ),
     "strided": lambda x: x.as_strided((x.size(0), 2), (4, 2), 1) * 2,
     "formulas": lambda x: x.new_zeros(max(x.size(0), 5), x.size(0) // 2 + 1) + x.mean(),
 }
@@ -102,7 +112,9 @@ WITHOUT_GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
     "while_loop": loop,
     "cond_of_other_sizes": of_other_sizes,
     "cond_in_a_dual_level": in_a_dual_level,
-    "flex_attention": lambda x: flex_attention(*[x.repeat(1, 4, 4, 4)[:1] * i for i in (1, 2, 3)], score_mod=scaled),
+    "flex_attention": lambda x: flex_attention(
+        *[x.repeat(1, 4, 4, 4)[:1] * i for i in (1, 2, 3)], score_mod=scaled
+    ),
     "item": lambda x: x * x.sum().item(),
     "found": lambda x: x[x > 0] * 2,
     "written": lambda x: (x.add_(1), x.t() * 2)[1],
@@ -110,12 +122,18 @@ WITHOUT_GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # Dynamo does so itself
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")  # by the eager side
+@pytest.mark.filterwarnings(
+    "ignore:.*should not be instantiated:DeprecationWarning"
+)  # Dynamo does so itself
+@pytest.mark.filterwarnings(
+    "ignore:flex_attention called without torch.compile"
+)  # by the eager side
 @pytest.mark.parametrize("name", [*PROGRAMS, *WITHOUT_GRADIENTS])
 def test_equal_to_eager_by_one_program(name: str) -> None:
     program = (PROGRAMS | WITHOUT_GRADIENTS)[name]
-    compiled = torch.compile(program, backend=symshape_backend, dynamic=True, options={"runner": "eager"})
+    compiled = torch.compile(
+        program, backend=symshape_backend, dynamic=True, options={"runner": "eager"}
+    )
     for n in (5, 7, 6):
         x = torch.randn(n, 4, requires_grad=name in PROGRAMS)
         y = x.detach().clone().requires_grad_(x.requires_grad)
@@ -123,16 +141,22 @@ def test_equal_to_eager_by_one_program(name: str) -> None:
         for fn, argument in ((compiled, x), (program, y)):
             torch.manual_seed(n)
             result = fn(argument)
-            gradient = torch.autograd.grad(result.pow(2).sum(), argument) if argument.requires_grad else ()
+            gradient = (
+                torch.autograd.grad(result.pow(2).sum(), argument) if argument.requires_grad else ()
+            )
             results.append((result, *gradient))
         torch.testing.assert_close(results[0], results[1])
     graphs = [each.stats() for each in dynamo.alive if each.calls]
-    assert [(each.traces, each.fallbacks) for each in graphs] == [(1, 0)] * (2 if name in PROGRAMS else 1)
+    assert [(each.traces, each.fallbacks) for each in graphs] == [(1, 0)] * (
+        2 if name in PROGRAMS else 1
+    )
 
 
 @pytest.mark.parametrize("program", [in_examples, in_a_dual_level, under_autocast])
 def test_what_a_refused_graph_entered_is_left(program: Callable[[Tensor], Tensor]) -> None:
-    """The graph enters by one node and leaves by another; a first look at it stops in between, at the cond."""
+    """The graph enters by one node and leaves by another; a first look at it stops in between, at
+    the cond.
+    """
     compiled = torch.compile(program, backend=symshape_backend)
     with torch.no_grad():
         compiled(torch.rand(3, 4))

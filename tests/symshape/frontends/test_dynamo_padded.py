@@ -1,4 +1,6 @@
-"""Padded programs behind ``torch.compile``: whole models at many sizes, forward and backward, with poisoned padding."""
+"""Padded programs behind ``torch.compile``: whole models at many sizes, forward and backward, with
+poisoned padding.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,14 @@ from tests.symshape.runtime.runners.padded.test_runner import Decoder, Encoder
 from tests.training import TRAINED, loss_of
 
 SIZES = ((6, 23), (5, 17), (3, 9), (6, 24), (5, 18), (3, 12), (5, 21), (3, 10), (6, 19), (3, 11))
-"""Batch and length, growing and shrinking, so that what a large call left would show in a small one."""
+"""Batch and length, growing and shrinking, so that what a large call left would show in a small
+one.
+"""
 PARTS = ("inference", "forward", "backward")
 GRAPHS = {"resnet": 1 if torch.torch_version.TorchVersion(torch.__version__) >= "2.13" else 2}
-"""How many graphs Dynamo itself makes: before torch 2.13 it asks whether a size that is pooled is odd."""
+"""How many graphs Dynamo itself makes: before torch 2.13 it asks whether a size that is pooled is
+odd.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +44,12 @@ def fresh_dynamo() -> Iterator[None]:
 def runners(*parts: str) -> list[PaddedRunner]:
     """The padded runners of these parts, or of all; of what runs in pieces those of the pieces."""
     graphs = sorted(dynamo.alive, key=lambda each: each.number)
-    entries = [entry for graph in graphs if graph.origin.part in (parts or PARTS) for entry in graph.entries]
+    entries = [
+        entry
+        for graph in graphs
+        if graph.origin.part in (parts or PARTS)
+        for entry in graph.entries
+    ]
     return [runner for entry in entries for _, runner in padded_parts(entry.runner, entry.program)]
 
 
@@ -51,11 +62,15 @@ def poisoned(number: int) -> None:
 
 
 def compiled(model: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    return torch.compile(model, backend=symshape_backend, dynamic=True, options={"runner": "padded", **options})
+    return torch.compile(
+        model, backend=symshape_backend, dynamic=True, options={"runner": "padded", **options}
+    )
 
 
 def tensors(result: Any) -> list[torch.Tensor]:
-    return [each for each in torch.utils._pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
+    return [
+        each for each in torch.utils._pytree.tree_leaves(result) if isinstance(each, torch.Tensor)
+    ]
 
 
 class Residual(nn.Module):
@@ -64,7 +79,10 @@ class Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
-        self.first, self.second = nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 12, 3, stride=2, padding=1)
+        self.first, self.second = (
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.Conv2d(8, 12, 3, stride=2, padding=1),
+        )
         self.head = nn.Linear(12, 5)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
@@ -106,12 +124,16 @@ def test_inference(name: str) -> None:
         for number, (batch, length) in enumerate(SIZES):
             poisoned(number)
             arguments = call(batch, length)
-            for mine, theirs in zip(tensors(run(*arguments)), tensors(model(*arguments)), strict=True):
+            for mine, theirs in zip(
+                tensors(run(*arguments)), tensors(model(*arguments)), strict=True
+            ):
                 assert_same(mine, theirs, f"call {number}", tolerance=1e-4)
     found, number = runners("inference"), GRAPHS.get(name, 1)
     assert (len(found), len(dynamo.alive)) == (number, number)
     assert not any(runner.refusals for runner in found), [runner.padding() for runner in found]
-    assert sum(len(runner.served()) for runner in found) == len(SIZES), "every call went to a bucket"
+    assert sum(len(runner.served()) for runner in found) == len(SIZES), (
+        "every call went to a bucket"
+    )
     buckets = [bucket for runner in found for bucket in runner.buckets]
     assert len(buckets) <= 5 + 2 * (number - 1)
     assert sum(graph.calls for graph in dynamo.alive) == len(SIZES)
@@ -123,7 +145,8 @@ def test_inference(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["bert", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("llama", "resnet"))]
+    "name",
+    ["bert", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("llama", "resnet"))],
 )
 def test_training(name: str) -> None:
     torch.manual_seed(0)
@@ -139,7 +162,9 @@ def test_training(name: str) -> None:
         arguments = call(batch, length)
         for each, forward in ((model, run), (twin, twin)):
             each.zero_grad()
-            torch.stack([part.pow(2).mean() for part in tensors(forward(*arguments))]).sum().backward()  # type: ignore[no-untyped-call]
+            torch.stack(
+                [part.pow(2).mean() for part in tensors(forward(*arguments))]
+            ).sum().backward()  # type: ignore[no-untyped-call]
         for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-3, atol=1e-5)
     for part in ("forward", "backward"):
@@ -162,7 +187,9 @@ def test_why_a_backward_is_not_padded() -> None:
         torch.testing.assert_close(x.grad, y.grad)
     text = str(symshape.backend_report())
     assert "(backward): s" in text, text
-    assert "is not padded: aten.reflection_pad1d_backward.default: it has no padding rule" in text, text
+    assert (
+        "is not padded: aten.reflection_pad1d_backward.default: it has no padding rule" in text
+    ), text
 
 
 def test_what_cannot_be_padded_says_so() -> None:
@@ -184,7 +211,9 @@ def test_what_a_backward_needs_is_never_lent() -> None:
 
 def test_capacities_satisfy_dynamos_guards() -> None:
     def rows(x: torch.Tensor) -> torch.Tensor:
-        return x.view(-1, 4).cumsum(0) if x.size(0) % 4 == 0 and x.size(0) < 40 else x.view(-1, 1) * 2
+        return (
+            x.view(-1, 4).cumsum(0) if x.size(0) % 4 == 0 and x.size(0) < 40 else x.view(-1, 1) * 2
+        )
 
     run = compiled(rows)
     with torch.no_grad():
@@ -208,7 +237,9 @@ def test_real_architectures(name: str) -> None:
         for number, (batch, length) in enumerate(SIZES):
             poisoned(number)
             call = model.call(batch, length)
-            torch.testing.assert_close(tensors(run(**call)), tensors(module(**call)), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(
+                tensors(run(**call)), tensors(module(**call)), rtol=1e-4, atol=1e-4
+            )
     assert not any(runner.refusals for runner in runners()), symshape.backend_report()
 
 
@@ -229,7 +260,9 @@ def test_real_architectures_in_training(name: str) -> None:
 
 
 class BothWays(nn.Module):
-    """Rows of sequences within batches, then of batches within sequences, as attention with batches second has them."""
+    """Rows of sequences within batches, then of batches within sequences, as attention with batches
+    second has them.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Training that runs the graph as Dynamo made it: where nothing is recorded, or where steps are faster so."""
+"""Training that runs the graph as Dynamo made it: where nothing is recorded, or where steps are
+faster so.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def test_programs_serve_where_that_was_asked(options: Any) -> None:
 @pytest.mark.parametrize(
     "trained",
     [
-        pytest.param(each, id=each.name, marks=() if each.name == "encoder" else pytest.mark.nightly)
+        pytest.param(
+            each, id=each.name, marks=() if each.name == "encoder" else pytest.mark.nightly
+        )
         for each in TRAINED
         if each.name != "lstm"
     ],
@@ -133,7 +137,9 @@ def test_gradients_of_gradients_from_then_on() -> None:
     "fn",
     [
         lambda x: torch.func.vmap(lambda row: row.sin() * row.sum())(x).sum(),
-        lambda x: torch.utils.checkpoint.checkpoint(lambda y: y.sin().exp(), x, use_reentrant=False).sum(),
+        lambda x: torch.utils.checkpoint.checkpoint(
+            lambda y: y.sin().exp(), x, use_reentrant=False
+        ).sum(),
     ],
     ids=["vmap", "checkpoint"],
 )

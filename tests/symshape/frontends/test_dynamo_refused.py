@@ -1,4 +1,6 @@
-"""What AOTAutograd cannot take apart runs as it is: eager's results, a warning, a row in the report, no mode left."""
+"""What AOTAutograd cannot take apart runs as it is: eager's results, a warning, a row in the
+report, no mode left.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ def test_it_runs_as_it_is(name: str, runner: str) -> None:
                 assert mine.is_inference() == eager.is_inference()
             assert not torch.is_inference_mode_enabled()
             assert not torch.is_autocast_enabled("cpu")
-            assert torch.autocast_increment_nesting() == 1  # else casts of weights would be kept for ever
+            # else casts of weights would be kept for ever
+            assert torch.autocast_increment_nesting() == 1
             torch.autocast_decrement_nesting()
             assert torch.is_grad_enabled()
     (graph,) = symshape.backend_report().graphs
@@ -67,7 +70,10 @@ def test_it_runs_as_it_is(name: str, runner: str) -> None:
     assert (graph.origin.function, graph.stats.calls, graph.stats.fallbacks) == (name, 3, 3)
     (message,) = (str(each.message) for each in told if each.category is FallbackWarning)
     assert message.startswith(f"{name} cannot be traced and runs eagerly")
-    assert "torch's AOTAutograd refuses the graph with" in message or "AOTAutograd may be wrong about" in message
+    assert (
+        "torch's AOTAutograd refuses the graph with" in message
+        or "AOTAutograd may be wrong about" in message
+    )
     assert "test_dynamo_refused.py:" in message
     assert "symshape.backend_report() counts the calls" in message
     assert "3 calls" in str(symshape.backend_report())
@@ -100,8 +106,13 @@ def test_a_nested_tensor_says_what_it_is() -> None:
     compiled = torch.compile(doubled, backend=symshape_backend, options={"runner": "eager"})
     with warnings.catch_warnings(record=True) as told:
         for n in (3, 5):
-            rows = torch.nested.nested_tensor([torch.ones(n, 2), torch.ones(n + 1, 2)], layout=torch.jagged)
+            rows = torch.nested.nested_tensor(
+                [torch.ones(n, 2), torch.ones(n + 1, 2)], layout=torch.jagged
+            )
             torch.testing.assert_close(compiled(rows).values(), doubled(rows).values())
     messages = [str(each.message) for each in told if each.category is FallbackWarning]
-    assert all("is the ragged size of a nested tensor, which is no integer (at test_" in each for each in messages)
+    assert all(
+        "is the ragged size of a nested tensor, which is no integer (at test_" in each
+        for each in messages
+    )
     assert messages

@@ -1,4 +1,6 @@
-"""Training with batch and length that change: few graphs, one program each, gradients equal to eager's."""
+"""Training with batch and length that change: few graphs, one program each, gradients equal to
+eager's.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ QUICK = ("encoder", "lstm", "bert")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trained", [each for each in TRAINED if each.name in QUICK], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "trained", [each for each in TRAINED if each.name in QUICK], ids=lambda each: each.name
+)
 def test_sixty_steps(trained: Trained) -> None:
     train(trained, 60, compared=15)
 

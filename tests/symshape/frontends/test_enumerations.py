@@ -1,4 +1,6 @@
-"""Values of enumerations as results, in arguments, in what a program writes: constants without copies."""
+"""Values of enumerations as results, in arguments, in what a program writes: constants without
+copies.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,12 @@ def test_results() -> None:
         return x * 2, {"stage": Stage.LATER, "all": [Flags.X | Flags.Y, Owner.Inner.ONE]}, given
 
     with tempfile.TemporaryDirectory() as folder:
-        for how in ({}, {"store": folder}, {"store": folder}, {"runner": "padded", "dynamic": True}):
+        for how in (
+            {},
+            {"store": folder},
+            {"store": folder},
+            {"runner": "padded", "dynamic": True},
+        ):
             compiled: Any = symshape.compile(fn, fullgraph=True, **how)
             for n in (3, 4, 2):
                 doubled, found, given = compiled(torch.ones(n), Stage.FIRST)

@@ -1,4 +1,6 @@
-"""What ``torch.export`` made, compiled: its graphs call operators that take functions, and assert what it assumed."""
+"""What ``torch.export`` made, compiled: its graphs call operators that take functions, and assert
+what it assumed.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def _up_to(m: Any, x: Tensor, n: Tensor) -> Any:
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "cond": _branches,
     "cond of sizes that data tell": _sizes,
-    "while_loop": lambda m, x: Real.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * m.w), (torch.tensor(0), x)),
+    "while_loop": lambda m, x: Real.while_loop(
+        lambda i, a: i < 3, lambda i, a: (i + 1, a * m.w), (torch.tensor(0), x)
+    ),
     "scan": lambda m, x: Real.scan(lambda c, v: (c + v * m.w, c * v), torch.zeros(4), x),
     "found": lambda m, x: (x[x > 0.5] * 2, x[x[:, 0] > 0.5] @ x.t()),
     "cast": lambda m, x: ((x * 2).to(torch.bfloat16), (x * 3).long().unique()),
@@ -115,7 +119,9 @@ def test_metadata_that_is_another(name: str) -> None:
 def test_metadata_that_are_these() -> None:
     def fn(x: Tensor) -> Tensor:
         cpu, n = torch.device("cpu"), x.size(0)
-        torch.ops.aten._assert_tensor_metadata(x, [n, 4], [4, 1], torch.float32, device=cpu, layout=torch.strided)
+        torch.ops.aten._assert_tensor_metadata(
+            x, [n, 4], [4, 1], torch.float32, device=cpu, layout=torch.strided
+        )
         torch.ops.aten._assert_scalar(n < 9, "many")
         return x * 2
 
@@ -133,6 +139,8 @@ def test_functions_of_the_users_go_by_torchs_own_callers() -> None:
     """The operator itself checks nothing of what it is given."""
     with pytest.raises(UnsupportedError, match="chooses by a tensor's data"):
         symshape.compile(
-            lambda x: torch.ops.higher_order.cond(x.sum() > 0, lambda a: (a * 2,), lambda a: (a * 1,), (x,)),
+            lambda x: torch.ops.higher_order.cond(
+                x.sum() > 0, lambda a: (a * 2,), lambda a: (a * 1,), (x,)
+            ),
             fullgraph=True,
         )(torch.rand(3))

@@ -1,4 +1,6 @@
-"""``symshape.compile`` where a call cannot be traced: it runs the function itself, once, and says so."""
+"""``symshape.compile`` where a call cannot be traced: it runs the function itself, once, and says
+so.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def branches(x: torch.Tensor) -> torch.Tensor:
 @pytest.fixture
 def told() -> Iterator[list[events.RanEagerly]]:
     seen: list[events.RanEagerly] = []
-    unsubscribe = events.subscribe(lambda each: seen.append(each) if isinstance(each, events.RanEagerly) else None)
+    unsubscribe = events.subscribe(
+        lambda each: seen.append(each) if isinstance(each, events.RanEagerly) else None
+    )
     yield seen
     unsubscribe()
 
@@ -40,9 +44,17 @@ def quietly(fn: Any, *args: Any, **kwargs: Any) -> Any:
 
 def test_it_runs_as_it_is_warns_once_and_counts(told: list[events.RanEagerly]) -> None:
     f = symshape.compile(branches)
-    with pytest.warns(FallbackWarning, match=r"branches cannot be traced.*(?s:.)*test_fallback\.py") as caught:
+    with pytest.warns(
+        FallbackWarning, match=r"branches cannot be traced.*(?s:.)*test_fallback\.py"
+    ) as caught:
         results = [f(x) for x in (torch.ones(3), -torch.ones(3), torch.ones(3), torch.ones(4))]
-    assert all(map(same, results, map(branches, (torch.ones(3), -torch.ones(3), torch.ones(3), torch.ones(4)))))
+    assert all(
+        map(
+            same,
+            results,
+            map(branches, (torch.ones(3), -torch.ones(3), torch.ones(3), torch.ones(4))),
+        )
+    )
     assert len(caught) == 1
     assert caught[0].filename == __file__
     stats = f.stats()
@@ -78,7 +90,9 @@ def test_each_reason_of_one_structure_is_told_with_its_calls() -> None:
     explained = f.explain_fallback()
     assert explained.count("[SYM203]") == explained.count("[SYM204]") == 1
     counted = [int(line.split()[0]) for line in explained.splitlines()[1:] if "tried" in line]
-    assert sum(counted) + sum(int(line.split()[0]) for line in f._eager.lines()) == f.stats().fallbacks
+    assert (
+        sum(counted) + sum(int(line.split()[0]) for line in f._eager.lines()) == f.stats().fallbacks
+    )
 
 
 def test_where_warnings_are_errors_each_of_these_calls_is_one() -> None:
@@ -183,7 +197,9 @@ def test_nothing_is_done_twice() -> None:
         x = torch.ones(2)
         with redirect_stdout(io.StringIO()) as printed:
             result = quietly(run, x)
-        results.append((result.tolist(), x.tolist(), printed.getvalue(), list(log), dict(notes), list(drawn)))
+        results.append(
+            (result.tolist(), x.tolist(), printed.getvalue(), list(log), dict(notes), list(drawn))
+        )
     assert results[0] == results[1]
 
 
@@ -274,7 +290,10 @@ class TestErrorsOfTheProgram:
             return x + 1 if x.sum() > 0 else x
 
         compiled = symshape.compile(f)
-        with pytest.warns(FallbackWarning, match=r"(?s)known only at run time.*is_compiling\(\) true.*what is this"):
+        with pytest.warns(
+            FallbackWarning,
+            match=r"(?s)known only at run time.*is_compiling\(\) true.*what is this",
+        ):
             assert same(compiled(torch.ones(2)), torch.ones(2) + 1)
 
     def test_of_an_operator(self) -> None:
@@ -347,7 +366,9 @@ def test_inside_another_trace_it_is_a_part_of_that() -> None:
     outer = symshape.compile(lambda x: inner(x) + 1)
     with pytest.warns(FallbackWarning) as caught:
         assert same(outer(torch.ones(2)), torch.ones(2) * 3)
-    assert len(caught) == 2, "one for each: the outer one runs the inner one, which is called for itself then"
+    assert len(caught) == 2, (
+        "one for each: the outer one runs the inner one, which is called for itself then"
+    )
     assert inner.stats().fallbacks == outer.stats().fallbacks == 1
 
 
@@ -380,7 +401,9 @@ def test_threads_fall_back_side_by_side() -> None:
 
 
 def test_with_fullgraph_what_is_new_is_tried_at_once() -> None:
-    """A refusal that no longer holds would have the program run, with its effects, and raise nevertheless."""
+    """A refusal that no longer holds would have the program run, with its effects, and raise
+    nevertheless.
+    """
     weight = {"now": torch.ones(3).requires_grad_()}
 
     def program(x: torch.Tensor) -> torch.Tensor:
@@ -402,7 +425,9 @@ def test_with_fullgraph_what_is_new_is_tried_at_once() -> None:
     "ignore::torch.jit.TracerWarning",
 )
 def test_under_jit_trace_the_function_runs_as_it_is() -> None:
-    """Sizes are tensors there: a graph would run with the numbers of the call, in the module that is traced."""
+    """Sizes are tensors there: a graph would run with the numbers of the call, in the module that
+    is traced.
+    """
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x.reshape(x.shape[0] * 2, -1) * x.shape[0]
@@ -415,6 +440,8 @@ def test_under_jit_trace_the_function_runs_as_it_is() -> None:
         with pytest.warns(symshape.FallbackWarning, match=r"torch\.jit\.trace is around the call"):
             traced: Any = torch.jit.trace(compiled, (x,), check_trace=False)  # type: ignore[no-untyped-call]
         assert torch.equal(traced(other), fn(other))
-        with pytest.raises(symshape.UnsupportedError, match=r"torch\.jit\.trace is around the call"):
+        with pytest.raises(
+            symshape.UnsupportedError, match=r"torch\.jit\.trace is around the call"
+        ):
             torch.jit.trace(strict, (x,), check_trace=False)  # type: ignore[no-untyped-call]
         assert torch.equal(compiled(other), fn(other))

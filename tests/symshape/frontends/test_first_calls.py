@@ -16,7 +16,9 @@ from symshape.runtime.policy import programs
 
 @pytest.fixture(autouse=True)
 def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls on the CPU are taken for calls on a device; two of them run eagerly, whatever they take."""
+    """Calls on the CPU are taken for calls on a device; two of them run eagerly, whatever they
+    take.
+    """
     monkeypatch.setattr(misses, "on_device", lambda call: True)
     monkeypatch.setattr(programs, "LEARNING", 2)
     monkeypatch.setattr(programs, "LEARNING_MS", float("inf"))
@@ -33,7 +35,9 @@ def test_the_first_calls_run_eagerly_and_the_first_trace_is_dynamic() -> None:
         torch.testing.assert_close(compiled(x), double(x))
         assert compiled.stats().traces == (count > 1)
     (entry,) = compiled.entries
-    assert [source.text() for symbol in entry.program.symbols.values() for source in symbol.sources] == ["x.size(0)"]
+    assert [
+        source.text() for symbol in entry.program.symbols.values() for source in symbol.sources
+    ] == ["x.size(0)"]
     assert compiled.stats().untraced == 2
 
 
@@ -49,7 +53,9 @@ def test_why_the_first_call_ran_eagerly() -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [{"fullgraph": True}, {"dynamic": True}, {"dynamic": False}, {"runner": "eager"}], ids=str
+    "how",
+    [{"fullgraph": True}, {"dynamic": True}, {"dynamic": False}, {"runner": "eager"}],
+    ids=str,
 )
 def test_what_was_asked_for_is_traced_at_once(how: dict[str, object]) -> None:
     compiled = symshape.compile(double, **how)  # type: ignore[call-overload]
@@ -87,7 +93,9 @@ def test_batches_of_one_are_traced_where_nothing_else_comes() -> None:
     assert compiled.stats().untraced == 3
 
 
-def _step(module: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[torch.Tensor], torch.Tensor]:
+def _step(
+    module: nn.Module, optimizer: torch.optim.Optimizer
+) -> Callable[[torch.Tensor], torch.Tensor]:
     def step(x: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
         loss = module(x).square().mean()

@@ -1,4 +1,6 @@
-"""Floats among the arguments of compiled functions: one program serves every value, and each result is eager's."""
+"""Floats among the arguments of compiled functions: one program serves every value, and each result
+is eager's.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ def test_one_program_serves_every_value(name: str) -> None:
     compiled = _agrees(ONE_PROGRAM[name], VALUES)
     stats = compiled.stats()
     assert stats.fallbacks == stats.untraced == 0
-    assert stats.traces <= 2 + 3 + (name in ("squared", "times a size")), "floats; integers and True are others"
+    assert stats.traces <= 2 + 3 + (name in ("squared", "times a size")), (
+        "floats; integers and True are others"
+    )
 
 
 @pytest.mark.parametrize("name", BRANCHES)
@@ -106,7 +110,9 @@ def test_what_needs_the_value_gets_it(name: str) -> None:
 
 
 def test_floats_anywhere_in_the_arguments() -> None:
-    def fn(x: torch.Tensor, betas: tuple[float, float], how: dict[str, Any], *, eps: float = 1e-8) -> torch.Tensor:
+    def fn(
+        x: torch.Tensor, betas: tuple[float, float], how: dict[str, Any], *, eps: float = 1e-8
+    ) -> torch.Tensor:
         return (x * betas[0] + betas[1]) * how["scale"][0] + eps
 
     compiled = symshape.compile(fn, fullgraph=True)
@@ -142,7 +148,13 @@ def test_a_tensor_is_no_float() -> None:
         return (x * s, s * 1)
 
     compiled = symshape.compile(fn, fullgraph=True)
-    for s in (0.1, 0.2, torch.tensor(0.2, dtype=torch.float64), 0.3, torch.tensor(0.3, dtype=torch.float64)):
+    for s in (
+        0.1,
+        0.2,
+        torch.tensor(0.2, dtype=torch.float64),
+        0.3,
+        torch.tensor(0.3, dtype=torch.float64),
+    ):
         assert shown(compiled, torch.ones(2), s) == shown(fn, torch.ones(2), s)
 
 
@@ -159,7 +171,9 @@ def test_as_asked() -> None:
         for s in calls:
             assert torch.equal(compiled(x, s), x * s)
     traces = {name: each.stats().traces for name, each in made.items()}
-    assert traces == {"one by one": 6, "verified": 2, "stored": 2, "padded": 5}, "padding is worth some constants"
+    assert traces == {"one by one": 6, "verified": 2, "stored": 2, "padded": 5}, (
+        "padding is worth some constants"
+    )
 
 
 def test_inside_another_program() -> None:

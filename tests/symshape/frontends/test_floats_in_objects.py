@@ -63,7 +63,9 @@ def _agree(fn: Callable[..., Any], calls: list[tuple[Any, ...]], traces: int) ->
     return compiled
 
 
-@pytest.mark.parametrize("make", [Settings, Slotted, Defined, Named, lambda rate: types.SimpleNamespace(rate=rate)])
+@pytest.mark.parametrize(
+    "make", [Settings, Slotted, Defined, Named, lambda rate: types.SimpleNamespace(rate=rate)]
+)
 def test_of_each_kind(make: Callable[[float], Any]) -> None:
     _agree(lambda x, c: x * c.rate + 1, [(X, make(rate)) for rate in VALUES], 2)
 
@@ -141,7 +143,9 @@ def test_the_very_value_is_a_constant() -> None:
 
 
 def test_what_stays_is_a_constant() -> None:
-    found = _agree(lambda x, c, d: x * c.rate * d.rate, [(X, Settings(v), Settings(3.0)) for v in VALUES], 2)
+    found = _agree(
+        lambda x, c, d: x * c.rate * d.rate, [(X, Settings(v), Settings(3.0)) for v in VALUES], 2
+    )
     keys = [str(each) for each in found.entries[-1].program.call.keys]
     assert "float" in keys
     assert "the float 3.0" in keys
@@ -191,7 +195,9 @@ def test_an_integer_in_a_floats_place() -> None:
 
 
 def test_an_object_in_the_place_of_a_dictionary() -> None:
-    compiled = symshape.compile(lambda x, c: x * (c["rate"] if isinstance(c, dict) else c.rate), fullgraph=True)
+    compiled = symshape.compile(
+        lambda x, c: x * (c["rate"] if isinstance(c, dict) else c.rate), fullgraph=True
+    )
     for rate in VALUES:
         for made in ({"rate": rate}, Settings(rate)):
             assert torch.equal(compiled(X, made), X * rate)

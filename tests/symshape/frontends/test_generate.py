@@ -1,8 +1,9 @@
-"""``generate`` of transformers' models: the tokens of eager, with few traces, in every way that people write it.
+"""``generate`` of transformers' models: the tokens of eager, with few traces, in every way that
+people write it.
 
-Each cell generates three times, for other prompts and lengths: one model, one way to compile it, one cache, one way to
-choose tokens. The first generation makes at most three traces, the others none, but for those that the table allows
-(``MORE``), with the reason.
+Each cell generates three times, for other prompts and lengths: one model, one way to compile it,
+one cache, one way to choose tokens. The first generation makes at most three traces, the others
+none, but for those that the table allows (``MORE``), with the reason.
 """
 
 from __future__ import annotations
@@ -43,19 +44,33 @@ _SPEECH = {"num_mel_bins": 16, "max_source_positions": 30, "max_target_positions
 _SPEECH |= {"suppress_tokens": None, "begin_suppress_tokens": None}  # type: ignore[dict-item]
 
 MODELS: dict[str, Callable[[Any], Any]] = {
-    "gpt2": lambda t: t.GPT2LMHeadModel(t.GPT2Config(**_SIZES, n_positions=128, n_embd=32, n_layer=2, n_head=4)),
+    "gpt2": lambda t: t.GPT2LMHeadModel(
+        t.GPT2Config(**_SIZES, n_positions=128, n_embd=32, n_layer=2, n_head=4)
+    ),
     "llama": lambda t: t.LlamaForCausalLM(t.LlamaConfig(**_SIZES, **_LLAMA)),
-    "mistral": lambda t: t.MistralForCausalLM(t.MistralConfig(**_SIZES, **_LLAMA, sliding_window=64)),
+    "mistral": lambda t: t.MistralForCausalLM(
+        t.MistralConfig(**_SIZES, **_LLAMA, sliding_window=64)
+    ),
     "mixtral": lambda t: t.MixtralForCausalLM(
         t.MixtralConfig(**_SIZES, **_LLAMA, num_local_experts=4, num_experts_per_tok=2)
     ),
     "t5": lambda t: t.T5ForConditionalGeneration(
-        t.T5Config(**_SIZES, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0)
+        t.T5Config(
+            **_SIZES,
+            d_model=32,
+            d_kv=8,
+            d_ff=64,
+            num_layers=2,
+            num_heads=4,
+            decoder_start_token_id=0,
+        )
     ),
     "bart": lambda t: t.BartForConditionalGeneration(
         t.BartConfig(**_SIZES, **_BART, max_position_embeddings=128, forced_eos_token_id=None)
     ),
-    "whisper": lambda t: t.WhisperForConditionalGeneration(t.WhisperConfig(**_SIZES, **_BART, **_SPEECH)),
+    "whisper": lambda t: t.WhisperForConditionalGeneration(
+        t.WhisperConfig(**_SIZES, **_BART, **_SPEECH)
+    ),
 }
 CACHES: dict[str, dict[str, Any]] = {
     "dynamic": {},
@@ -71,7 +86,9 @@ PROMPTS = ((2, 5, 6), (2, 9, 4), (2, 3, 5))
 """Of each generation: batch, length of the prompt, new tokens."""
 
 MORE = {"t5": 2, "bart": 2}
-"""Traces after the first generation without a cache: the length of what is encoded varies only then."""
+"""Traces after the first generation without a cache: the length of what is encoded varies only
+then.
+"""
 
 
 def built(name: str) -> Any:
@@ -157,7 +174,9 @@ SMOKE = {
 }
 CELLS = [
     pytest.param(*cell, marks=() if cell in SMOKE else pytest.mark.nightly, id="-".join(cell))
-    for cell in ((m, w, k, c) for m in MODELS for w in ("forward", "module") for k in CACHES for c in CHOICES)
+    for cell in (
+        (m, w, k, c) for m in MODELS for w in ("forward", "module") for k in CACHES for c in CHOICES
+    )
 ]
 
 
@@ -204,9 +223,13 @@ def test_other_ways_to_choose(name: str, other: str) -> None:
     traces = []
     for _, length, new in PROMPTS:
         inputs = prompt(name, 1, length)
-        assert torch.equal(generated(fast, inputs, new, OTHERS[other]), generated(plain, inputs, new, OTHERS[other]))
+        assert torch.equal(
+            generated(fast, inputs, new, OTHERS[other]),
+            generated(plain, inputs, new, OTHERS[other]),
+        )
         traces.append(fast.stats().traces)
-    assert traces[-1] <= traces[0] + 1 <= 5  # one token or several, of each that is guessed or of a batch of one
+    # one token or several, of each that is guessed or of a batch of one
+    assert traces[-1] <= traces[0] + 1 <= 5
 
 
 @pytest.mark.nightly
@@ -216,14 +239,18 @@ def test_an_assistant() -> None:
     for _, length, new in PROMPTS:
         inputs = prompt("llama", 1, length)
         wanted = generated(plain, inputs, new, {"assistant_model": helper, "do_sample": False})
-        assert torch.equal(generated(fast, inputs, new, {"assistant_model": fast_helper, "do_sample": False}), wanted)
+        assert torch.equal(
+            generated(fast, inputs, new, {"assistant_model": fast_helper, "do_sample": False}),
+            wanted,
+        )
     assert fast.stats().traces <= 4
     assert fast.stats().fallbacks == fast_helper.stats().fallbacks == 0
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("name", "cache"), [("gpt2", "dynamic"), ("llama", "dynamic"), ("gpt2", "none"), ("gpt2", "static")]
+    ("name", "cache"),
+    [("gpt2", "dynamic"), ("llama", "dynamic"), ("gpt2", "none"), ("gpt2", "static")],
 )
 def test_the_backend(name: str, cache: str) -> None:
     check(name, "backend", cache, "greedy")
@@ -231,7 +258,9 @@ def test_the_backend(name: str, cache: str) -> None:
 
 @pytest.mark.slow
 def test_other_batches_and_a_window_that_fills() -> None:
-    """A sliding window: programs for the prompt, while it fills, for the token that fills it, and when it is full."""
+    """A sliding window: programs for the prompt, while it fills, for the token that fills it, and
+    when it is full.
+    """
     torch.manual_seed(0)
     sizes = {**_SIZES, **_LLAMA, "sliding_window": 8}
     plain = transformers.MistralForCausalLM(transformers.MistralConfig(**sizes)).eval()

@@ -1,4 +1,6 @@
-"""``torch.amp.GradScaler`` inside a compiled step: as in eager for fifty steps, some of which overflow."""
+"""``torch.amp.GradScaler`` inside a compiled step: as in eager for fifty steps, some of which
+overflow.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,10 @@ def of_two(own: Trainer, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def batch(number: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(number)
-    x, y = torch.randn(2 + number % 4, 4, generator=generator), torch.randn(2 + number % 4, 1, generator=generator)
+    x, y = (
+        torch.randn(2 + number % 4, 4, generator=generator),
+        torch.randn(2 + number % 4, 1, generator=generator),
+    )
     if number in OVERFLOWS:
         x[0] = float("inf")
     return x, y
@@ -154,7 +159,10 @@ def apart(own: Trainer, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Two losses: where the input overflows, the gradients of the second one alone do."""
     own.optimiser.zero_grad()
     own.second.zero_grad()
-    first, second = functional.mse_loss(own.net(x.nan_to_num(0, 0, 0)), y), functional.mse_loss(own.other(x), y)
+    first, second = (
+        functional.mse_loss(own.net(x.nan_to_num(0, 0, 0)), y),
+        functional.mse_loss(own.other(x), y),
+    )
     own.scaler.scale(first).backward()
     own.scaler.scale(second).backward()
     own.scaler.step(own.optimiser)

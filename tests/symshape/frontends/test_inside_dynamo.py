@@ -1,4 +1,6 @@
-"""A compiled function inside what Dynamo compiles, or torch.export exports, is a part of that graph."""
+"""A compiled function inside what Dynamo compiles, or torch.export exports, is a part of that
+graph.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def _wave(x: Tensor, *, by: float = 2.0) -> Tensor:
 
 
 class Outer(nn.Module):
-    """Calls a decorated method, a method compiled for an instance, and a function compiled outside."""
+    """Calls a decorated method, a method compiled for an instance, and a function compiled
+    outside.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +53,9 @@ class Outer(nn.Module):
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_function(name: str) -> None:
     inner: Any = symshape.compile(_wave)
-    outer = torch.compile(lambda x: inner(x).sin(), backend=BACKENDS[name], fullgraph=True, dynamic=True)
+    outer = torch.compile(
+        lambda x: inner(x).sin(), backend=BACKENDS[name], fullgraph=True, dynamic=True
+    )
     for n in (3, 4, 6):
         torch.testing.assert_close(outer(torch.ones(n)), _wave(torch.ones(n)).sin())
     assert inner.stats().calls == 0

@@ -1,4 +1,6 @@
-"""The lanes of the demo: what is counted is what happened, and metered entries are released like all others."""
+"""The lanes of the demo: what is counted is what happened, and metered entries are released like
+all others.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,35 @@ def test_compiles_hits_and_results() -> None:
     assert found.compiles == lane.compiled.stats().traces == 3
     assert found.fallbacks == 0
     assert found.mismatches == 0
-    assert [record.compiled for record in lane.records] == [True, True, False, False, True, *[False] * 5]
-    assert [record.again for record in lane.records] == [False, False, False, True, False, *[True] * 5]
+    assert [record.compiled for record in lane.records] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+        *[False] * 5,
+    ]
+    assert [record.again for record in lane.records] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+        *[True] * 5,
+    ]
     assert lane.meter.runs == 7, "every hit runs a metered graph"
     assert all(record.inside_us > 0 for record in lane.records if not record.compiled)
-    assert all(0 < record.dispatch_us < record.host_us <= record.total_us for record in lane.records[5:])
+    assert all(
+        0 < record.dispatch_us < record.host_us <= record.total_us for record in lane.records[5:]
+    )
 
 
 def test_calls_beyond_dynamos_limit_count_as_fallbacks() -> None:
     model = Net().eval()
     with torch._dynamo.config.patch(recompile_limit=2, automatic_dynamic_shapes=False):
-        ours, theirs = summaries(model, [SymShapeLane(model, "eager"), DynamoLane(model)], stream(8, 9, 10, 11))
+        ours, theirs = summaries(
+            model, [SymShapeLane(model, "eager"), DynamoLane(model)], stream(8, 9, 10, 11)
+        )
     assert (theirs.compiles, theirs.fallbacks, theirs.mismatches) == (2, 4, 0)
     assert (ours.compiles, ours.fallbacks, ours.mismatches) == (2, 0, 0)
 
@@ -61,8 +81,13 @@ def test_metered_runners_are_released_with_their_entries() -> None:
         lane = SymShapeLane(model, "cudagraph")
         run_stream(model, [lane], stream(8, 9, 10))
         assert all(isinstance(entry.runner, MeteredRunner) for entry in lane.compiled.entries)
-        assert lane.meter.runs == sum(each.runs for each in made) - len(made), "all but the runs that followed a trace"
-        assert [entry.runner.describe() for entry in lane.compiled.entries] == ["noted, 2 runs", "noted, 4 runs"]
+        assert lane.meter.runs == sum(each.runs for each in made) - len(made), (
+            "all but the runs that followed a trace"
+        )
+        assert [entry.runner.describe() for entry in lane.compiled.entries] == [
+            "noted, 2 runs",
+            "noted, 4 runs",
+        ]
         lane.compiled.reset()
         assert [each.releases for each in made] == [1, 1]
         lane.close()

@@ -1,4 +1,6 @@
-"""Guards and errors that are born inside ``torch.nn`` name the layer, its class and the operator."""
+"""Guards and errors that are born inside ``torch.nn`` name the layer, its class and the
+operator.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ class Encoder(nn.Module):
 
 
 def _origins(fn: Any, *args: Any) -> list[str]:
-    return [str(guard.origin) for guard in symshape.trace(fn, *args, dynamic=True).guards if guard.origin]
+    return [
+        str(guard.origin)
+        for guard in symshape.trace(fn, *args, dynamic=True).guards
+        if guard.origin
+    ]
 
 
 def test_a_module_of_torchs_own() -> None:
@@ -43,7 +49,9 @@ def test_a_module_that_is_a_layer_itself() -> None:
 def test_the_users_line_stays_beside_the_layer() -> None:
     model = Encoder()
     (origin,) = [each for each in _origins(model, torch.ones(3, 5, 8)) if "addmm" in each]
-    assert "in Encoder.forward, layer first (Linear) (`return self.encoder(self.first(x))`)" in origin
+    assert (
+        "in Encoder.forward, layer first (Linear) (`return self.encoder(self.first(x))`)" in origin
+    )
 
     def apply(x: torch.Tensor) -> torch.Tensor:
         return model.first(x)
@@ -61,9 +69,21 @@ def test_layers_inside_layers_are_named_from_the_outermost() -> None:
 @pytest.mark.parametrize(
     ("model", "x", "words"),
     [
-        (nn.Sequential(nn.Conv2d(3, 4, 5)), torch.ones(2, 3, 3, 3), ("layer 0 (Conv2d)", "aten::convolution")),
-        (nn.ModuleDict({"e": nn.Embedding(5, 3)})["e"], torch.ones(2), ("layer Embedding", "aten::embedding")),
-        (nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), torch.ones(3, 5), ("layer 1 (Linear)", "aten::addmm")),
+        (
+            nn.Sequential(nn.Conv2d(3, 4, 5)),
+            torch.ones(2, 3, 3, 3),
+            ("layer 0 (Conv2d)", "aten::convolution"),
+        ),
+        (
+            nn.ModuleDict({"e": nn.Embedding(5, 3)})["e"],
+            torch.ones(2),
+            ("layer Embedding", "aten::embedding"),
+        ),
+        (
+            nn.Sequential(nn.Flatten(), nn.Linear(4, 2)),
+            torch.ones(3, 5),
+            ("layer 1 (Linear)", "aten::addmm"),
+        ),
     ],
     ids=lambda each: type(each).__name__,
 )

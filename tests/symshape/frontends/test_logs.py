@@ -1,4 +1,6 @@
-"""Logs by topic: the events that are asked for, as records with data, and nothing once they are switched off."""
+"""Logs by topic: the events that are asked for, as records with data, and nothing once they are
+switched off.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ def _work() -> None:
 
 def test_every_event_has_a_topic() -> None:
     known = [kind for kinds in TOPICS.values() for kind in kinds]
-    kinds = [each for each in vars(events).values() if isinstance(each, type) and issubclass(each, events.Event)]
+    kinds = [
+        each
+        for each in vars(events).values()
+        if isinstance(each, type) and issubclass(each, events.Event)
+    ]
     assert {*known, events.Event} == set(kinds)
     assert len(known) == len(set(known))
 
@@ -56,7 +62,9 @@ def test_records_are_the_events(kept: Kept) -> None:
     _work()
     unsubscribe()
     wanted = [each for each in seen if type(each) in TOPICS["recompiles"]]
-    assert [record.symshape["event"] for record in kept.records] == [type(each).__name__ for each in wanted]
+    assert [record.symshape["event"] for record in kept.records] == [
+        type(each).__name__ for each in wanted
+    ]
     assert {record.name for record in kept.records} == {"symshape.recompiles"}
     missed = [record for record in kept.records if record.symshape["event"] == "CacheMiss"]
     assert len(missed) == 2
@@ -75,7 +83,11 @@ def test_topics_are_apart_and_can_be_switched_off(kept: Kept) -> None:
     assert not events.anybody()
     symshape.set_logs("all")
     _work()
-    assert {record.name for record in kept.records} == {"symshape.guards", "symshape.recompiles", "symshape.purchases"}
+    assert {record.name for record in kept.records} == {
+        "symshape.guards",
+        "symshape.recompiles",
+        "symshape.purchases",
+    }
 
 
 def test_a_fallback_is_a_warning(kept: Kept) -> None:
@@ -95,7 +107,9 @@ def test_levels_of_the_program_s_own_are_kept() -> None:
     symshape.set_logs()
     assert logger.level == before
     assert not logging.getLogger("symshape").handlers
-    with pytest.raises(symshape.InputError, match="there is no topic 'guard': the topics are recompiles, guards"):
+    with pytest.raises(
+        symshape.InputError, match="there is no topic 'guard': the topics are recompiles, guards"
+    ):
         symshape.set_logs("guard")
 
 
@@ -109,13 +123,19 @@ for n in (3, 4):
 
 def _run(**environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", CODE], env={**os.environ, **environment}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", CODE],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
 
 @pytest.mark.slow
 def test_the_variable_and_torch_s_structured_log(tmp_path: object) -> None:
-    """What ``TORCH_TRACE`` collects is what tlparse reads: a line of JSON, its payload indented below."""
+    """What ``TORCH_TRACE`` collects is what tlparse reads: a line of JSON, its payload indented
+    below.
+    """
     done = _run(SYMSHAPE_LOGS="recompiles,json", TORCH_TRACE=str(tmp_path))
     lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
     assert [line["event"] for line in lines] == ["Traced", "Traced", "CacheMiss"]
@@ -135,7 +155,9 @@ def test_the_variable_and_torch_s_structured_log(tmp_path: object) -> None:
 
 
 def test_where_nobody_collects_no_program_is_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch's handler is there until a record; a long text made for it took a tenth of a process's first trace."""
+    """Torch's handler is there until a record; a long text made for it took a tenth of a process's
+    first trace.
+    """
     written: list[object] = []
     monkeypatch.delenv("MAST_HPC_JOB_NAME", raising=False)
     monkeypatch.setattr(logs, "text", written.append)

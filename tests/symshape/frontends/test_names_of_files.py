@@ -62,7 +62,9 @@ def test_what_is_told_of_a_file_whose_name_is_not_utf_8(program: dict[str, Any],
         text = TEXTS[what](compiled)
         assert text.encode()
         assert "\x1b" not in text
-        assert all(str(each.message).isprintable() or "\x1b" not in str(each.message) for each in told)
+        assert all(
+            str(each.message).isprintable() or "\x1b" not in str(each.message) for each in told
+        )
 
 
 def test_a_page_of_such_a_file_is_saved(program: dict[str, Any], tmp_path: Path) -> None:
@@ -123,7 +125,9 @@ def test_counters_are_never_negative_beside_threads_and_resets(tmp_path: Path) -
         for _ in range(300):
             compiled.reset()
             stats = compiled.stats()
-            assert min(stats.calls, stats.traces, stats.hits, stats.misses, stats.loaded) >= 0, stats
+            assert min(stats.calls, stats.traces, stats.hits, stats.misses, stats.loaded) >= 0, (
+                stats
+            )
     finally:
         stop.set()
         for each in threads:

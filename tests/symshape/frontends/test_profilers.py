@@ -25,7 +25,9 @@ def _flops(rows: int) -> int:
     return 2 * rows * 4 * 5
 
 
-@pytest.mark.filterwarnings("ignore:.*Profiler clears events at the end of each cycle")  # by torch 2.11, of itself
+@pytest.mark.filterwarnings(
+    "ignore:.*Profiler clears events at the end of each cycle"
+)  # by torch 2.11, of itself
 def test_torchs_profiler_shows_entries() -> None:
     compiled = symshape.compile(product, dynamic=True)
     compiled(torch.ones(3, 4))
@@ -68,7 +70,10 @@ def test_proton_gets_operations_and_bytes(proton: Any) -> None:
     proton.on.profiling_on = False
     compiled(torch.ones(7, 4))
     expected = [
-        ("product (entry 0, eager)", {"flops": _flops(rows), "bytes": 4 * (rows * 4 + 20 + rows * 5)})
+        (
+            "product (entry 0, eager)",
+            {"flops": _flops(rows), "bytes": 4 * (rows * 4 + 20 + rows * 5)},
+        )
         for rows in (3, 7)
     ]
     assert proton.seen == expected
@@ -96,7 +101,10 @@ def test_nsight_gets_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
         profilers.refresh()
-    assert pushed == [f"product (entry 0, eager): flops={_flops(3)}, bytes={4 * (12 + 20 + 15)}", "pop"]
+    assert pushed == [
+        f"product (entry 0, eager): flops={_flops(3)}, bytes={4 * (12 + 20 + 15)}",
+        "pop",
+    ]
 
 
 def test_without_a_profiler_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +130,9 @@ def test_a_program_whose_cost_depends_on_data_is_named_without_figures(proton: A
 def test_what_raises_is_raised_and_the_range_ends() -> None:
     compiled = symshape.compile(lambda x, i: x[i], dynamic=True)
     compiled(torch.ones(3), torch.tensor([1]))
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]), pytest.raises(IndexError):
+    with (
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]),
+        pytest.raises(IndexError),
+    ):
         compiled(torch.ones(3), torch.tensor([5]))
     assert compiled(torch.ones(4), torch.tensor([3])).tolist() == [1]

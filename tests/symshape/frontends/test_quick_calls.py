@@ -1,4 +1,6 @@
-"""Calls with objects, containers and state that nests: looked up without reading them anew, and never mistaken."""
+"""Calls with objects, containers and state that nests: looked up without reading them anew, and
+never mistaken.
+"""
 
 from __future__ import annotations
 
@@ -101,17 +103,32 @@ QUICK: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = 
     "dictionary given back": (_given_back, lambda n: ({"a": _t(n), "b": _t(n)},)),
     "list written": (_appended, lambda n: ([_t(n), 1], _t(n))),
     "keys and values in an object": (_decoded, lambda n: (_t(1, 1, 2), Held(n))),
-    "keys and values in tuples": (_grown, lambda n: (_t(1, 1, 2), [(_t(1, n, 2), _t(1, n, 2)) for _ in range(12)])),
+    "keys and values in tuples": (
+        _grown,
+        lambda n: (_t(1, 1, 2), [(_t(1, n, 2), _t(1, n, 2)) for _ in range(12)]),
+    ),
     "twenty tensors": (lambda *xs: sum(xs), lambda n: tuple(_t(n) for _ in range(20))),
-    "forty in a dictionary": (lambda d: sum(d.values()), lambda n: ({str(i): _t(n) for i in range(40)},)),
+    "forty in a dictionary": (
+        lambda d: sum(d.values()),
+        lambda n: ({str(i): _t(n) for i in range(40)},),
+    ),
     "one tensor twice": (lambda x, y: x.mul_(2) + y, lambda n: (x := _t(n), x)),
     "in an object, too": (lambda b: b.a.mul_(2) + b.b, lambda n: (Batch(x := _t(n), x),)),
     "a configuration": (lambda x, c: x * c.scale, lambda n: (_t(n), Conf())),
     "in an object": (lambda b: b.a * b.b.scale, lambda n: (Batch(_t(n), Conf()),)),
     "a function in an object": (lambda b: b.b(b.a), lambda n: (Batch(_t(n), torch.relu),)),
-    "a class in an object": (lambda b: b.a * (2 if b.b is int else 3), lambda n: (Batch(_t(n), int),)),
-    "a named tuple in an object": (lambda b: b.a.a + b.a.b * b.b, lambda n: (Batch(Pair(_t(n), 1)),)),
-    "strides and offsets": (lambda x, y: x + y, lambda n: (_t(2, n).t(), _t(2 * n + 1)[1:].view(n, 2))),
+    "a class in an object": (
+        lambda b: b.a * (2 if b.b is int else 3),
+        lambda n: (Batch(_t(n), int),),
+    ),
+    "a named tuple in an object": (
+        lambda b: b.a.a + b.a.b * b.b,
+        lambda n: (Batch(Pair(_t(n), 1)),),
+    ),
+    "strides and offsets": (
+        lambda x, y: x + y,
+        lambda n: (_t(2, n).t(), _t(2 * n + 1)[1:].view(n, 2)),
+    ),
     "sizes of 1": (lambda x, y: x + y, lambda n: (_t(1, n, 1), _t(n, 1, 1))),
 }
 
@@ -167,7 +184,9 @@ class Stateful(nn.Module):
 
 def _states(n: int, rng: random.Random) -> Any:
     a, b = torch.full((n,), 2.0), torch.full((n,), 3.0)
-    one, other = rng.choice([(FIRST, SECOND), (SECOND, FIRST), (None, FIRST), ("a", "b"), ("b", "a"), (1, True)])
+    one, other = rng.choice(
+        [(FIRST, SECOND), (SECOND, FIRST), (None, FIRST), ("a", "b"), ("b", "a"), (1, True)]
+    )
     table = {one: a, other: b} if one != other else {one: a}
     return rng.choice(
         [
@@ -216,7 +235,13 @@ def test_state_that_is_exchanged_between_calls(seed: int) -> None:
 
 
 def _parts(state: Any) -> Any:
-    return state.values() if isinstance(state, dict) else state if isinstance(state, (tuple, list)) else ()
+    return (
+        state.values()
+        if isinstance(state, dict)
+        else state
+        if isinstance(state, (tuple, list))
+        else ()
+    )
 
 
 def test_state_that_nests_is_not_read_anew() -> None:
@@ -287,7 +312,15 @@ def _fills(first: Any, second: Any) -> Any:
 def _arguments(way: int) -> tuple[Any, Any]:
     x = torch.ones(2)
     one = [x]
-    return [(one, [x * 3]), (one, one), (one, OUTSIDE), (OUTSIDE, one), (OUTSIDE, OUTSIDE), (one, (x,)), ([], [x])][way]
+    return [
+        (one, [x * 3]),
+        (one, one),
+        (one, OUTSIDE),
+        (OUTSIDE, one),
+        (OUTSIDE, OUTSIDE),
+        (one, (x,)),
+        ([], [x]),
+    ][way]
 
 
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
@@ -313,7 +346,9 @@ def _into_table(batch: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 @pytest.mark.parametrize("seed", range(4))
-def test_a_dictionary_that_is_also_written_outside_or_is_the_attributes_of_an_object(seed: int) -> None:
+def test_a_dictionary_that_is_also_written_outside_or_is_the_attributes_of_an_object(
+    seed: int,
+) -> None:
     rng = random.Random(seed)
     compiled = symshape.compile(_into_table)
     for _ in range(30):
@@ -334,7 +369,11 @@ def test_a_dictionary_that_is_also_written_outside_or_is_the_attributes_of_an_ob
 def _reads(batch: Any) -> Any:
     found = batch.a.a * batch.b.scale + batch.b.heads
     return (
-        found + len(batch.b.name) + (5 if type(batch) is Below else 0) + len(vars(batch)) + 11 * (batch.a.b is batch.b)
+        found
+        + len(batch.b.name)
+        + (5 if type(batch) is Below else 0)
+        + len(vars(batch))
+        + 11 * (batch.a.b is batch.b)
     )
 
 
@@ -396,7 +435,9 @@ def test_a_class_of_a_constant_that_is_changed_is_seen() -> None:
         lambda: setattr(Late, "heads", property(lambda self: 9)),
         lambda: delattr(Late, "heads"),
         lambda: setattr(
-            Late, "__getattribute__", lambda self, n: 3 if n == "heads" else object.__getattribute__(self, n)
+            Late,
+            "__getattribute__",
+            lambda self, n: 3 if n == "heads" else object.__getattribute__(self, n),
         ),
         lambda: delattr(Late, "__getattribute__"),
     ]

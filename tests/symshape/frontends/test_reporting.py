@@ -69,8 +69,9 @@ def test_what_is_attainable() -> None:
     for rows in (3, 1000, 1000):
         compiled(torch.ones(rows, 4))
     moved = 4 * (1000 * 4 + 20 + 1000 * 5)
-    assert f"  on made up at rows=1000: at least {moved / 1e9 * 1e3:.3g} ms, 100% of it bound by memory" in (
-        compiled.report(peaks)
+    assert (
+        f"  on made up at rows=1000: at least {moved / 1e9 * 1e3:.3g} ms, 100% of it bound by "
+        "memory" in (compiled.report(peaks))
     )
     assert "made up" not in compiled.report()
 

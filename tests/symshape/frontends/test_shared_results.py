@@ -41,7 +41,13 @@ def _one_tensor(x: Tensor) -> Any:
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], int]]:
     """Each list and dictionary in a value: the way to it, and its id."""
     found = [(path, id(value))] if type(value) in (list, dict) else []
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, (list, tuple))
+        else ()
+    )
     return found + [each for key, item in items for each in _places(item, (*path, key))]
 
 
@@ -52,7 +58,9 @@ def _alike(value: Any) -> list[Any]:
     return [(path, first.setdefault(key, path)) for path, key in places]
 
 
-@pytest.mark.parametrize("how", [{}, {"dynamic": True}, {"runner": "padded"}], ids=["plain", "dynamic", "padded"])
+@pytest.mark.parametrize(
+    "how", [{}, {"dynamic": True}, {"runner": "padded"}], ids=["plain", "dynamic", "padded"]
+)
 @pytest.mark.parametrize("fn", [_nested, _empty, _of_types, _one_tensor])
 def test_it_is_one_object(fn: Callable[[Tensor], Any], how: dict[str, Any]) -> None:
     compiled: Any = symshape.compile(fn, fullgraph=True, **how)
@@ -120,7 +128,9 @@ def test_one_that_is_written_to_an_argument_and_kept_is_refused() -> None:
         holder.held = kept["it"] = [holder.x * 2]
         return holder.x
 
-    with pytest.raises(UnsupportedError, match="stores a list or dictionary that is an argument in"):
+    with pytest.raises(
+        UnsupportedError, match="stores a list or dictionary that is an argument in"
+    ):
         symshape.compile(fn, fullgraph=True)(Holder(torch.ones(3)))
     assert kept == {"it": None}
 

@@ -39,7 +39,12 @@ def test_list_and_show(store: Path) -> None:
     for words in (("show", path), ("cache", "show", path.stem[:5], "--store", store)):
         shown = run(*words)
         assert shown.exit_code == 0, shown.output
-        for part in ("x.size(0) = s0", "SCALE = ", "aten.mul.Tensor(v0, 2)", "double.__code__ = code"):
+        for part in (
+            "x.size(0) = s0",
+            "SCALE = ",
+            "aten.mul.Tensor(v0, 2)",
+            "double.__code__ = code",
+        ):
             assert part in shown.output
     assert run("cache", "show", "xyz", "--store", store).exit_code == 2
     assert run("show", store).exit_code == 2
@@ -66,14 +71,19 @@ def test_prune(store: Path) -> None:
 
 def test_export_and_import(store: Path, tmp_path: Path) -> None:
     assert run("cache", "export", tmp_path / "all", "--store", store).output == "1 entries\n"
-    assert run("cache", "import", tmp_path / "all", "--store", tmp_path / "other").output == "1 entries\n"
+    assert (
+        run("cache", "import", tmp_path / "all", "--store", tmp_path / "other").output
+        == "1 entries\n"
+    )
     assert [each.digest for each in DiskStore(tmp_path / "other").all()] == [
         each.digest for each in DiskStore(store).all()
     ]
     second = compiled(double, tmp_path / "other")
     second(torch.ones(5, 6))
     assert counts(second) == (0, 1)
-    (tmp_path / "all").write_bytes((tmp_path / "all").read_bytes().replace(b"mul.Tensor", b"from_file.default"))
+    (tmp_path / "all").write_bytes(
+        (tmp_path / "all").read_bytes().replace(b"mul.Tensor", b"from_file.default")
+    )
     found = run("cache", "import", tmp_path / "all", "--store", tmp_path / "third")
     assert found.exit_code == 2
     assert "unknown operator" in found.output

@@ -20,27 +20,42 @@ def joined(x: torch.Tensor, y: torch.Tensor, flag: bool = True) -> dict[str, Any
     both = torch.cat([x, y])
     if both.size(0) % 2 == 0 and flag:
         both = both + 1
-    return {"both": both, "sizes": (x.size(0), y.size(0) * 2), "shape": both.shape, "name": "joined"}
+    return {
+        "both": both,
+        "sizes": (x.size(0), y.size(0) * 2),
+        "shape": both.shape,
+        "name": "joined",
+    }
 
 
 def test_what_a_trace_shows() -> None:
     traced = symshape.trace(joined, R(3, 2), R(5, 2))
-    assert {name: (symbol.hint, symbol.sources[0].text()) for name, symbol in traced.symbols.items()} == {
+    assert {
+        name: (symbol.hint, symbol.sources[0].text()) for name, symbol in traced.symbols.items()
+    } == {
         "s0": (3, "x.size(0)"),
         "s1": (2, "x.size(1)"),
         "s2": (5, "y.size(0)"),
         "s3": (2, "y.size(1)"),
     }
-    assert {guard.term for guard in traced.guards} == {guards.parse("s1 == s3"), guards.parse("(s0 + s2) % 2 == 0")}
+    assert {guard.term for guard in traced.guards} == {
+        guards.parse("s1 == s3"),
+        guards.parse("(s0 + s2) % 2 == 0"),
+    }
     specs = traced.output_specs
     assert [str(size) for size in specs["both"].sizes] == ["s0 + s2", "s1"]
     assert [str(size) for size in specs["sizes"]] == ["s0", "2*s2"]
     assert specs["name"] == "joined"
-    assert repr(traced) == f"<Traced joined: {len(traced.graph.nodes)} ops, symbols s0, s1, s2, s3, 2 guards>"
+    assert (
+        repr(traced)
+        == f"<Traced joined: {len(traced.graph.nodes)} ops, symbols s0, s1, s2, s3, 2 guards>"
+    )
 
 
 def test_results_keep_their_structure_and_kinds() -> None:
-    traced, seen = agree(joined, (R(3, 2), R(5, 2)), (R(1, 4), R(1, 4)), (R(0, 2), R(2, 2)), (R(3, 2), R(4, 2)))
+    traced, seen = agree(
+        joined, (R(3, 2), R(5, 2)), (R(1, 4), R(1, 4)), (R(0, 2), R(2, 2)), (R(3, 2), R(4, 2))
+    )
     assert seen == ["equal", "equal", "equal", "refused"]
     result = traced(R(3, 2), R(5, 2))
     assert type(result["shape"]) is torch.Size
@@ -150,7 +165,13 @@ def test_decorated_and_built_in_functions() -> None:
         return x + shift
 
     agree(fn, (R(3),), (R(5),), shift=4)
-    for builtin in (torch.relu, torch.Tensor.relu, torch.nn.functional.softplus, torch.nn.ReLU(), torch.sum):
+    for builtin in (
+        torch.relu,
+        torch.Tensor.relu,
+        torch.nn.functional.softplus,
+        torch.nn.ReLU(),
+        torch.sum,
+    ):
         agree(builtin, (R(3),), (R(5),))
 
 
@@ -183,7 +204,9 @@ def test_other_threads_run_eagerly_while_one_traces() -> None:
     inside, outside = threading.Event(), threading.Event()
     seen: list[torch.Tensor] = []
 
-    def wait(event: events.Event) -> None:  # while fn is traced; the recording would refuse events of threads
+    def wait(
+        event: events.Event,
+    ) -> None:  # while fn is traced; the recording would refuse events of threads
         if isinstance(event, events.GuardAdded):
             inside.set()
             assert outside.wait(30)

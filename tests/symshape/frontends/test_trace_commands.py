@@ -1,4 +1,6 @@
-"""``symshape trace``, ``explain`` and ``report`` print what the library says; errors come before output."""
+"""``symshape trace``, ``explain`` and ``report`` print what the library says; errors come before
+output.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def run(*words: str) -> Any:
 
 
 def test_trace_prints_and_its_json_is_shown_again(program: str, tmp_path: Path) -> None:
-    result = run("trace", program, "--json", "--dynamic", "ids.0=n:1:64", "--dynamic", "mask.size(0)=n:1:64")
+    result = run(
+        "trace", program, "--json", "--dynamic", "ids.0=n:1:64", "--dynamic", "mask.size(0)=n:1:64"
+    )
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
     assert [each["name"] for each in data["symbols"]] == ["n"]
@@ -53,7 +57,9 @@ def test_trace_prints_and_its_json_is_shown_again(program: str, tmp_path: Path) 
     assert shown.exit_code == 0, shown.output
     assert "n % 4 == 0" in shown.stdout
     traced = run("trace", program, "--dynamic", "ids.0=n:1:64", "--dynamic", "mask.size(0)=n:1:64")
-    assert shown.stdout.splitlines() == [line for line in traced.stdout.splitlines() if "tracing" not in line]
+    assert shown.stdout.splitlines() == [
+        line for line in traced.stdout.splitlines() if "tracing" not in line
+    ]
 
 
 def test_report_shows_plans_and_guard_sets(tmp_path: Path) -> None:
@@ -62,7 +68,9 @@ def test_report_shows_plans_and_guard_sets(tmp_path: Path) -> None:
     shown = run("report", str(file))
     assert shown.exit_code == 0
     assert shown.stdout.splitlines() == ["s0 % 8 == 0", "x.size(0) >= 3"]
-    file.write_text(symshape.plan(None, symshape.Traffic.of([3, 5, 9], ("n",)), max_graphs=2).to_json())
+    file.write_text(
+        symshape.plan(None, symshape.Traffic.of([3, 5, 9], ("n",)), max_graphs=2).to_json()
+    )
     assert "n" in run("report", str(file)).stdout
 
 
@@ -73,7 +81,10 @@ def test_report_shows_plans_and_guard_sets(tmp_path: Path) -> None:
         ("[1]", "none of what symshape writes"),
         ('{"format": "symshape trace", "version": 7}', "version 7"),
         ('{"format": "symshape trace", "version": 1}', "needs the name"),
-        ('{"format": "symshape trace", "version": 1, "program": "f", "tables": [{}]}', "a title, columns and rows"),
+        (
+            '{"format": "symshape trace", "version": 1, "program": "f", "tables": [{}]}',
+            "a title, columns and rows",
+        ),
         (
             '{"format": "symshape trace", "version": 1, "program": "f", '
             '"tables": [{"title": "t", "columns": ["a"], "rows": [[]]}]}',
@@ -106,7 +117,10 @@ def test_explain(program: str) -> None:
     [
         (["trace", "PROGRAM", "--dynamic", "ids=n"], "should be ARG.DIM=NAME"),
         (["trace", "PROGRAM", "--dynamic", "idz.0=n"], "idz"),
-        (["trace", "PROGRAM", "--dynamic", "ids.0=n", "--dynamic", "ids.size(0)=m"], "names ids.0 twice"),
+        (
+            ["trace", "PROGRAM", "--dynamic", "ids.0=n", "--dynamic", "ids.size(0)=m"],
+            "names ids.0 twice",
+        ),
         (["trace", "PROGRAM", "--html", "no/such/folder/x.html"], "there is no folder"),
         (["trace", "nowhere:example"], "cannot be imported"),
         (["explain", "PROGRAM", "--size", "idz=3,"], "did you mean 'ids'"),

@@ -1,4 +1,6 @@
-"""Loops of training as people write them: averages, checkpoints, counters; equal to eager, in two or three programs."""
+"""Loops of training as people write them: averages, checkpoints, counters; equal to eager, in two
+or three programs.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ _AVERAGES: dict[str, dict[str, Any]] = {
     "mean": {},
     "mean, buffers too": {"use_buffers": True},
     "exponential": {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.9)},
-    "exponential, buffers too": {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.9), "use_buffers": True},
+    "exponential, buffers too": {
+        "multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.9),
+        "use_buffers": True,
+    },
     "mean, of lists": {"multi_avg_fn": swa_utils.get_swa_multi_avg_fn()},
     "exponential, one by one": {"avg_fn": swa_utils.get_ema_avg_fn(0.9)},
     "by hand": {"avg_fn": lambda mean, new, number: 0.1 * new + 0.9 * mean},
@@ -58,7 +63,9 @@ def test_averages_of_weights(name: str, inside: bool) -> None:
 class Blocks(nn.Module):
     """Layers behind checkpoints."""
 
-    def __init__(self, reentrant: bool, dropout: float = 0.0, norm: bool = False, nested: bool = False) -> None:
+    def __init__(
+        self, reentrant: bool, dropout: float = 0.0, norm: bool = False, nested: bool = False
+    ) -> None:
         super().__init__()
         self.first, self.reentrant, self.nested = nn.Linear(8, 8), reentrant, nested
         parts: list[list[nn.Module]] = [[nn.Linear(8, 8), nn.GELU()] for _ in range(2)]
@@ -164,7 +171,13 @@ class Initialised(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "flag", [torch.tensor(False), torch.tensor(0, dtype=torch.uint8), torch.tensor([False]), torch.tensor([[0]])]
+    "flag",
+    [
+        torch.tensor(False),
+        torch.tensor(0, dtype=torch.uint8),
+        torch.tensor([False]),
+        torch.tensor([[0]]),
+    ],
 )
 def test_what_the_first_call_initialises(flag: torch.Tensor) -> None:
     def loop(wrap: Wrap) -> Iterator[Any]:
@@ -190,7 +203,10 @@ def _told(module: nn.Module, required: bool) -> None:
 def _adversaries(wrap: Wrap) -> Iterator[Any]:
     """The critic is frozen while the generator learns, as image translation does."""
     maker, critic = nn.Linear(8, 8), layers()
-    makers, critics = torch.optim.Adam(maker.parameters(), 0.01), torch.optim.Adam(critic.parameters(), 0.01)
+    makers, critics = (
+        torch.optim.Adam(maker.parameters(), 0.01),
+        torch.optim.Adam(critic.parameters(), 0.01),
+    )
 
     def step(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         made = maker(x)
@@ -274,7 +290,9 @@ def _thawed_between(wrap: Wrap) -> Iterator[Any]:
         yield frozen, loss, net
 
 
-@pytest.mark.parametrize("loop", [_adversaries, _left_frozen, _nothing_to_do, _written_once_frozen, _thawed_between])
+@pytest.mark.parametrize(
+    "loop", [_adversaries, _left_frozen, _nothing_to_do, _written_once_frozen, _thawed_between]
+)
 def test_parameters_that_are_frozen_inside(loop: Callable[[Wrap], Iterator[Any]]) -> None:
     agree(loop, traces=3)
 
@@ -341,7 +359,11 @@ def test_steps_that_overflow_are_skipped(name: str) -> None:
 
 
 def test_another_question_is_no_usual_one() -> None:
-    for ask in (lambda x: x.sum() > 0, lambda x: x.sum() == 1.0, lambda x: x.isnan().any() | (x.max() > 3)):
+    for ask in (
+        lambda x: x.sum() > 0,
+        lambda x: x.sum() == 1.0,
+        lambda x: x.isnan().any() | (x.max() > 3),
+    ):
         with pytest.raises(symshape.DataDependentError):
             symshape.compile(lambda x, ask=ask: x if ask(x) else -x, fullgraph=True)(torch.ones(3))
 

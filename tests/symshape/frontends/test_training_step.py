@@ -1,4 +1,6 @@
-"""A whole step of training in one compiled function: forward, loss, backward, clipping, AdamW; equal to eager."""
+"""A whole step of training in one compiled function: forward, loss, backward, clipping, AdamW;
+equal to eager.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +72,7 @@ def start() -> tuple[Tensors, Tensors, Tensors, Tensors]:
 
 
 @pytest.mark.parametrize(
-    "how",
-    [{}, {"foreach": True}, {"fused": True}],
-    ids=lambda how: "+".join(how) or "plain",
+    "how", [{}, {"foreach": True}, {"fused": True}], ids=lambda how: "+".join(how) or "plain"
 )
 def test_fifty_steps_are_eagers(how: dict[str, bool]) -> None:
     ours, theirs = start(), start()
@@ -80,7 +80,9 @@ def test_fifty_steps_are_eagers(how: dict[str, bool]) -> None:
     for number in range(50):
         batch = 2 + (number * 7) % 11
         x, y = torch.randn(batch, 4), torch.randint(0, 3, (batch,))
-        torch.testing.assert_close(compiled(*ours, x, y, **how), step(*theirs, x, y, **how), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(
+            compiled(*ours, x, y, **how), step(*theirs, x, y, **how), rtol=1e-4, atol=1e-6
+        )
     for mine, eager in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, eager, rtol=1e-3, atol=1e-5)
     assert compiled.stats().traces <= 3
@@ -120,7 +122,9 @@ def _whole_step(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[
     return whole
 
 
-def _train(make: Callable[..., torch.optim.Optimizer], compiled: bool, steps: int) -> tuple[list[Any], int]:
+def _train(
+    make: Callable[..., torch.optim.Optimizer], compiled: bool, steps: int
+) -> tuple[list[Any], int]:
     model = _model()
     optimizer = make(model.parameters())
     step: Any = _whole_step(model, optimizer)
@@ -131,7 +135,9 @@ def _train(make: Callable[..., torch.optim.Optimizer], compiled: bool, steps: in
         batch = 2 + (number * 7) % 11
         seen.append(step(torch.randn(batch, 4), torch.randint(0, 3, (batch,))))
     seen += [[each, each.grad] for each in model.parameters()]
-    seen += [[optimizer.state[each][key] for key in optimizer.state[each]] for each in model.parameters()]
+    seen += [
+        [optimizer.state[each][key] for key in optimizer.state[each]] for each in model.parameters()
+    ]
     return seen, step.stats().traces if compiled else 0
 
 
@@ -147,7 +153,9 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "RMSprop": lambda p: optim.RMSprop(p, lr=1e-2, momentum=0.5),
     "NAdam, lists": lambda p: optim.NAdam(p, lr=1e-2, foreach=True),
     "Adagrad, fused": lambda p: optim.Adagrad(p, lr=1e-2, fused=True),
-    "RAdam": lambda p: optim.RAdam(p, lr=1e-2, decoupled_weight_decay=True, weight_decay=0.1, maximize=True),
+    "RAdam": lambda p: optim.RAdam(
+        p, lr=1e-2, decoupled_weight_decay=True, weight_decay=0.1, maximize=True
+    ),
     "RAdam, lists": lambda p: optim.RAdam(p, lr=1e-2, foreach=True),
     "ASGD": lambda p: optim.ASGD(p, lr=1e-2, foreach=False, t0=2),
     "Adafactor": lambda p: optim.Adafactor(p, lr=1e-2, foreach=False),
@@ -168,11 +176,15 @@ def test_optimisers_step_as_in_eager(name: str) -> None:
 
 _SCHEDULES: dict[str, Callable[[Any], Any]] = {
     "cosine": lambda optimizer: optim.lr_scheduler.CosineAnnealingLR(optimizer, 50),
-    "one cycle, of betas too": lambda optimizer: optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=60),
+    "one cycle, of betas too": lambda optimizer: optim.lr_scheduler.OneCycleLR(
+        optimizer, 0.2, total_steps=60
+    ),
 }
 
 
-def _scheduled(schedule: Callable[[Any], Any], compiled: bool, inside: bool = False) -> tuple[list[Any], int]:
+def _scheduled(
+    schedule: Callable[[Any], Any], compiled: bool, inside: bool = False
+) -> tuple[list[Any], int]:
     model = _model()
     optimizer = optim.AdamW(model.parameters(), lr=0.1)
     scheduler = schedule(optimizer)
@@ -192,7 +204,11 @@ def _scheduled(schedule: Callable[[Any], Any], compiled: bool, inside: bool = Fa
         seen.append(step(torch.randn(batch, 4), torch.randint(0, 3, (batch,))))
         if not inside:
             scheduler.step()
-    seen += [scheduler.get_last_lr(), getattr(scheduler, "last_epoch", 0), optimizer.param_groups[0]["lr"]]
+    seen += [
+        scheduler.get_last_lr(),
+        getattr(scheduler, "last_epoch", 0),
+        optimizer.param_groups[0]["lr"],
+    ]
     return [*seen, list(model.parameters())], step.stats().traces if compiled else 0
 
 
@@ -217,18 +233,30 @@ _INSIDE: dict[str, tuple[Callable[[Any], Any], int]] = {
     "polynomial": (lambda o: rates.PolynomialLR(o, total_iters=8, power=2.0), 5),
     "polynomial, a root": (lambda o: rates.PolynomialLR(o, total_iters=8, power=0.9), 6),
     "cycles": (lambda o: rates.CyclicLR(o, 1e-3, 0.1, step_size_up=4), 4),
-    "cycles that shrink": (lambda o: rates.CyclicLR(o, 1e-3, 0.1, step_size_up=3, mode="triangular2"), 5),
-    "cycles that decay": (lambda o: rates.CyclicLR(o, 1e-3, 0.1, step_size_up=4, mode="exp_range", gamma=0.99), 4),
+    "cycles that shrink": (
+        lambda o: rates.CyclicLR(o, 1e-3, 0.1, step_size_up=3, mode="triangular2"),
+        5,
+    ),
+    "cycles that decay": (
+        lambda o: rates.CyclicLR(o, 1e-3, 0.1, step_size_up=4, mode="exp_range", gamma=0.99),
+        4,
+    ),
     "one after the other": (
-        lambda o: rates.SequentialLR(o, [rates.ConstantLR(o, 0.1, 5), rates.ExponentialLR(o, 0.9)], [6]),
+        lambda o: rates.SequentialLR(
+            o, [rates.ConstantLR(o, 0.1, 5), rates.ExponentialLR(o, 0.9)], [6]
+        ),
         6,
     ),
     "one on the other": (
-        lambda o: rates.ChainedScheduler([rates.ConstantLR(o, 0.1, 5), rates.ExponentialLR(o, 0.9)]),
+        lambda o: rates.ChainedScheduler(
+            [rates.ConstantLR(o, 0.1, 5), rates.ExponentialLR(o, 0.9)]
+        ),
         4,
     ),
 }
-"""Each schedule, with the programs that it may make: one for each way, two while it is learnt what varies."""
+"""Each schedule, with the programs that it may make: one for each way, two while it is learnt what
+varies.
+"""
 
 
 @pytest.mark.slow

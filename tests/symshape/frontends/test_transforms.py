@@ -1,4 +1,6 @@
-"""``torch.func``'s transforms inside compiled functions, and of them: equal to eager at other sizes, in two traces."""
+"""``torch.func``'s transforms inside compiled functions, and of them: equal to eager at other
+sizes, in two traces.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.func import (
+    functional_call,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    vjp,
+    vmap,
+)
 from torch.utils.checkpoint import checkpoint
 
 import symshape
@@ -43,7 +55,9 @@ OF_ONE_NUMBER: dict[str, Transform] = {
 }
 OF_TENSORS: dict[str, Transform] = {
     "vmap": lambda f, x: vmap(f)(x),
-    "vmap in vmap": lambda f, x: vmap(vmap(lambda y: y * x.shape[0] + x.shape[1] / 3 - 0.1))(f(x).double()),
+    "vmap in vmap": lambda f, x: vmap(vmap(lambda y: y * x.shape[0] + x.shape[1] / 3 - 0.1))(
+        f(x).double()
+    ),
     "jvp": lambda f, x: jvp(f, (x,), (x * 2,)),
     "vjp": lambda f, x: vjp(f, x)[1](x),
     "jacrev": lambda f, x: jacrev(f)(x[0]),
@@ -77,10 +91,14 @@ def test_of_a_compiled_function(name: str) -> None:
 
 
 def test_gradients_of_each_sample() -> None:
-    compiled = symshape.compile(lambda x: vmap(grad(_loss), in_dims=(None, 0))(_parameters, x), fullgraph=True)
+    compiled = symshape.compile(
+        lambda x: vmap(grad(_loss), in_dims=(None, 0))(_parameters, x), fullgraph=True
+    )
     for n in (3, 5, 2):
         x = torch.randn(n, 4)
-        torch.testing.assert_close(compiled(x), vmap(grad(_loss), in_dims=(None, 0))(_parameters, x))
+        torch.testing.assert_close(
+            compiled(x), vmap(grad(_loss), in_dims=(None, 0))(_parameters, x)
+        )
     assert compiled.stats().traces == 2
 
 
@@ -90,8 +108,12 @@ def _loss_of(model: torch.nn.Module) -> Callable[[dict[str, Tensor], Tensor], Te
 
 AROUND: dict[str, Callable[[torch.nn.Module, dict[str, Tensor], Tensor], Any]] = {
     "grad": lambda model, parameters, x: grad(_loss_of(model))(parameters, x),
-    "each_sample": lambda model, parameters, x: vmap(grad(_loss_of(model)), in_dims=(None, 0))(parameters, x),
-    "jvp": lambda model, parameters, x: jvp(lambda p: _loss_of(model)(p, x), (parameters,), (parameters,)),
+    "each_sample": lambda model, parameters, x: vmap(grad(_loss_of(model)), in_dims=(None, 0))(
+        parameters, x
+    ),
+    "jvp": lambda model, parameters, x: jvp(
+        lambda p: _loss_of(model)(p, x), (parameters,), (parameters,)
+    ),
     "jacrev": lambda model, parameters, x: jacrev(_loss_of(model))(parameters, x),
     "jacfwd": lambda model, parameters, x: jacfwd(_loss_of(model))(parameters, x),
     "ensemble": lambda model, parameters, x: vmap(_loss_of(model), in_dims=(0, None))(
@@ -103,8 +125,12 @@ AROUND: dict[str, Callable[[torch.nn.Module, dict[str, Tensor], Tensor], Any]] =
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 @pytest.mark.parametrize("called_before", [False, True])
 @pytest.mark.parametrize("name", AROUND)
-def test_of_a_compiled_module_on_parameters_of_the_transforms_own(name: str, called_before: bool) -> None:
-    """They are read outside the arguments, and the trace is outside of transforms: gradients were zero."""
+def test_of_a_compiled_module_on_parameters_of_the_transforms_own(
+    name: str, called_before: bool
+) -> None:
+    """They are read outside the arguments, and the trace is outside of transforms: gradients were
+    zero.
+    """
     compiled = symshape.compile(torch.nn.Linear(4, 2))
     plain = symshape.compiled_of(compiled).fn
     for n in (3, 5, 3):
@@ -112,7 +138,9 @@ def test_of_a_compiled_module_on_parameters_of_the_transforms_own(name: str, cal
         if called_before:
             torch.testing.assert_close(compiled(x), plain(x))
         parameters = {name: each.detach() * n for name, each in plain.named_parameters()}
-        torch.testing.assert_close(AROUND[name](compiled, parameters, x), AROUND[name](plain, parameters, x))
+        torch.testing.assert_close(
+            AROUND[name](compiled, parameters, x), AROUND[name](plain, parameters, x)
+        )
         torch.testing.assert_close(compiled(x), plain(x))
 
 
@@ -128,7 +156,8 @@ def test_a_tensor_outside_that_a_transform_made_is_refused_by_name() -> None:
         return result
 
     with pytest.raises(
-        UnsupportedError, match=r"reads held outside its arguments, which a transform of torch\.func .* has replaced"
+        UnsupportedError,
+        match=r"reads held outside its arguments, which a transform of torch\.func .* has replaced",
     ):
         grad(loss)(torch.ones(3))
 
@@ -175,7 +204,9 @@ def _leaves(found: Any) -> list[Tensor]:
 
 AROUND_READING: dict[str, Transform] = {
     "grad": lambda f, x: grad(lambda y: f(y).sum())(x),
-    "a gradient's gradient": lambda f, x: grad(lambda z: grad(lambda y: f(y).sin().sum())(z).sum())(x),
+    "a gradient's gradient": lambda f, x: grad(lambda z: grad(lambda y: f(y).sin().sum())(z).sum())(
+        x
+    ),
     "jvp": lambda f, x: jvp(f, (x,), (x * 2,)),
     "vjp": lambda f, x: vjp(f, x)[1](x),
     "jacrev": lambda f, x: jacrev(lambda y: f(y).sum(0))(x),
@@ -196,7 +227,9 @@ def test_of_what_reads_outside_its_arguments(what: str, name: str, leads_outside
     compiled = symshape.compile(fn, fullgraph=True)
     for n in (3, 5, 2):
         x = torch.randn(n, 4, requires_grad=leads_outside)
-        for got, wanted in zip(_leaves(transform(compiled, x)), _leaves(transform(fn, x)), strict=True):
+        for got, wanted in zip(
+            _leaves(transform(compiled, x)), _leaves(transform(fn, x)), strict=True
+        ):
             torch.testing.assert_close(got, wanted)
             assert got.requires_grad == wanted.requires_grad
     assert compiled.stats().traces <= 2
@@ -248,7 +281,9 @@ OWN: dict[str, Callable[[Tensor], Tensor]] = {
     "of weights": lambda x: _Straight.apply(_net(x)) * x,  # type: ignore[no-untyped-call]
     "one in another": lambda x: _Outer.apply(x @ _plain_weight),  # type: ignore[no-untyped-call]
     "without gradients": lambda x: torch.no_grad()(_Straight.apply)(x) * x,
-    "none, but told to require gradients": lambda x: torch.ones_like(x, requires_grad=True) * x.sin(),
+    "none, but told to require gradients": lambda x: (
+        torch.ones_like(x, requires_grad=True) * x.sin()
+    ),
 }
 
 
@@ -261,13 +296,17 @@ class _Outer(_Straight):
 @pytest.mark.parametrize("leads_outside", [False, True])
 @pytest.mark.parametrize("what", OWN)
 def test_a_function_with_gradients_of_its_own_keeps_them(what: str, leads_outside: bool) -> None:
-    """A tensor of vmap's or of jvp's does not say that it has gradients: the graph had the ops without a history."""
+    """A tensor of vmap's or of jvp's does not say that it has gradients: the graph had the ops
+    without a history.
+    """
     fn = OWN[what]
     compiled = symshape.compile(fn, fullgraph=True)
     for n in (3, 5, 3):
         x = torch.randn(n, 4, requires_grad=leads_outside)
         for transform in AROUND_OWN.values():
-            for got, wanted in zip(_leaves(transform(compiled, x)), _leaves(transform(fn, x)), strict=True):
+            for got, wanted in zip(
+                _leaves(transform(compiled, x)), _leaves(transform(fn, x)), strict=True
+            ):
                 torch.testing.assert_close(got, wanted)
     assert compiled.explain_fallback().startswith("Every call")
 
@@ -283,7 +322,9 @@ def test_one_that_a_graph_cannot_call_again_is_refused_under_a_transform() -> No
     x = torch.randn(3, 4)
     strict, lenient = symshape.compile(counted, fullgraph=True), symshape.compile(counted)
     torch.testing.assert_close(strict(x), x.round())
-    with pytest.raises(UnsupportedError, match=r"autograd\.Function _Straight besides writing to what is outside"):
+    with pytest.raises(
+        UnsupportedError, match=r"autograd\.Function _Straight besides writing to what is outside"
+    ):
         jvp(strict, (x,), (x,))
     seen.clear()
     torch.testing.assert_close(jvp(lenient, (x,), (x,)), (x.round(), 7 * x))
@@ -307,7 +348,9 @@ ASKS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 @pytest.mark.parametrize("what", ASKS)
 def test_what_a_program_asks_of_its_own_tensors_is_not_what_the_trace_knows(what: str) -> None:
-    """``(x @ weight).requires_grad`` is false under vmap and jvp, true under grad: there the function runs as it is."""
+    """``(x @ weight).requires_grad`` is false under vmap and jvp, true under grad: there the
+    function runs as it is.
+    """
     fn = ASKS[what]
     compiled = symshape.compile(fn)
     for n in (3, 5, 3):
@@ -315,11 +358,14 @@ def test_what_a_program_asks_of_its_own_tensors_is_not_what_the_trace_knows(what
         for name, transform in AROUND_OWN.items():
             if what == "detach_" and "vmap" in name:
                 continue  # eager refuses
-            for got, wanted in zip(_leaves(transform(compiled, x)), _leaves(transform(fn, x)), strict=True):
+            for got, wanted in zip(
+                _leaves(transform(compiled, x)), _leaves(transform(fn, x)), strict=True
+            ):
                 torch.testing.assert_close(got, wanted)
     strict = symshape.compile(fn, fullgraph=True)
     strict(x)
     with pytest.raises(
-        UnsupportedError, match=rf"{what}.* of a tensor that it creates, inside a transform of torch\.func"
+        UnsupportedError,
+        match=rf"{what}.* of a tensor that it creates, inside a transform of torch\.func",
     ):
         jvp(strict, (x,), (x,))

@@ -1,4 +1,6 @@
-"""What a warm call runs outside the graph, counted: functions of Python's and C's, whatever the clock says."""
+"""What a warm call runs outside the graph, counted: functions of Python's and C's, whatever the
+clock says.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def _counted(call: Callable[[], Any]) -> Counter[str]:
 
 def _net(depth: int) -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU()) for _ in range(depth))).eval()
+    return nn.Sequential(
+        *(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU()) for _ in range(depth))
+    ).eval()
 
 
 def _warm(depth: int, run: bool = False) -> Any:
@@ -66,9 +70,12 @@ def _warm(depth: int, run: bool = False) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    sys.version_info >= (3, 13) and compiled.VERSIONS is None, reason="objects' attributes are told of to nobody"
+    sys.version_info >= (3, 13) and compiled.VERSIONS is None,
+    reason="objects' attributes are told of to nobody",
 )
-@pytest.mark.skipif(compiled.METADATA is None, reason="the check of tensors is not compiled for this torch")
+@pytest.mark.skipif(
+    compiled.METADATA is None, reason="the check of tensors is not compiled for this torch"
+)
 def test_a_warm_call_of_a_module_takes_as_many_calls_however_deep_it_is() -> None:
     x = torch.ones(3, 4)
     counted = []
@@ -83,7 +90,8 @@ def test_a_warm_call_of_a_module_takes_as_many_calls_however_deep_it_is() -> Non
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    sys.version_info >= (3, 13) and compiled.VERSIONS is None, reason="objects' attributes are told of to nobody"
+    sys.version_info >= (3, 13) and compiled.VERSIONS is None,
+    reason="objects' attributes are told of to nobody",
 )
 def test_a_call_of_new_sizes_takes_few_calls() -> None:
     module = _warm(12)
@@ -125,7 +133,10 @@ def test_an_object_of_tensors_takes_hardly_more_calls_than_flat_arguments() -> N
     flat = symshape.compile(lambda x, y, mask, heads, times: x * heads + y * mask * times)
     whole = symshape.compile(lambda b: b.x * b.heads + b.y * b.mask * b.times)
     counted = []
-    for compiled_one, make in ((flat, lambda *parts: parts), (whole, lambda *parts: (Batch(*parts),))):
+    for compiled_one, make in (
+        (flat, lambda *parts: parts),
+        (whole, lambda *parts: (Batch(*parts),)),
+    ):
         for _ in range(WARM):
             arguments = make(*(torch.ones(3) for _ in range(3)), 2, 3)
             compiled_one(*arguments)
@@ -136,7 +147,8 @@ def test_an_object_of_tensors_takes_hardly_more_calls_than_flat_arguments() -> N
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    sys.version_info >= (3, 13) and compiled.VERSIONS is None, reason="objects' attributes are told of to nobody"
+    sys.version_info >= (3, 13) and compiled.VERSIONS is None,
+    reason="objects' attributes are told of to nobody",
 )
 def test_the_state_of_a_watched_module_is_asked_for_in_one_pass() -> None:
     module = _warm(40)
@@ -166,7 +178,9 @@ def test_it_is_still_right() -> None:
 
 
 def test_what_is_tried_and_built_once_falls_into_traces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trying out whether writes are seen takes milliseconds: in the first trace, and never in a call that is served."""
+    """Trying out whether writes are seen takes milliseconds: in the first trace, and never in a
+    call that is served.
+    """
     net = _net(8)
     compiled_net = symshape.compile(net)
     done: list[tuple[str, int, int]] = []
@@ -182,7 +196,9 @@ def test_what_is_tried_and_built_once_falls_into_traces(monkeypatch: pytest.Monk
     dict_versions._works.cache_clear()
     dict_versions.sees_classes.cache_clear()
     monkeypatch.setattr(dict_versions, "_sees", noting("tried", dict_versions._sees))
-    monkeypatch.setattr(dict_versions, "_sees_in_class", noting("tried", dict_versions._sees_in_class))
+    monkeypatch.setattr(
+        dict_versions, "_sees_in_class", noting("tried", dict_versions._sees_in_class)
+    )
     monkeypatch.setattr(Checker, "__init__", noting("built", Checker.__init__))
     with torch.no_grad():
         for _ in range(WARM):

@@ -1,4 +1,6 @@
-"""Traffic that a compiled function has seen, the plan for it, and its buckets made before calls need them."""
+"""Traffic that a compiled function has seen, the plan for it, and its buckets made before calls
+need them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def _program(x: torch.Tensor) -> torch.Tensor:
 
 
 def _padded(**options: Any) -> Any:
-    return symshape.compile(_program, dynamic={"x": {0: "length"}}, runner="padded", options=Options(**options))
+    return symshape.compile(
+        _program, dynamic={"x": {0: "length"}}, runner="padded", options=Options(**options)
+    )
 
 
 def _caps(compiled: Any) -> list[int]:
@@ -31,7 +35,9 @@ def _caps(compiled: Any) -> list[int]:
 def _made(compiled: Any, sizes: list[int]) -> int:
     """Calls with these sizes, held against eager; how many buckets they made."""
     made: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: made.append(e) if isinstance(e, events.BucketMade) else None)
+    unsubscribe = events.subscribe(
+        lambda e: made.append(e) if isinstance(e, events.BucketMade) else None
+    )
     try:
         for n in sizes:
             x = torch.randn(n, 4)
@@ -55,7 +61,9 @@ def test_the_loop_from_traffic_to_buckets_closes() -> None:
     warm = compiled.warm_up(plan, progress=False)
     assert [each.sizes["length"] for _, each in warm.made] == [91, 18, 3], "the largest first"
     assert (warm.graphs, warm.failures) == (3, ())
-    assert 0 < warm.bytes == compiled._graphs.bytes() < sum(each.bytes for _, each in warm.made), "they share memory"
+    assert 0 < warm.bytes == compiled._graphs.bytes() < sum(each.bytes for _, each in warm.made), (
+        "they share memory"
+    )
     assert warm.milliseconds > 0
     assert _caps(compiled) == [3, 18, 91], "what the plan does not name has left"
     assert _made(compiled, STREAM) == 0, "no call makes a bucket"
@@ -86,7 +94,11 @@ def test_a_budget_in_bytes() -> None:
     compiled = _padded(graph_memory="40 kB")
     compiled(torch.randn(5, 4))
     warm = compiled.warm_up([10, 100, 10_000], progress=False)
-    assert {each.sizes["length"]: each.ready for _, each in warm.made} == {10_000: False, 100: True, 10: True}
+    assert {each.sizes["length"]: each.ready for _, each in warm.made} == {
+        10_000: False,
+        100: True,
+        10: True,
+    }
     assert "40000 bytes" in warm.failures[0].reason
     assert compiled._graphs.bytes() <= 40_000
     assert _made(compiled, [9_000, 50]) == 0
@@ -110,11 +122,16 @@ def test_sizes_outside_of_the_guards_are_named() -> None:
     compiled = symshape.compile(lambda x: x.view(-1, 2) + 1, dynamic=True, runner="padded")
     compiled(torch.ones(6))
     warm = compiled.warm_up([7, 8], progress=False)
-    assert {each.sizes["s0"]: each.reason for _, each in warm.made} == {8: "", 7: "outside of the guards"}
+    assert {each.sizes["s0"]: each.reason for _, each in warm.made} == {
+        8: "",
+        7: "outside of the guards",
+    }
 
 
 def test_what_an_op_refuses_is_said() -> None:
-    compiled = symshape.compile(lambda x: torch.renorm(x[:, None], 2, 0, 1.0), dynamic=True, runner="padded")
+    compiled = symshape.compile(
+        lambda x: torch.renorm(x[:, None], 2, 0, 1.0), dynamic=True, runner="padded"
+    )
     compiled(torch.ones(6))
     (failed,) = compiled.warm_up([8], progress=False).failures
     assert "aten.renorm.default" in failed.reason
@@ -140,7 +157,7 @@ def test_bad_requests_are_told(runner: Any, sizes: Any, message: str) -> None:
         compiled.warm_up(sizes, progress=False)
 
 
-# --- traffic ----------------------------------------------------------------------------------------------------------
+# --- traffic --------------------------------------------------------------------------------------
 
 
 def test_calls_of_an_entry_with_fixed_sizes_count_too() -> None:
@@ -156,7 +173,9 @@ def test_calls_of_an_entry_with_fixed_sizes_count_too() -> None:
 
 
 def test_nested_arguments_and_verified_calls_are_counted_once() -> None:
-    compiled = symshape.compile(lambda given: given["x"] * 2, dynamic=True, options=Options(verify=1.0))
+    compiled = symshape.compile(
+        lambda given: given["x"] * 2, dynamic=True, options=Options(verify=1.0)
+    )
     for n in (3, 4, 3):
         compiled({"x": torch.ones(n)})
     assert compiled.traffic().counts == {(3,): 2, (4,): 1}

@@ -15,7 +15,10 @@ SIZES = [{"length": n} for n in (4000, 2000, 1000, 100)]
 
 def _compiled(**options: Any) -> Any:
     compiled = symshape.compile(
-        lambda x: torch.exp(x) + 1, dynamic={"x": {0: "length"}}, runner="padded", options=Options(**options)
+        lambda x: torch.exp(x) + 1,
+        dynamic={"x": {0: "length"}},
+        runner="padded",
+        options=Options(**options),
     )
     compiled(torch.ones(3, 1024))
     return compiled
@@ -67,4 +70,6 @@ def test_a_budget_is_refused_before_anything_is_made() -> None:
 
 def test_lent_results_count_for_each_graph() -> None:
     sizes = [{"length": 4000 - n} for n in range(3)]
-    assert _compiled(outputs="borrow").graph_memory(sizes).pool > _compiled().graph_memory(sizes).pool
+    assert (
+        _compiled(outputs="borrow").graph_memory(sizes).pool > _compiled().graph_memory(sizes).pool
+    )

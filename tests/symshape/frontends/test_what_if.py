@@ -1,4 +1,6 @@
-"""Questions of sizes have the answers that tensors of those sizes get; which entry, the one that then serves."""
+"""Questions of sizes have the answers that tensors of those sizes get; which entry, the one that
+then serves.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_sizes_answer_as_tensors_do(traced: symshape.Traced) -> None:
 def test_what_is_not_named_follows() -> None:
     n = Dim("n")
     dims = {"x": [n], "y": [n]}
-    traced = symshape.trace(lambda x, y: (x + y).view(-1, 4), torch.ones(8), torch.ones(8), dynamic=dims)
+    traced = symshape.trace(
+        lambda x, y: (x + y).view(-1, 4), torch.ones(8), torch.ones(8), dynamic=dims
+    )
     assert traced.check(sizes={"x": (12,)})
     assert traced.check(sizes={"n": 16})
     assert not traced.check(sizes={"n": 13})
@@ -49,12 +53,17 @@ def test_what_is_not_named_follows() -> None:
 
 
 def test_another_number_of_dimensions_and_integers(traced: symshape.Traced) -> None:
-    assert traced.explain(sizes={"ids": (4, 8, 1)}) == ["ids has 3 dimension(s), but was traced with 2"]
+    assert traced.explain(sizes={"ids": (4, 8, 1)}) == [
+        "ids has 3 dimension(s), but was traced with 2"
+    ]
     static = symshape.trace(fn, torch.ones(4, 8), torch.ones(4, 8), 3)
     assert static.check(sizes={"k": 3})
     assert static.explain(sizes={"k": 5}) == ["k == 3, but k = 5 (it was static in the trace)"]
     assert traced.check(torch.ones(4, 8), torch.ones(4, 8).to("meta")) is True
-    assert traced.check(torch.ones(4, 8), torch.ones(4, 8, dtype=torch.float64, device="meta")) is False
+    assert (
+        traced.check(torch.ones(4, 8), torch.ones(4, 8, dtype=torch.float64, device="meta"))
+        is False
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,9 @@ def test_slips_are_errors(traced: symshape.Traced, sizes: dict[str, object], sai
 
 
 def test_a_symbol_without_a_value_must_be_named() -> None:
-    traced = symshape.trace(lambda x: x * 2, torch.ones(3, 4), dynamic={"x": {0: symshape.Policy.UNBACKED}})
+    traced = symshape.trace(
+        lambda x: x * 2, torch.ones(3, 4), dynamic={"x": {0: symshape.Policy.UNBACKED}}
+    )
     with pytest.raises(InputError, match=r"x\.size\(0\) has no value in the traced call"):
         traced.check(sizes={"x": (None, 4)})
     assert traced.check(sizes={"x": (7, 4)})
@@ -102,7 +113,11 @@ def test_which_is_the_entry_that_then_serves() -> None:
         ids, mask = torch.ones(a, b), torch.ones(a, b)
         sizes = {"ids": (a, b), "mask": (a, b)}
         found = compiled.which(sizes=sizes)
-        assert found.entry == compiled.which(ids, mask).entry == compiled.which(ids.to("meta"), mask.to("meta")).entry
+        assert (
+            found.entry
+            == compiled.which(ids, mask).entry
+            == compiled.which(ids.to("meta"), mask.to("meta")).entry
+        )
         assert bool(found) is (found.entry is not None)
         traces = compiled.stats().traces
         assert compiled.stats().calls == 5  # asking is not calling
@@ -129,7 +144,9 @@ def test_a_miss_says_why_and_what_would_pass() -> None:
     miss = compiled.which(sizes={"x": (13,)})
     assert not miss
     assert miss.nearest == {"x.size(0)": 12}
-    assert str(miss).startswith("no entry would serve it:\n  entry 0: x.size(0) is 13, but it needs x.size(0) % 4 == 0")
+    assert str(miss).startswith(
+        "no entry would serve it:\n  entry 0: x.size(0) is 13, but it needs x.size(0) % 4 == 0"
+    )
     assert compiled.which(sizes={"x": tuple(miss.nearest.values())})
     other = compiled.which(torch.ones(8, dtype=torch.float64))
     assert "float64" in other.reasons[0]

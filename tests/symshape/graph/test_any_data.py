@@ -1,4 +1,6 @@
-"""Ops that are listed as refusing no data, with NaN, infinities, extreme integers and zeros for op_db's values."""
+"""Ops that are listed as refusing no data, with NaN, infinities, extreme integers and zeros for
+op_db's values.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from tests.meta_fns.opdb import Call, clone, record
 
 # Eager itself ends the process, where a graph without the op does not.
 CRASHES = {"lcm", "gcd"}
-FLOATS = [[float("nan")], [0.0], [float("nan"), float("inf"), -float("inf"), 0.0, -1.0, 1e30, 0.5, 2.0]]
+FLOATS = [
+    [float("nan")],
+    [0.0],
+    [float("nan"), float("inf"), -float("inf"), 0.0, -1.0, 1e30, 0.5, 2.0],
+]
 
 
 def _filled(given: torch.Tensor, rng: random.Random) -> torch.Tensor:
@@ -34,7 +40,10 @@ def _filled(given: torch.Tensor, rng: random.Random) -> torch.Tensor:
     else:
         most, least = torch.iinfo(tensor.dtype).max, torch.iinfo(tensor.dtype).min
         pool = rng.choice([[least], [0], [most], [least, most, 0, 1, 7]])
-    values = torch.tensor([rng.choice(pool) for _ in range(64)], dtype=torch.float64 if pool in FLOATS else torch.int64)
+    values = torch.tensor(
+        [rng.choice(pool) for _ in range(64)],
+        dtype=torch.float64 if pool in FLOATS else torch.int64,
+    )
     whole.copy_(values.repeat(whole.numel() // 64 + 1)[: whole.numel()])
     return tensor
 
@@ -56,7 +65,9 @@ def _refusal(calls: Iterable[Call]) -> str:
         rng, found = random.Random(0), "fine"
         for call in calls:
             for _ in range(6):
-                args, kwargs = tree_map_only(torch.Tensor, lambda each: _filled(each, rng), (call.args, call.kwargs))
+                args, kwargs = tree_map_only(
+                    torch.Tensor, lambda each: _filled(each, rng), (call.args, call.kwargs)
+                )
                 try:
                     call.op(*args, **kwargs)
                 except Exception as error:
@@ -82,7 +93,11 @@ def check(first: int, step: int) -> int:
 
 def test_each_name_is_that_of_an_op() -> None:
     spaces = torch.ops.aten, torch.ops.prims
-    assert not [name for name in _TAKES_ANY_DATA if not any(hasattr(s, n) for s in spaces for n in (name, f"{name}_"))]
+    assert not [
+        name
+        for name in _TAKES_ANY_DATA
+        if not any(hasattr(s, n) for s in spaces for n in (name, f"{name}_"))
+    ]
 
 
 @pytest.mark.slow

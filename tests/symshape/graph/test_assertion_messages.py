@@ -21,7 +21,8 @@ READ = FloatTerm("symbol", symbol="f0")
 def test_places_are_found_again() -> None:
     places = Places()
     message = places.message(
-        f"{places.mark(U)} and {places.mark(QUOTIENT, '.1f')}, {places.mark(U, '+03d')}{places.mark(READ)}"
+        f"{places.mark(U)} and {places.mark(QUOTIENT, '.1f')}, "
+        f"{places.mark(U, '+03d')}{places.mark(READ)}"
     )
     assert message.text({"u0": 6, "f0": 0.5}) == "6 and 1.5, +060.5"
     assert str(message) == "u0 and (u0 / 4), u0f0"

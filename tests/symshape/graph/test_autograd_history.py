@@ -1,4 +1,6 @@
-"""Gradients of which nobody sees the history are not recorded; whatever can be seen of it is eager's."""
+"""Gradients of which nobody sees the history are not recorded; whatever can be seen of it is
+eager's.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,19 @@ def silent(compiled: Any) -> list[bool]:
     found = []
     for entry in compiled.entries:
         graph, keys = entry.program.graph, entry.program.call.keys
-        asking = [each.value for each in graph.inputs if getattr(keys[each.position], "requires_grad", False)]
+        asking = [
+            each.value
+            for each in graph.inputs
+            if getattr(keys[each.position], "requires_grad", False)
+        ]
         asking += [each.value for each in graph.lifted if each.tensor.requires_grad]
         found.append(RecordedHistory(graph.steps, asking).silent)
     return found
 
 
-def _train(model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor]) -> torch.Tensor:
+def _train(
+    model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor]
+) -> torch.Tensor:
     optimizer.zero_grad()
     loss = loss_of(model(**call))
     loss.backward()  # type: ignore[no-untyped-call]
@@ -34,10 +42,14 @@ def _train(model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trained", [each for each in TRAINED if each.name != "lstm"], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "trained", [each for each in TRAINED if each.name != "lstm"], ids=lambda each: each.name
+)
 def test_a_step_of_training_records_nothing(trained: Trained) -> None:
     theirs, ours = (trained.build() for _ in range(2))
-    by_eager, by_us = (torch.optim.SGD(each.parameters(), lr=1e-2, momentum=0.9) for each in (theirs, ours))
+    by_eager, by_us = (
+        torch.optim.SGD(each.parameters(), lr=1e-2, momentum=0.9) for each in (theirs, ours)
+    )
     step: Any = symshape.compile(lambda call: _train(ours, by_us, call))
     for batch, length in sizes(5):
         call = trained.call(batch, length)
@@ -56,7 +68,9 @@ def test_a_loss_that_is_returned_leads_where_its_history_led() -> None:
     theirs, ours = (trained.build() for _ in range(2))
     by_eager, by_us = (torch.optim.SGD(each.parameters(), lr=1e-2) for each in (theirs, ours))
 
-    def train(model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor]) -> torch.Tensor:
+    def train(
+        model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
         optimizer.zero_grad()
         loss = loss_of(model(**call))
         loss.backward()  # type: ignore[no-untyped-call]
@@ -112,7 +126,10 @@ PROGRAMS: dict[str, tuple[Callable[[nn.Linear, torch.Tensor], Any], bool]] = {
     "a parameter": (lambda linear, x: (linear.weight, linear(x).detach()), True),
     "detached": (lambda linear, x: linear(x).relu_().detach() + 1, True),
     "positions": (lambda linear, x: linear(x).softmax(1).argmax(1), True),
-    "without gradients inside": (lambda linear, x: torch.no_grad()(lambda y: y * 2)(linear(x)), True),
+    "without gradients inside": (
+        lambda linear, x: torch.no_grad()(lambda y: y * 2)(linear(x)),
+        True,
+    ),
     "of a view made without gradients": (_of_a_view, False),
     "written": (_written, False),
     "written, data": (_written_data, True),
@@ -127,12 +144,16 @@ def test_what_asks_for_gradients_does_so(name: str) -> None:
     compiled: Any = symshape.compile(lambda x: program(linear, x), fullgraph=True)
     for n in (3, 5, 6):
         x = torch.randn(n, 4)
-        for mine, theirs in zip(*(_tensors(each) for each in (compiled(x), program(linear, x))), strict=True):
+        for mine, theirs in zip(
+            *(_tensors(each) for each in (compiled(x), program(linear, x))), strict=True
+        ):
             torch.testing.assert_close(mine, theirs)
             assert (mine.requires_grad, mine.is_leaf) == (theirs.requires_grad, theirs.is_leaf)
             if theirs.requires_grad and not theirs.is_leaf:
                 found = [
-                    torch.autograd.grad(each.sum(), linear.weight, retain_graph=True, allow_unused=True)[0]
+                    torch.autograd.grad(
+                        each.sum(), linear.weight, retain_graph=True, allow_unused=True
+                    )[0]
                     for each in (mine, theirs)
                 ]
                 assert (found[0] is None) == (found[1] is None)
@@ -142,7 +163,9 @@ def test_what_asks_for_gradients_does_so(name: str) -> None:
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
-    return [each for each in torch.utils._pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
+    return [
+        each for each in torch.utils._pytree.tree_leaves(result) if isinstance(each, torch.Tensor)
+    ]
 
 
 def test_what_is_kept_outside_has_its_history() -> None:
@@ -157,7 +180,9 @@ def test_what_is_kept_outside_has_its_history() -> None:
 
 
 def test_transforms_see_what_they_saw() -> None:
-    """Of what hangs on parameters nothing is recorded; of what hangs on a wrapped argument all is."""
+    """Of what hangs on parameters nothing is recorded; of what hangs on a wrapped argument all
+    is.
+    """
     linear = nn.Linear(4, 4)
 
     def fn(x: torch.Tensor) -> torch.Tensor:

@@ -78,7 +78,11 @@ def test_a_traceback_shows_the_generated_line() -> None:
 def test_generated_sources_of_dead_programs_leave_the_line_cache() -> None:
     def sources() -> set[str]:
         gc.collect()
-        return {name for name in linecache.cache if name.startswith("<symshape graph") and linecache.getlines(name)}
+        return {
+            name
+            for name in linecache.cache
+            if name.startswith("<symshape graph") and linecache.getlines(name)
+        }
 
     before = sources()
     alive = [symshape.trace(lambda x: x + 1, R(3)) for _ in range(5)]
@@ -104,9 +108,16 @@ class Ops(TorchDispatchMode):
 
 @pytest.mark.parametrize("op", list(BINDINGS), ids=str)
 def test_bindings_do_what_their_overloads_do(op: Any) -> None:
-    """Python functions stand in for overloads: the same results, for tensors, numbers and keywords."""
+    """Python functions stand in for overloads: the same results, for tensors, numbers and
+    keywords.
+    """
     calls: dict[str, list[Any]] = {
-        "add": [(R(2, 3), R(3)), (R(2, 3), 2), (R(2, 3), R(2, 3), {"alpha": 3}), (R(2, dtype=torch.int64), 2.5)],
+        "add": [
+            (R(2, 3), R(3)),
+            (R(2, 3), 2),
+            (R(2, 3), R(2, 3), {"alpha": 3}),
+            (R(2, dtype=torch.int64), 2.5),
+        ],
         "sub": [(R(2, 3), R(3)), (R(2, 3), 2), (R(2, 3), R(2, 3), {"alpha": 3})],
         "mul": [(R(2, 3), R(3)), (R(2, 3), 2.5), (R(2, dtype=torch.int64), True)],
         "div": [(R(2, 3), R(3)), (R(2, 3), 2), (R(2, dtype=torch.int64), R(2, dtype=torch.int64))],
@@ -119,12 +130,20 @@ def test_bindings_do_what_their_overloads_do(op: Any) -> None:
         "view": [(R(2, 3), [3, -1])],
         "expand": [(R(1, 3), [2, 3]), (R(1, 3), [2, 3], {"implicit": True})],
         "unsqueeze": [(R(2, 3), -1)],
-        "embedding": [(R(5, 3), torch.tensor([1, 2])), (R(5, 3), torch.tensor([1, 2]), 1, True, False)],
+        "embedding": [
+            (R(5, 3), torch.tensor([1, 2])),
+            (R(5, 3), torch.tensor([1, 2]), 1, True, False),
+        ],
         "cat": [([R(2, 3), R(1, 3)],), ([R(2, 3), R(2, 1)], -1)],
         "clone": [(R(2, 3),), (R(1, 3, 2, 2), {"memory_format": torch.channels_last})],
         "select": [(R(2, 3), 1, -1)],
         "pow": [(R(2, 3), 2), (R(2, 3), 0.5), (R(2, dtype=torch.int64), 2.5)],
-        "mean": [(R(2, 3), [-1], True), (R(2, 3), []), (R(2, 3), None), (R(2, 3), [0], {"dtype": torch.float64})],
+        "mean": [
+            (R(2, 3), [-1], True),
+            (R(2, 3), []),
+            (R(2, 3), None),
+            (R(2, 3), [0], {"dtype": torch.float64}),
+        ],
         **{
             name: [
                 (R(2, 3),),
@@ -134,11 +153,21 @@ def test_bindings_do_what_their_overloads_do(op: Any) -> None:
             ]
             for name in ("var", "std", "var_mean", "std_mean")
         },
-        "where": [(R(2, 3) > 0, R(2, 3), R(3)), (torch.tensor(True), R(2, dtype=torch.int64), R(3, 1))],
-        "copy_": [(R(2, 3), R(3)), (R(2, dtype=torch.int64), R(2), True), (R(2), R(2), {"non_blocking": True})],
+        "where": [
+            (R(2, 3) > 0, R(2, 3), R(3)),
+            (torch.tensor(True), R(2, dtype=torch.int64), R(3, 1)),
+        ],
+        "copy_": [
+            (R(2, 3), R(3)),
+            (R(2, dtype=torch.int64), R(2), True),
+            (R(2), R(2), {"non_blocking": True}),
+        ],
         "gelu": [(R(2, 3),), (R(2, 3), {"approximate": "tanh"})],
         "_softmax": [(R(2, 3), -1, False)],
-        "native_layer_norm": [(R(2, 3), [3], R(3), R(3), 1e-5), (R(2, 3), [2, 3], None, None, 1e-5)],
+        "native_layer_norm": [
+            (R(2, 3), [3], R(3), R(3), 1e-5),
+            (R(2, 3), [2, 3], None, None, 1e-5),
+        ],
         "native_batch_norm": [
             (R(2, 3, 4), R(3), R(3), R(3), R(3).abs(), False, 0.1, 1e-5),
             (R(2, 3, 4), None, None, None, None, True, 0.1, 1e-5),
@@ -158,7 +187,11 @@ def test_bindings_do_what_their_overloads_do(op: Any) -> None:
         assert ours_ran.seen == theirs_ran.seen
         assert type(ours) is type(theirs)
         for one, other in zip(pytree.tree_leaves(ours), pytree.tree_leaves(theirs), strict=True):
-            assert (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+            assert (one.dtype, one.shape, one.stride()) == (
+                other.dtype,
+                other.shape,
+                other.stride(),
+            )
             assert bits(one) == bits(other)
 
 
@@ -241,7 +274,9 @@ def _whole(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 @pytest.mark.parametrize("fn", [_parts, _whole])
 @pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("wants_gradients", [False, True])
-def test_tensors_made_in_inference_mode_are_so_in_the_graph(fn: Any, mode: Any, wants_gradients: bool) -> None:
+def test_tensors_made_in_inference_mode_are_so_in_the_graph(
+    fn: Any, mode: Any, wants_gradients: bool
+) -> None:
     def kind(tensor: torch.Tensor) -> tuple[bool, bool, bool]:
         return tensor.is_inference(), tensor.requires_grad, tensor.grad_fn is None
 

@@ -9,13 +9,23 @@ import pytest
 import torch
 from torch._higher_order_ops.associative_scan import generic_associative_scan
 
-from symshape.graph.control_flow import AssociativeScan, Captures, Cond, ControlFlow, Scan, WhileLoop
+from symshape.graph.control_flow import (
+    AssociativeScan,
+    Captures,
+    Cond,
+    ControlFlow,
+    Scan,
+    WhileLoop,
+)
 
 
 def _choice(whole: bool) -> Cond:
     """``x * 2 * n`` or ``y`` of (condition, x, y, n)."""
     op = Cond("cond", Captures(2, 1), whole=whole, draws=False)
-    op.parts = (lambda tensors, numbers: [tensors[0] * 2 * numbers[0]], lambda tensors, numbers: [tensors[1] * 1])
+    op.parts = (
+        lambda tensors, numbers: [tensors[0] * 2 * numbers[0]],
+        lambda tensors, numbers: [tensors[1] * 1],
+    )
     return op
 
 
@@ -25,7 +35,9 @@ def test_a_choice() -> None:
     assert torch.equal(op(torch.tensor(True), x, y, 3)[0], x * 6)
     assert torch.equal(op(torch.tensor([0.0]), x, y, 3)[0], y)
     assert (str(op), op._schema.name, op.tags) == ("cond", "opaque::cond", ())
-    assert Cond("cond", Captures(0, 0), whole=True, draws=True).tags == (torch.Tag.nondeterministic_seeded,)
+    assert Cond("cond", Captures(0, 0), whole=True, draws=True).tags == (
+        torch.Tag.nondeterministic_seeded,
+    )
 
 
 def test_what_autograd_sees() -> None:
@@ -80,7 +92,11 @@ def test_a_loop() -> None:
 def test_rows() -> None:
     op = Scan("scan", Captures(1, 0), 1, whole=True, draws=False)
     op.parts = (lambda tensors, numbers: [tensors[0] + tensors[1] * tensors[2], tensors[1].t()],)
-    init, rows, w = torch.zeros(2, 3), torch.rand(4, 2, 3, requires_grad=True), torch.rand(3, requires_grad=True)
+    init, rows, w = (
+        torch.zeros(2, 3),
+        torch.rand(4, 2, 3, requires_grad=True),
+        torch.rand(3, requires_grad=True),
+    )
     state, stacked = op(init, rows, w)
     assert torch.allclose(state, (rows * w).sum(0))
     assert torch.equal(stacked, rows.transpose(1, 2))
@@ -93,7 +109,9 @@ def test_rows() -> None:
 
 @pytest.mark.parametrize("length", range(1, 24))
 def test_levels(length: int) -> None:
-    """Each part is told how many rows its level has, and how many it gets; those of the first level are others."""
+    """Each part is told how many rows its level has, and how many it gets; those of the first level
+    are others.
+    """
     told: list[tuple[str, int, int]] = []
 
     def part(name: str) -> Any:
@@ -103,7 +121,9 @@ def test_levels(length: int) -> None:
 
         return run
 
-    names = [f"{kind}{few}" for kind, most in (("pairs", 4), ("rest", 5)) for few in range(2, most + 1)]
+    names = [
+        f"{kind}{few}" for kind, most in (("pairs", 4), ("rest", 5)) for few in range(2, most + 1)
+    ]
     op = AssociativeScan("associative_scan", Captures(0, 0), generic_associative_scan, draws=False)
     op.parts = tuple(part(level + name) for level in ("top ", "") for name in names)
     rows = torch.rand(length, 2)

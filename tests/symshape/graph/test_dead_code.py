@@ -56,7 +56,11 @@ def test_all_steps_go_when_only_inputs_come_back() -> None:
     [
         (nn.functional.conv2d, ([1, 3, 5, 5], [4, 3, 1, 1]), ([1, 3, 5, 5], [0, 3, 1, 1])),
         (nn.functional.conv1d, ([2, 3, 5], [4, 3, 2]), ([2, 3, 5], [0, 3, 2])),
-        (nn.functional.conv_transpose2d, ([1, 3, 5, 5], [3, 4, 1, 1]), ([1, 3, 5, 5], [3, 0, 1, 1])),
+        (
+            nn.functional.conv_transpose2d,
+            ([1, 3, 5, 5], [3, 4, 1, 1]),
+            ([1, 3, 5, 5], [3, 0, 1, 1]),
+        ),
     ],
 )
 def test_what_eager_refuses_is_refused_unread(unread: Any, sizes: Any, wrong: Any) -> None:

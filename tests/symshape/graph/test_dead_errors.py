@@ -1,4 +1,6 @@
-"""Errors of calls whose results nobody reads: eager raises them, so a compiled function does, too."""
+"""Errors of calls whose results nobody reads: eager raises them, so a compiled function does,
+too.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "histc": (torch.histc, (torch.full((3,), INF),)),
     "histogram": (lambda x: torch.histogram(x, 3), (torch.full((3,), INF),)),
     "histogramdd": (lambda x: torch.histogramdd(x, [2, 2]), (torch.full((3, 2), NAN),)),
-    "embedding_bag": (lambda x, i: torch.nn.functional.embedding_bag(i, x), (R(3, 2), INDEX([[7]]))),
+    "embedding_bag": (
+        lambda x, i: torch.nn.functional.embedding_bag(i, x),
+        (R(3, 2), INDEX([[7]])),
+    ),
     "cholesky_inverse": (torch.cholesky_inverse, (torch.zeros(3, 3),)),
     "lu_unpack": (torch.lu_unpack, (R(3, 3), INDEX([9, 9, 9], dtype=torch.int32))),
     "pinv": (torch.linalg.pinv, (torch.full((3, 3), NAN),)),
@@ -41,7 +46,9 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (R(1, 1, 4, 4), torch.full((1, 1, 2, 2), 99)),
     ),
     "embedding_bag_backward": (
-        lambda x, i: aten._embedding_bag_per_sample_weights_backward(x, R(3, 2), i, i * 0, i * 0, 0, -1),
+        lambda x, i: aten._embedding_bag_per_sample_weights_backward(
+            x, R(3, 2), i, i * 0, i * 0, 0, -1
+        ),
         (R(1, 2), INDEX([7])),
     ),
     "division of prims": (torch.ops.prims.div.default, (INDEX([1, 2]), INDEX([0, 0]))),
@@ -82,4 +89,6 @@ def test_only_calls_that_are_known_to_raise_for_no_data_are_dropped() -> None:
     graph = symshape.trace(program, torch.randn(3, 3)).program.graph
     names = [str(node.op) for node in graph.nodes]
     assert any("matrix_exp" in each for each in names)
-    assert not any(name in each for each in names for name in ("relu", "view", "zeros", "sum", "mm"))
+    assert not any(
+        name in each for each in names for name in ("relu", "view", "zeros", "sum", "mm")
+    )

@@ -23,14 +23,18 @@ W, B, APART = R(5, 8), R(5), R(2, 3, 16)
 
 
 class _Ops(TorchDispatchMode):
-    """Notes the operators that run, with the numbers among their arguments (of a slice, its result tells)."""
+    """Notes the operators that run, with the numbers among their arguments (of a slice, its result
+    tells).
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        numbers = [each for each in args if isinstance(each, int)] if "slice" not in str(func) else []
+        numbers = (
+            [each for each in args if isinstance(each, int)] if "slice" not in str(func) else []
+        )
         self.seen.append(f"{func} {numbers} {kwargs}")
         return func(*args, **(kwargs or {}))
 
@@ -51,7 +55,9 @@ def _called(run: Run, function: Any) -> int:
 
 
 def _both(fn: Callable[..., Any], *args: torch.Tensor, function: Any) -> int:
-    """Runs a function's graph in both ways; answers how often the quicker one calls ``function``."""
+    """Runs a function's graph in both ways; answers how often the quicker one calls
+    ``function``.
+    """
     with torch.no_grad():
         program = symshape.trace(fn, *args).program
     quick, plain = _compiled(program)
@@ -62,14 +68,18 @@ def _both(fn: Callable[..., Any], *args: torch.Tensor, function: Any) -> int:
             with torch.set_grad_enabled(grad), _Ops() as ops:
                 found = run(list(args), values)
             nodes = [str(each.grad_fn) and type(each.grad_fn).__name__ for each in found]
-            seen.append(([*map(leaf_seen, found)], [each._is_view() for each in found], nodes, ops.seen))
+            seen.append(
+                ([*map(leaf_seen, found)], [each._is_view() for each in found], nodes, ops.seen)
+            )
     assert seen[0] == seen[1]
     assert seen[2] == seen[3]
     assert function is torch.Tensor.view or _called(plain, function) == 0
     return _called(quick, function)
 
 
-@pytest.mark.parametrize("sizes", [(3, 8), (2, 3, 8), (2, 1, 3, 8), (1, 1, 8), (0, 3, 8), (2, 0, 8)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(3, 8), (2, 3, 8), (2, 1, 3, 8), (1, 1, 8), (0, 3, 8), (2, 0, 8)], ids=str
+)
 @pytest.mark.parametrize("bias", [False, True])
 def test_linear_is_one_call(sizes: tuple[int, ...], bias: bool) -> None:
     layer = nn.Linear(8, 5, bias=bias)
@@ -146,7 +156,9 @@ def _with_a_bias_of_rows(x: torch.Tensor) -> torch.Tensor:
         (_rows_apart, (1,), None),
     ],
 )
-def test_what_is_not_linear_stays(fn: Callable[..., Any], sizes: tuple[int, ...], views: int | None) -> None:
+def test_what_is_not_linear_stays(
+    fn: Callable[..., Any], sizes: tuple[int, ...], views: int | None
+) -> None:
     """Or what is folded in another way: its views then, around a call of two dimensions."""
     assert _both(fn, R(*sizes), function=linear) == (views is not None)
     if views is not None:
@@ -155,11 +167,19 @@ def test_what_is_not_linear_stays(fn: Callable[..., Any], sizes: tuple[int, ...]
 
 def test_a_slice_of_a_known_length_is_narrow() -> None:
     assert _both(lambda x: (W[:, 2:5] + x, W[1:], W[:, -3:] * x), R(1), function=torch.narrow) >= 2
-    assert _both(lambda x: (x[:, :0], x[:, 9:], x[:-1], W[::2] * x.sum()), R(3, 5), function=torch.narrow) == 0
+    assert (
+        _both(
+            lambda x: (x[:, :0], x[:, 9:], x[:-1], W[::2] * x.sum()), R(3, 5), function=torch.narrow
+        )
+        == 0
+    )
 
 
 def test_a_cast_to_another_dtype_is_to() -> None:
-    assert _both(lambda x: (x.double(), x.to(torch.int64).float()), R(3), function=torch.Tensor.to) == 3
+    assert (
+        _both(lambda x: (x.double(), x.to(torch.int64).float()), R(3), function=torch.Tensor.to)
+        == 3
+    )
     assert _both(lambda x: x.to(torch.float32, copy=True), R(3), function=torch.Tensor.to) == 0
 
 
@@ -201,7 +221,9 @@ def test_laps_that_cast_to_what_is_there_copy() -> None:
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         for table in tables:
-            x = (x + torch.ops.aten._to_copy(table, dtype=torch.float64).sum()).sin().cos().tanh().exp().neg() * 2
+            x = (
+                x + torch.ops.aten._to_copy(table, dtype=torch.float64).sum()
+            ).sin().cos().tanh().exp().neg() * 2
         return x
 
     assert _looped(fn, R(3, dtype=torch.float64), function=torch.Tensor.to) == 2

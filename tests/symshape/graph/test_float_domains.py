@@ -1,4 +1,6 @@
-"""Where what ``needs`` asks for holds, the operation raises nothing: by Python's arithmetic, over many numbers."""
+"""Where what ``needs`` asks for holds, the operation raises nothing: by Python's arithmetic, over
+many numbers.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,38 @@ _RELATIONS: dict[str, Callable[[float, float], bool]] = {
     "ge": operator.ge,
     "ne": operator.ne,
 }
-_ODD = (0.0, -0.0, 1.0, -1.0, 0.5, 709.0, 710.0, -710.0, 1e154, 1e155, 1e-160, 1e-308, 5e-324, sys.float_info.max)
+_ODD = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    709.0,
+    710.0,
+    -710.0,
+    1e154,
+    1e155,
+    1e-160,
+    1e-308,
+    5e-324,
+    sys.float_info.max,
+)
 _OF_NUMPY = frozenset(numpy_terms.FUNCTIONS) - {"np_pow"}
-_UNARY = ("sqrt", "log", "log2", "log10", "log1p", "exp", "expm1", "sin", "cos", "tanh", "atan", "neg", "abs")
+_UNARY = (
+    "sqrt",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "exp",
+    "expm1",
+    "sin",
+    "cos",
+    "tanh",
+    "atan",
+    "neg",
+    "abs",
+)
 X, Y = FloatTerm("symbol", symbol="x"), FloatTerm("symbol", symbol="y")
 
 
@@ -57,7 +88,10 @@ def test_of_two_numbers(op: str) -> None:
         assert _check(FloatTerm(op, (X, Y)), x=x, y=y) is (op not in ("truediv", "mod") or y != 0)
 
 
-@given(x=st.floats(allow_nan=False, allow_infinity=False), k=st.floats(-400, 400) | st.integers(-9, 9).map(float))
+@given(
+    x=st.floats(allow_nan=False, allow_infinity=False),
+    k=st.floats(-400, 400) | st.integers(-9, 9).map(float),
+)
 @example(x=0.0, k=-1.0)
 @example(x=-1.0, k=0.5)
 @example(x=1e155, k=2.0)
@@ -77,7 +111,9 @@ def test_powers_at_the_odd_numbers() -> None:
 def test_usual_numbers_are_let_through() -> None:
     for n in (1.0, 2.0, 7.0, 100.0):
         assert all(_check(FloatTerm(op, (X,)), x=n) for op in _UNARY)
-        assert all(_check(FloatTerm("pow", (X, k)), x=n) for k in (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0))
+        assert all(
+            _check(FloatTerm("pow", (X, k)), x=n) for k in (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
+        )
         assert _check(FloatTerm("pow", (10000.0, Y)), y=-n / 100)
         assert _check(FloatTerm("pow", (0.9, Y)), y=n)
 
@@ -87,7 +123,11 @@ def test_all_that_may_raise_has_needs() -> None:
     raising = set()
     for op, (function, _) in FUNCTIONS.items():
         for values in itertools.product((*_ODD, -2.5, math.inf), repeat=2):
-            given = values[:1] if op in (*_UNARY, *OF_ONE, "from_int", "as_float") or op in _OF_NUMPY else values
+            given = (
+                values[:1]
+                if op in (*_UNARY, *OF_ONE, "from_int", "as_float") or op in _OF_NUMPY
+                else values
+            )
             if op == "round" and not values[1].is_integer():
                 continue
             try:

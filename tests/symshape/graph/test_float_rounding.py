@@ -1,4 +1,6 @@
-"""What floats say of integers: held to Python's own arithmetic, exhaustively for small integers and at random above."""
+"""What floats say of integers: held to Python's own arithmetic, exhaustively for small integers and
+at random above.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,32 @@ from symshape.graph.float_terms import FloatTerm, float_term
 
 N = parse("n")
 FLOAT = float_term("from_int", N)
-CONSTANTS = [i / 100 for i in range(1, 100)] + [0.1 * 3, 1 / 3, 2 / 3, 1 / 7, 1.1, 1.7, 2.9, 0.125, 1e-3, 0.333, 12.34]
+CONSTANTS = [i / 100 for i in range(1, 100)] + [
+    0.1 * 3,
+    1 / 3,
+    2 / 3,
+    1 / 7,
+    1.1,
+    1.7,
+    2.9,
+    0.125,
+    1e-3,
+    0.333,
+    12.34,
+]
 CONSTANTS += [math.nextafter(0.3, 1), math.nextafter(0.3, 0)]
 
 
 def integers_for(number: float, seed: int) -> list[int]:
-    """All small ones, and larger ones, many of them such that the product is nearly an integer or a half."""
+    """All small ones, and larger ones, many of them such that the product is nearly an integer or a
+    half.
+    """
     draw = random.Random(seed)
     top, bottom = number.as_integer_ratio()
     near = [round(draw.randrange(1, 2**36) * step / number) for step in (1, 0.5) for _ in range(20)]
-    several = [draw.randrange(1, 2**30) * parts for parts in (10, 20, 100, 200, 7, 3) for _ in range(8)]
+    several = [
+        draw.randrange(1, 2**30) * parts for parts in (10, 20, 100, 200, 7, 3) for _ in range(8)
+    ]
     powers = [2**i + j for i in range(3, 40, 3) for j in (-1, 0, 1)]
     return [*range(250), *near, *several, *powers, bottom % 2**40, top % 2**40]
 
@@ -92,8 +110,12 @@ def test_what_is_no_rounded_ratio() -> None:
         assert rounded_ratio(term) is None, term
 
 
-@pytest.mark.parametrize("first", [("mul", 1.1), ("truediv", 6.0), ("truediv", 60.0), ("mul", 0.7), ("truediv", 8.0)])
-@pytest.mark.parametrize("then", [("mul", 1.25), ("mul", 0.3), ("truediv", 8.0), ("truediv", 7.0), ("mul", 2.0)])
+@pytest.mark.parametrize(
+    "first", [("mul", 1.1), ("truediv", 6.0), ("truediv", 60.0), ("mul", 0.7), ("truediv", 8.0)]
+)
+@pytest.mark.parametrize(
+    "then", [("mul", 1.25), ("mul", 0.3), ("truediv", 8.0), ("truediv", 7.0), ("mul", 2.0)]
+)
 def test_capacities(first: tuple[str, float], then: tuple[str, float]) -> None:
     """``n / experts * factor``: rounded twice, and known wherever that is no integer."""
     term = float_term(then[0], float_term(first[0], FLOAT, first[1]), then[1])
@@ -103,7 +125,10 @@ def test_capacities(first: tuple[str, float], then: tuple[str, float]) -> None:
     for n in (*range(2000), *(2**k + d for k in range(11, 40) for d in (-1, 0, 1, 60))):
         value, top = term.evaluate({"n": n}), fold.evaluate(found.numerator, {"n": n})
         if top % found.denominator:
-            assert (math.floor(value), math.ceil(value)) == (top // found.denominator, -(-top // found.denominator))
+            assert (math.floor(value), math.ceil(value)) == (
+                top // found.denominator,
+                -(-top // found.denominator),
+            )
         else:
             assert found.off or value == top // found.denominator
 
@@ -111,7 +136,8 @@ def test_capacities(first: tuple[str, float], then: tuple[str, float]) -> None:
 CHAIN = st.lists(
     st.tuples(
         st.sampled_from(["add", "sub", "mul", "truediv", "rsub", "radd", "rmul", "neg", "sqrt"]),
-        st.floats(-1e6, 1e6, allow_nan=False) | st.sampled_from([0.3, 0.7, 1e300, -1e-300, 0.0, 2.0, 5e-324]),
+        st.floats(-1e6, 1e6, allow_nan=False)
+        | st.sampled_from([0.3, 0.7, 1e300, -1e-300, 0.0, 2.0, 5e-324]),
     ),
     min_size=1,
     max_size=5,
@@ -153,8 +179,16 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 @settings(max_examples=400, deadline=None)
-@given(CHAIN, st.sampled_from(sorted(COMPARE)), st.floats(-1e6, 1e6), st.integers(0, 2**40), st.booleans())
-def test_where_a_comparison_holds(chain: Any, relation: str, constant: float, n: int, of_its_own: bool) -> None:
+@given(
+    CHAIN,
+    st.sampled_from(sorted(COMPARE)),
+    st.floats(-1e6, 1e6),
+    st.integers(0, 2**40),
+    st.booleans(),
+)
+def test_where_a_comparison_holds(
+    chain: Any, relation: str, constant: float, n: int, of_its_own: bool
+) -> None:
     """The integers are those for which the comparison is true, at the turns and anywhere else."""
     found = monotone(_built(chain))
     if found is None:
@@ -163,7 +197,13 @@ def test_where_a_comparison_holds(chain: Any, relation: str, constant: float, n:
 
 
 def _hold_to_python(
-    found: Monotone, term: Any, relation: str, constant: float, n: int, of_its_own: bool, whole: Any = None
+    found: Monotone,
+    term: Any,
+    relation: str,
+    constant: float,
+    n: int,
+    of_its_own: bool,
+    whole: Any = None,
 ) -> None:
     assert found.of is N
     if of_its_own:  # so that equality is met
@@ -178,7 +218,8 @@ def _hold_to_python(
         for each in {n, n + 1, 0, 1, first - 1, first, end - 1, end, LARGEST, least, -n}:
             if least <= each <= LARGEST:
                 value = _rounded(_value(term, each), whole)
-                assert value is not None, (str(term), each)  # or a call would pass where the program raises
+                # or a call would pass where the program raises
+                assert value is not None, (str(term), each)
                 holds = COMPARE[relation](value, constant)
                 assert holds == (first <= each < end), (str(term), relation, constant, each)
 
@@ -196,7 +237,9 @@ def test_where_it_is_rounded_to_the_same(chain: Any, whole: Any, n: int) -> None
 @pytest.mark.parametrize("op", LOGARITHMS)
 @pytest.mark.parametrize("bottom", [1.0, 3.0, 1000.0])
 def test_logarithms_rise(op: str, bottom: float) -> None:
-    """Where the largest that are looked at lie closest together too; beyond that nothing is said."""
+    """Where the largest that are looked at lie closest together too; beyond that nothing is
+    said.
+    """
     term = float_term(op, float_term("truediv", FLOAT, bottom))
     found = monotone(term)
     assert isinstance(term, FloatTerm)

@@ -1,4 +1,6 @@
-"""Floats that depend on sizes: computed again at run time, decided as integers where they are exact ratios."""
+"""Floats that depend on sizes: computed again at run time, decided as integers where they are exact
+ratios.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,11 @@ TERMS = [
     *(of(name, of("from_int", M), of("truediv", N, arithmetic.const(3))) for name in OF_TWO),
     of("mul", of("np_float", 0.5), of("from_int", M)),
     of("np_pow", of("np_sqrt", of("from_int", M)), 3.0),
-    of("truediv", of("np_log", of("from_int", M)), of("np_log2", of("from_int", arithmetic.add(M, N)))),
+    of(
+        "truediv",
+        of("np_log", of("from_int", M)),
+        of("np_log2", of("from_int", arithmetic.add(M, N))),
+    ),
     of("np_log10", of("np_log1p", of("np_exp", of("truediv", M, arithmetic.const(10))))),
     of("np_expm1", of("np_sin", of("np_cos", of("np_tanh", of("from_int", N))))),
 ]
@@ -61,13 +67,19 @@ TERMS = [
 def test_source_computes_what_evaluate_does(term: FloatTerm) -> None:
     code = compile(term.source({"m": "m", "n": "n"}), "<float>", "eval")
     for values in VALUES:
-        assert repr(eval(code, {"math": math, "numpy": numpy}, dict(values))) == repr(term.evaluate(values))
+        assert repr(eval(code, {"math": math, "numpy": numpy}, dict(values))) == repr(
+            term.evaluate(values)
+        )
 
 
 SHIFTED = [
     of("add", 1.0, of("truediv", M, arithmetic.const(7))),
     of("sub", of("truediv", M, arithmetic.const(3)), of("from_int", N)),
-    of("add", of("sub", of("truediv", arithmetic.scale(M, 11), arithmetic.const(49)), of("from_int", N)), 2.0**30),
+    of(
+        "add",
+        of("sub", of("truediv", arithmetic.scale(M, 11), arithmetic.const(49)), of("from_int", N)),
+        2.0**30,
+    ),
     of("sub", of("add", of("mul", of("from_int", M), 2.5), of("from_int", N)), 3.0),
     of("add", of("mul", of("from_int", M), 0.5), 0.5),
     of("sub", of("truediv", M, arithmetic.const(8)), of("truediv", N, arithmetic.const(4))),
@@ -96,7 +108,10 @@ def test_numerators_on_the_way_count() -> None:
     assert found is not None
     assert max(fold.evaluate(each, {"m": 4}) for each in found[0]) > 2**52
     assert (
-        of("add", of("truediv", M, arithmetic.const(3)), of("truediv", N, arithmetic.const(7))).shifted_ratio() is None
+        of(
+            "add", of("truediv", M, arithmetic.const(3)), of("truediv", N, arithmetic.const(7))
+        ).shifted_ratio()
+        is None
     )
 
 
@@ -210,7 +225,9 @@ def test_branches_on_floats(condition: Any) -> None:
 
 def test_conditions_on_ratios_fix_nothing() -> None:
     for condition in (*CONDITIONS[:4], *CONDITIONS[5:12]):
-        traced = symshape.trace(lambda x, c=condition: x + 1 if c(x.size(0)) else x - 1, torch.ones(40))
+        traced = symshape.trace(
+            lambda x, c=condition: x + 1 if c(x.size(0)) else x - 1, torch.ones(40)
+        )
         assert sum(traced.check(torch.ones(n)) for n in range(40, 60)) >= 10
 
 
@@ -218,15 +235,28 @@ def test_scales_are_computed_again() -> None:
     def attention(q: torch.Tensor) -> torch.Tensor:
         return (q @ q.mT) * (q.size(-1) ** -0.5) / q.size(0) + 1.0 / (q.size(1) + 1)
 
-    traced, seen = agree(attention, (torch.randn(2, 3, 4),), (torch.randn(1, 5, 7),), (torch.randn(3, 1, 1),))
+    traced, seen = agree(
+        attention, (torch.randn(2, 3, 4),), (torch.randn(1, 5, 7),), (torch.randn(3, 1, 1),)
+    )
     assert set(seen) == {"equal"}
-    assert [str(guard.term) for guard in traced.guards] in ([], ["s2 != 0"], ["s0 != 0"], ["s0 != 0", "s2 != 0"])
+    assert [str(guard.term) for guard in traced.guards] in (
+        [],
+        ["s2 != 0"],
+        ["s0 != 0"],
+        ["s0 != 0", "s2 != 0"],
+    )
 
 
 def test_floats_of_data() -> None:
     def fn(x: torch.Tensor) -> tuple[Any, ...]:
         mean = x.mean().item()
-        return x - mean, mean * 2 + 1, x.clamp(max=mean), torch.full((2,), mean), mean / (x.size(0) + 1)
+        return (
+            x - mean,
+            mean * 2 + 1,
+            x.clamp(max=mean),
+            torch.full((2,), mean),
+            mean / (x.size(0) + 1),
+        )
 
     _, seen = agree(fn, (torch.randn(4),), (torch.randn(7),), (torch.randn(1),))
     assert set(seen) == {"equal"}

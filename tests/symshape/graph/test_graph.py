@@ -20,7 +20,9 @@ def graph(fn: Any, *args: Any) -> Graph:
 
 def mutated(fn: Any, *args: Any) -> list[str]:
     found = graph(fn, *args)
-    names = {each.value: each.path for each in found.inputs} | {each.value: each.name for each in found.lifted}
+    names = {each.value: each.path for each in found.inputs} | {
+        each.value: each.name for each in found.lifted
+    }
     return [names[value] for value in found.mutated]
 
 
@@ -32,7 +34,11 @@ def test_mutated_inputs_through_views_and_keywords() -> None:
     assert mutated(lambda x, y: x.clone().add_(y), R(3), R(3)) == []
     assert mutated(lambda x, y: x.detach().copy_(y), R(3), R(3)) == ["x"]
     assert mutated(lambda x, y: x.unbind(0)[0].fill_(2), R(3, 2), R(3)) == ["x"]
-    assert mutated(nn.BatchNorm1d(3), R(4, 3)) == ["num_batches_tracked", "running_mean", "running_var"]
+    assert mutated(nn.BatchNorm1d(3), R(4, 3)) == [
+        "num_batches_tracked",
+        "running_mean",
+        "running_var",
+    ]
     assert mutated(nn.BatchNorm1d(3).eval(), R(4, 3)) == []
 
 
@@ -44,5 +50,9 @@ def test_storages() -> None:
 
 def test_randomness() -> None:
     assert not graph(lambda x: x + 1, R(3)).uses_randomness
-    for fn in (lambda x: torch.rand(3), lambda x: nn.functional.dropout(x), lambda x: x.bernoulli()):
+    for fn in (
+        lambda x: torch.rand(3),
+        lambda x: nn.functional.dropout(x),
+        lambda x: x.bernoulli(),
+    ):
         assert graph(fn, R(3)).uses_randomness

@@ -1,4 +1,6 @@
-"""Graphs run node by node: the results of the function that is made of them, and nothing kept longer than needed."""
+"""Graphs run node by node: the results of the function that is made of them, and nothing kept
+longer than needed.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ def test_results_are_those_of_the_compiled_function(fn: Callable[..., Any]) -> N
             one, other = interpreter(graph)([x.clone()]), compile_graph(graph, {})([x.clone()], ())
             assert len(one) == len(other)
             for mine, theirs in zip(one, other, strict=True):
-                assert torch.equal(mine, theirs) if isinstance(theirs, torch.Tensor) else mine == theirs
+                assert (
+                    torch.equal(mine, theirs)
+                    if isinstance(theirs, torch.Tensor)
+                    else mine == theirs
+                )
 
 
 def test_tensors_go_after_their_last_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +53,9 @@ def test_tensors_go_after_their_last_use(monkeypatch: pytest.MonkeyPatch) -> Non
     run = interpreter(graph)
 
     class Noting(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             alive.append(sum(each() is not None for each in made))
             result = func(*args, **(kwargs or {}))
             made.append(weakref.ref(result))
@@ -60,6 +68,8 @@ def test_tensors_go_after_their_last_use(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_symbolic_sizes_are_refused() -> None:
-    graph = symshape.trace(lambda x: x.new_zeros(x.shape[0] * 2), torch.randn(3, 4), dynamic=True).graph
+    graph = symshape.trace(
+        lambda x: x.new_zeros(x.shape[0] * 2), torch.randn(3, 4), dynamic=True
+    ).graph
     with pytest.raises(ValueError, match="node by node"):
         interpreter(graph)

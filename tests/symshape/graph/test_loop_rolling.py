@@ -22,7 +22,9 @@ Tensors = list[torch.Tensor]
 
 
 class _Ops(TorchDispatchMode):
-    """Notes the operators that run, and how many of the tensors' memories that they made are still there."""
+    """Notes the operators that run, and how many of the tensors' memories that they made are still
+    there.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +42,9 @@ class _Ops(TorchDispatchMode):
 
 
 def _run(run: Run, leaves: Sequence[Any], values: Sequence[int]) -> tuple[Any, Any, Any]:
-    """What a run returns (or the error that it raises and the step that failed), and what it did."""
+    """What a run returns (or the error that it raises and the step that failed), and what it
+    did.
+    """
     torch.manual_seed(3)
     with torch.no_grad(), _Ops() as ops:
         try:
@@ -243,9 +247,25 @@ def _random(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("fn", "loops"),
     [
-        *((each, False) for each in (_skipping, _keeping, _collected, _other_number, _other_operand, _other_weight)),
-        *((each, False) for each in (_zeros, _read_in_the_middle, _let_go_in_the_middle, _gradients_in_one)),
-        *((each, False) for each in (_gradients, _kept_of_the_last_but_one, _kept_of_an_earlier_one)),
+        *(
+            (each, False)
+            for each in (
+                _skipping,
+                _keeping,
+                _collected,
+                _other_number,
+                _other_operand,
+                _other_weight,
+            )
+        ),
+        *(
+            (each, False)
+            for each in (_zeros, _read_in_the_middle, _let_go_in_the_middle, _gradients_in_one)
+        ),
+        *(
+            (each, False)
+            for each in (_gradients, _kept_of_the_last_but_one, _kept_of_an_earlier_one)
+        ),
         *((each, True) for each in (_same_place, _in_place, _random, _kept_of_the_last)),
     ],
 )
@@ -274,7 +294,10 @@ def _drawn(seed: int) -> Callable[..., Any]:
         for _ in range(draw.randint(5, 12))
     ]
     weights = [torch.randn(4, 4) for _ in range(number)]
-    odd, oddity = draw.randrange(number), draw.choice(["none", "none", "keep", "step", "weight", "order", "late"])
+    odd, oddity = (
+        draw.randrange(number),
+        draw.choice(["none", "none", "keep", "step", "weight", "order", "late"]),
+    )
     other = steps[0][0], *[draw.randrange(held_at_once) for _ in range(3)]
 
     def fn(x: torch.Tensor) -> Any:
@@ -285,7 +308,9 @@ def _drawn(seed: int) -> Callable[..., Any]:
             is_odd = layer == odd
             for i, (step, a, b, to) in enumerate(steps):
                 if is_odd and i == 0 and oddity in ("step", "order"):
-                    step, a, b, to = other if oddity == "order" else (len(_STEPS) - 1 - step, a, b, to)
+                    step, a, b, to = (
+                        other if oddity == "order" else (len(_STEPS) - 1 - step, a, b, to)
+                    )
                 held[to] = _STEPS[step](held, a, b)
             held[0] = held[0] + weights[0 if is_odd and oddity == "weight" else layer]
             if is_odd and oddity == "keep":

@@ -40,14 +40,21 @@ def test_guards_over_slots_say_what_is_static_and_what_is_equal() -> None:
 
     def slots(**sizes: int) -> dict[str, int]:
         here = {**values, **sizes}
-        return {name: fold.evaluate(slot.term, here) for name, slot in zip(names, found.slots, strict=True)}
+        return {
+            name: fold.evaluate(slot.term, here)
+            for name, slot in zip(names, found.slots, strict=True)
+        }
 
     def holds(at: dict[str, int]) -> bool:
         return all(fold.evaluate(guard.term, at) for guard in guards)
 
     assert holds(slots())
     at = slots()
-    rows = [name for name, slot in zip(names, found.slots, strict=True) if slot.source == found.sources["s0"]]
+    rows = [
+        name
+        for name, slot in zip(names, found.slots, strict=True)
+        if slot.source == found.sources["s0"]
+    ]
     assert not holds({**at, rows[0]: 2})
     for name, slot in zip(names, found.slots, strict=True):
         if slot.term.symbols and slot.term.name not in found.positions:
@@ -63,4 +70,7 @@ def test_sources_of_symbols() -> None:
 
 def test_lifted_tensors() -> None:
     layer = torch.nn.Linear(3, 2)
-    assert {id(each) for each in program(layer, R(4, 3)).lifted_tensors} == {id(layer.weight), id(layer.bias)}
+    assert {id(each) for each in program(layer, R(4, 3)).lifted_tensors} == {
+        id(layer.weight),
+        id(layer.bias),
+    }

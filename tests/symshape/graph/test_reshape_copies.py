@@ -1,4 +1,6 @@
-"""Reshapes that are views at some sizes and copies at others, where memory that they may share is written to."""
+"""Reshapes that are views at some sizes and copies at others, where memory that they may share is
+written to.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,10 @@ def test_a_guard_for_each_side() -> None:
     """Sizes that are equal at first are told apart from dimensions of one on either side later."""
     compiled = symshape.compile(writes_alias(lambda a: a.reshape(-1)), fullgraph=True)
     for sides in ((3, 4), (2, 5), (4, 1), (1, 4)):
-        assert compiled(*turned(*sides)).tolist() == writes_alias(lambda a: a.reshape(-1))(*turned(*sides)).tolist()
+        assert (
+            compiled(*turned(*sides)).tolist()
+            == writes_alias(lambda a: a.reshape(-1))(*turned(*sides)).tolist()
+        )
 
 
 def test_a_buffer_that_an_argument_shares() -> None:
@@ -128,8 +133,15 @@ def test_a_buffer_that_an_argument_shares() -> None:
             self.seen.add_(1)
             return y * 2
 
-    def results(called: Callable[[torch.Tensor], torch.Tensor], module: Counts) -> list[list[float]]:
-        calls = [torch.zeros(4, 3).t(), torch.zeros(5, 2).t(), module.seen.view(1, 4).t(), module.seen.view(4, 1).t()]
+    def results(
+        called: Callable[[torch.Tensor], torch.Tensor], module: Counts
+    ) -> list[list[float]]:
+        calls = [
+            torch.zeros(4, 3).t(),
+            torch.zeros(5, 2).t(),
+            module.seen.view(1, 4).t(),
+            module.seen.view(4, 1).t(),
+        ]
         return [called(each).tolist() for each in calls]
 
     plain, module = Counts(), Counts()
@@ -138,7 +150,9 @@ def test_a_buffer_that_an_argument_shares() -> None:
 
 
 def test_only_writes_to_memory_that_was_there_ask() -> None:
-    """What the program itself makes shares memory with no argument, so that writes to it leave no guards."""
+    """What the program itself makes shares memory with no argument, so that writes to it leave no
+    guards.
+    """
 
     def fn(written: bool) -> Program:
         def program(a: torch.Tensor, b: torch.Tensor) -> Any:
@@ -148,11 +162,16 @@ def test_only_writes_to_memory_that_was_there_ask() -> None:
 
         return program
 
-    asking, quiet = (len(symshape.trace(fn(written), *turned(3, 4), dynamic=True).guards) for written in (True, False))
+    asking, quiet = (
+        len(symshape.trace(fn(written), *turned(3, 4), dynamic=True).guards)
+        for written in (True, False)
+    )
     assert quiet == 1 < asking
 
 
-@pytest.mark.parametrize(("first", "second"), list(itertools.permutations([(2, 2), (0, 1), (2, 0), (1, 2)], 2)))
+@pytest.mark.parametrize(
+    ("first", "second"), list(itertools.permutations([(2, 2), (0, 1), (2, 0), (1, 2)], 2))
+)
 def test_where_a_reshape_begins(first: tuple[int, int], second: tuple[int, int]) -> None:
     """The storage offset of a view of nothing is its source's, that of a copy is 0."""
 

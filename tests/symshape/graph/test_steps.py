@@ -54,7 +54,13 @@ def test_values_in_nested_arguments() -> None:
 def test_a_node_knows_what_it_reads() -> None:
     a, b, size = value(0), value(1), arithmetic.symbol("s0")
     ratio = FloatTerm("from_int", (size,))
-    node = Node(torch.ops.aten.cat.default, ([b, a], 1, (size, 2)), {"out": a, "alpha": ratio}, (None,), True)
+    node = Node(
+        torch.ops.aten.cat.default,
+        ([b, a], 1, (size, 2)),
+        {"out": a, "alpha": ratio},
+        (None,),
+        True,
+    )
     assert node.reads == (b, a, a)
     assert node.numbers == (size, ratio)
     changed = attrs.evolve(node, args=(b,), kwargs={})
@@ -69,13 +75,19 @@ def test_a_node_again_is_as_one_made_of_the_same() -> None:
     aten = torch.ops.aten
     first = Node(aten.add.Tensor, (one, size), {"alpha": 2}, (out,), True)
     again = first.again((other, size), (other,), ("file.py", 3, "f"))
-    made = Node(aten.add.Tensor, (other, size), {"alpha": 2}, (), True, location=("file.py", 3, "f"))
+    made = Node(
+        aten.add.Tensor, (other, size), {"alpha": 2}, (), True, location=("file.py", 3, "f")
+    )
     for field in attrs.fields(Node):
         assert getattr(again, field.name) == getattr(made, field.name), field.name
 
 
 def test_arguments_are_mapped_where_they_stand() -> None:
-    a, size, ratio = value(0), arithmetic.symbol("s0"), FloatTerm("from_int", (arithmetic.symbol("s0"),))
+    a, size, ratio = (
+        value(0),
+        arithmetic.symbol("s0"),
+        FloatTerm("from_int", (arithmetic.symbol("s0"),)),
+    )
     seen: list[Any] = []
 
     def leaf(each: Any) -> str:
@@ -92,7 +104,12 @@ def test_what_a_node_writes_to() -> None:
     assert written.index == 1
     for training, expected in ((True, 2), (False, 0)):
         norm = nn.BatchNorm1d(3, momentum=0.1).train(training)
-        found = [each for node in nodes(norm, R(4, 3)) if "norm" in str(node.op) for each in written_values(node)]
+        found = [
+            each
+            for node in nodes(norm, R(4, 3))
+            if "norm" in str(node.op)
+            for each in written_values(node)
+        ]
         assert len(found) == expected
 
 
@@ -114,7 +131,11 @@ def test_strides_of_dimensions_of_one_element_move_nothing() -> None:
         return nn.functional.adaptive_avg_pool2d(x, 1).flatten(1)
 
     x = torch.rand(3, 4, 5, 6).to(memory_format=torch.channels_last)
-    (changed,) = [each for each in symshape.trace(pooled, x, dynamic=True).graph.nodes if each.leaves is not None]
+    (changed,) = [
+        each
+        for each in symshape.trace(pooled, x, dynamic=True).graph.nodes
+        if each.leaves is not None
+    ]
     assert "as_strided_" in str(changed.op)
     assert moves_nothing(changed)
 

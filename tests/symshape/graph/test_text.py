@@ -1,4 +1,6 @@
-"""Graphs as people read them: shapes, ops, the user's lines, what binds a symbol and what is asserted of it."""
+"""Graphs as people read them: shapes, ops, the user's lines, what binds a symbol and what is
+asserted of it.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_dtypes_and_sizes() -> None:
 
 def test_what_is_lifted_and_what_is_returned() -> None:
     layer = nn.Linear(3, 4)
-    shown = text(symshape.trace(lambda x: {"y": layer(x), "n": x.size(0), "s": "text"}, R(2, 3)).graph).splitlines()
+    shown = text(
+        symshape.trace(lambda x: {"y": layer(x), "n": x.size(0), "s": "text"}, R(2, 3)).graph
+    ).splitlines()
     assert shown[0] == "inputs:"
     assert shown[2] == "lifted:"
     assert {line.partition(" = ")[2] for line in shown[3:5]} == {"layer.weight", "layer.bias"}

@@ -12,7 +12,9 @@ import symshape
 from symshape.errors import UnsupportedError
 
 
-def _run(fn: Callable[..., torch.Tensor], example: tuple[object, ...], *others: tuple[object, ...]) -> None:
+def _run(
+    fn: Callable[..., torch.Tensor], example: tuple[object, ...], *others: tuple[object, ...]
+) -> None:
     module = symshape.trace(fn, *example, dynamic=True).to_fx()
     for args in (example, *others):
         (result,) = module(*args)
@@ -28,7 +30,11 @@ def test_sizes_are_computed_from_the_inputs() -> None:
 
 
 def test_floor_division_minimum_and_constants() -> None:
-    _run(lambda x: x[: torch.sym_min(x.size(0) // 2 + 1, 4)] * x.size(1), (torch.randn(5, 3),), (torch.randn(9, 2),))
+    _run(
+        lambda x: x[: torch.sym_min(x.size(0) // 2 + 1, 4)] * x.size(1),
+        (torch.randn(5, 3),),
+        (torch.randn(9, 2),),
+    )
 
 
 def test_integer_arguments_are_placeholders() -> None:
@@ -37,11 +43,29 @@ def test_integer_arguments_are_placeholders() -> None:
 
 def test_floats_of_sizes() -> None:
     _run(lambda x: x / (x.size(0) / 2), (torch.randn(4),), (torch.randn(7),))
-    _run(lambda x: x * float(x.size(0)) / float(x.size(0) + 1), (torch.randn(4),), (torch.randn(7),))
-    _run(lambda x: x[: int(x.size(0) * 0.3)] * float(x.size(0)), (torch.randn(14),), (torch.randn(17),))
-    _run(lambda x: x * math.sqrt(x.size(0)) + math.log2(x.size(0)), (torch.randn(4),), (torch.randn(7),))
-    _run(lambda x: x * math.cos(x.size(0)) + math.sin(x.size(0)), (torch.randn(4),), (torch.randn(7),))
-    _run(lambda x: x * math.tanh(x.size(0)) + math.atan(x.size(0)), (torch.randn(4),), (torch.randn(7),))
+    _run(
+        lambda x: x * float(x.size(0)) / float(x.size(0) + 1), (torch.randn(4),), (torch.randn(7),)
+    )
+    _run(
+        lambda x: x[: int(x.size(0) * 0.3)] * float(x.size(0)),
+        (torch.randn(14),),
+        (torch.randn(17),),
+    )
+    _run(
+        lambda x: x * math.sqrt(x.size(0)) + math.log2(x.size(0)),
+        (torch.randn(4),),
+        (torch.randn(7),),
+    )
+    _run(
+        lambda x: x * math.cos(x.size(0)) + math.sin(x.size(0)),
+        (torch.randn(4),),
+        (torch.randn(7),),
+    )
+    _run(
+        lambda x: x * math.tanh(x.size(0)) + math.atan(x.size(0)),
+        (torch.randn(4),),
+        (torch.randn(7),),
+    )
 
 
 def test_parameters_are_attributes() -> None:

@@ -1,4 +1,6 @@
-"""Warnings of operators reach Python's ``warnings`` from a compiled program, as they do in eager."""
+"""Warnings of operators reach Python's ``warnings`` from a compiled program, as they do in
+eager.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ CASES: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = 
     "var of rows": (lambda x: x.var(0), torch.ones(1, 2)),
     "std and mean": (lambda x: torch.std_mean(x)[0], torch.ones(1)),
     "var and mean": (lambda x: torch.var_mean(x)[0], torch.ones(1)),
-    "complex copied to real": (lambda x: torch.zeros(3).copy_(x), torch.ones(3, dtype=torch.complex64)),
+    "complex copied to real": (
+        lambda x: torch.zeros(3).copy_(x),
+        torch.ones(3, dtype=torch.complex64),
+    ),
     "complex cast to real": (lambda x: x.to(torch.float32), torch.ones(3, dtype=torch.complex64)),
     "an index of bytes": (lambda x: x[MASK], torch.ones(3)),
     "a condition of bytes": (lambda x: torch.where(MASK, x, x + 1), torch.ones(3)),

@@ -1,6 +1,8 @@
-"""Extensions that are compiled on first use: in the background, once, or with a word that says why not.
+"""Extensions that are compiled on first use: in the background, once, or with a word that says why
+not.
 
-A program that copies what ``make`` compiled stands in for the compiler, so that a build takes a second.
+A program that copies what ``make`` compiled stands in for the compiler, so that a build takes a
+second.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ sys.exit("what.cpp:7: error: no such luck")
 """
 PROGRAM = """
 import torch, symshape
-for fn, runner in ((lambda x: x * 2, "auto"), (lambda x: x + 1, "padded")):  # each loads what it needs
+# each loads what it needs
+for fn, runner in ((lambda x: x * 2, "auto"), (lambda x: x + 1, "padded")):
     assert symshape.compile(fn, runner=runner, dynamic=True)(torch.ones(2)).shape == (2,)
 from symshape.native import loader
 print(sum(each.module is not None for each in loader.found_so_far()))
@@ -58,7 +61,8 @@ building.build_missing()
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 needs_compiled = pytest.mark.skipif(
-    any(loader.found(each.name).module is None for each in EXTENSIONS), reason="the extensions are not compiled here"
+    any(loader.found(each.name).module is None for each in EXTENSIONS),
+    reason="the extensions are not compiled here",
 )
 
 
@@ -75,7 +79,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(sources: Path, tmp_path: Path) -> Run:
     """Runs the program with a compiler, which is the text of a script, or its path."""
 
-    def running(compiler: str, code: str = NATIVE_ALONE, **variables: str) -> subprocess.CompletedProcess[str]:
+    def running(
+        compiler: str, code: str = NATIVE_ALONE, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         given = {
             "PYTHONPATH": os.pathsep.join([str(sources), str(REPOSITORY)]),
             "CXX": script(tmp_path, compiler) if "\n" in compiler else compiler,
@@ -85,7 +91,9 @@ def run(sources: Path, tmp_path: Path) -> Run:
         }
         environment = {**os.environ, **given, **variables}
         command = [sys.executable, "-W", "error", "-c", code]
-        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
 
     return running
 
@@ -171,7 +179,10 @@ def test_a_cache_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> Non
 
 def planned(folder: Path, seconds: float = 0.0) -> dict[str, Any]:
     """A plan whose compiler writes an empty file and notes that it ran."""
-    code = f"import sys, time; time.sleep({seconds}); open('one.so', 'w'); open(sys.argv[1], 'a').write('x')"
+    code = (
+        f"import sys, time; time.sleep({seconds}); open('one.so', 'w'); open(sys.argv[1], "
+        "'a').write('x')"
+    )
     return {
         "folder": str(folder / "cache" / "key"),
         "suffix": ".so",
@@ -186,7 +197,9 @@ def test_two_builders_build_once(tmp_path: Path) -> None:
     plan = planned(tmp_path, seconds=1.0)
     did: list[bool] = []
     builders = [
-        threading.Thread(target=lambda wait=wait: did.append(compiling.compile_all(plan, again=False, wait=wait)))
+        threading.Thread(
+            target=lambda wait=wait: did.append(compiling.compile_all(plan, again=False, wait=wait))
+        )
         for wait in (True, True, False)
     ]
     for each in builders:
@@ -195,7 +208,10 @@ def test_two_builders_build_once(tmp_path: Path) -> None:
         each.join()
     assert sorted(did) == [False, False, True]
     assert (tmp_path / "calls").read_text() == "x"
-    assert {each.name for each in (tmp_path / "cache" / "key").iterdir()} == {"one.so", cache.REPORT}
+    assert {each.name for each in (tmp_path / "cache" / "key").iterdir()} == {
+        "one.so",
+        cache.REPORT,
+    }
 
 
 def test_what_was_left_by_a_builder_that_was_killed_is_taken_away(tmp_path: Path) -> None:
@@ -214,7 +230,9 @@ def test_what_cannot_be_imported_is_not_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_real_compiler_builds_the_one_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_compiler_builds_the_one_without_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
     try:
         plan = building.plan()
@@ -233,19 +251,25 @@ def test_a_real_compiler_builds_the_one_without_torch(tmp_path: Path, monkeypatc
 def test_sources_and_headers_are_there() -> None:
     assert all((REPOSITORY / file).is_file() for each in EXTENSIONS for file in each.files)
     listed = {file for each in EXTENSIONS for file in each.files}
-    found = {each.relative_to(REPOSITORY).as_posix() for each in (REPOSITORY / "symshape").rglob("*.[ch]*")}
+    found = {
+        each.relative_to(REPOSITORY).as_posix()
+        for each in (REPOSITORY / "symshape").rglob("*.[ch]*")
+    }
     assert {each for each in found if each.endswith((".cpp", ".h"))} == listed
 
 
 @pytest.mark.parametrize(
-    ("said", "mode"), [("", "1"), ("1", "1"), ("0", "0"), ("off", "0"), ("FALSE", "0"), ("built", "built")]
+    ("said", "mode"),
+    [("", "1"), ("1", "1"), ("0", "0"), ("off", "0"), ("FALSE", "0"), ("built", "built")],
 )
 def test_modes(said: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(loader.VARIABLE, said)
     assert loader.mode() == mode
 
 
-def test_the_key_depends_on_sources_and_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_key_depends_on_sources_and_torch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import torch
 
     key = cache.key.__wrapped__

@@ -40,7 +40,9 @@ def test_the_largest_graphs_are_left_out() -> None:
 
 
 def test_nothing_fits() -> None:
-    with pytest.raises(InputError, match=r"no graph fits in graph_memory=5.00 MB; all of the best plan: "):
+    with pytest.raises(
+        InputError, match=r"no graph fits in graph_memory=5.00 MB; all of the best plan: "
+    ):
         symshape.plan(_traced(), _traffic(), graph_memory="5 MB")
     with pytest.raises(InputError, match="graph_memory=… needs a traced program"):
         symshape.plan(None, _traffic(), graph_memory="5 MB")
@@ -48,5 +50,7 @@ def test_nothing_fits() -> None:
 
 def test_a_plan_without_a_program_does_not_know() -> None:
     assert symshape.plan(None, _traffic(), max_graphs=2).graph_memory() is None
-    read = symshape.BucketPlan.from_json(symshape.plan(_traced(), _traffic(), max_graphs=2).to_json())
+    read = symshape.BucketPlan.from_json(
+        symshape.plan(_traced(), _traffic(), max_graphs=2).to_json()
+    )
     assert read.graph_memory() is None

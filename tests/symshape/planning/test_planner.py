@@ -28,7 +28,9 @@ class Attention(torch.nn.Module):
 
 @pytest.fixture(scope="module")
 def traced() -> symshape.Traced:
-    return symshape.trace(Attention(), torch.ones(3, 5, 8), dynamic={"x": {0: "batch", 1: "length"}})
+    return symshape.trace(
+        Attention(), torch.ones(3, 5, 8), dynamic={"x": {0: "batch", 1: "length"}}
+    )
 
 
 def test_optimal_by_the_formulas_of_a_program(traced: symshape.Traced) -> None:
@@ -36,16 +38,26 @@ def test_optimal_by_the_formulas_of_a_program(traced: symshape.Traced) -> None:
     traffic = Traffic.of([3, 3, 5, 8, 8, 8, 13, 21, 34], ("length",)).having(batch=2)
     plan = symshape.plan(traced, traffic, max_graphs=3)
     flops = traced.cost().flops
-    price = {length: flops.at(batch=2, length=length) for length, _ in traffic.along(("length", "batch"))}
+    price = {
+        length: flops.at(batch=2, length=length) for length, _ in traffic.along(("length", "batch"))
+    }
     best = min(
-        sum(count * price[min(c for c in caps if c >= length)] for (length, _), count in traffic.counts.items())
+        sum(
+            count * price[min(c for c in caps if c >= length)]
+            for (length, _), count in traffic.counts.items()
+        )
         for caps in itertools.combinations(price, 3)
         if 34 in caps
     )
     assert plan.expected.padded == best
-    assert plan.expected.exact == sum(price[length] * count for (length, _), count in traffic.counts.items())
+    assert plan.expected.exact == sum(
+        price[length] * count for (length, _), count in traffic.counts.items()
+    )
     assert plan.symbols == ("batch", "length")
-    assert plan.cap_for(batch=2, length=9) == {"batch": 2, "length": min(c for _, c in plan.caps if c >= 9)}
+    assert plan.cap_for(batch=2, length=9) == {
+        "batch": 2,
+        "length": min(c for _, c in plan.caps if c >= 9),
+    }
     assert plan.cap_for(batch=3, length=9) is None
     assert plan.curve[0] >= plan.curve[1] >= plan.curve[2] == best
     assert plan.gap == 0
@@ -76,16 +88,23 @@ def test_two_sizes(make: Any, traced: symshape.Traced) -> None:
 
 
 def test_two_sizes_against_all_plans() -> None:
-    """Every set of caps on the grid is tried: within the gap that is said, and mostly the best itself."""
+    """Every set of caps on the grid is tried: within the gap that is said, and mostly the best
+    itself.
+    """
     rng = random.Random(8)
     best_found = 0
     for _ in range(25):
-        calls = [(rng.choice((1, 2, 4)), rng.choice((3, 7, 12, 20))) for _ in range(rng.randint(4, 12))] + [(4, 20)]
+        calls = [
+            (rng.choice((1, 2, 4)), rng.choice((3, 7, 12, 20))) for _ in range(rng.randint(4, 12))
+        ] + [(4, 20)]
         traffic = Traffic.of(calls, ("batch", "length"))
         plan = symshape.plan(None, traffic, max_graphs=3)
         rows, columns = ({point[at] for point in traffic.counts} for at in (0, 1))
         best = min(
-            sum(min(b * n for b, n in (*caps, (4, 20)) if b >= batch and n >= length) for batch, length in calls)
+            sum(
+                min(b * n for b, n in (*caps, (4, 20)) if b >= batch and n >= length)
+                for batch, length in calls
+            )
             for caps in itertools.combinations(itertools.product(rows, columns), 2)
         )
         assert plan.least is not None
@@ -117,9 +136,13 @@ def test_memory_leaves_the_largest_calls_to_run_exact(traced: symshape.Traced) -
     assert plan.memory <= limit
     assert (plan.hit_rate, plan.waste) == (0.75, 0)
     assert plan.cap_for(batch=1, length=4000) is None
-    with pytest.raises(InputError, match=r"no graph fits in memory=100 bytes: the smallest needs [\d,]+"):
+    with pytest.raises(
+        InputError, match=r"no graph fits in memory=100 bytes: the smallest needs [\d,]+"
+    ):
         symshape.plan(traced, traffic, max_graphs=3, memory=100)
-    both = symshape.plan(traced, Traffic.of([(1, 10), (2, 10), (1, 4000)], ("batch", "length")), memory=limit)
+    both = symshape.plan(
+        traced, Traffic.of([(1, 10), (2, 10), (1, 4000)], ("batch", "length")), memory=limit
+    )
     assert both.hit_rate == pytest.approx(2 / 3)
 
 
@@ -147,7 +170,9 @@ def test_p99_first() -> None:
         return prices[-(-99 * len(prices) // 100) - 1], sum(prices)
 
     values = sorted(set(sizes))
-    best = min(judged(caps) for k in (1, 2, 3) for caps in itertools.combinations(values, k) if 100 in caps)
+    best = min(
+        judged(caps) for k in (1, 2, 3) for caps in itertools.combinations(values, k) if 100 in caps
+    )
     assert judged(tuple(cap for (cap,) in plan.caps)) == best
 
 
@@ -215,7 +240,9 @@ def test_malformed(options: dict[str, Any], message: str) -> None:
 
 
 def test_traffic_that_does_not_fit(traced: symshape.Traced) -> None:
-    with pytest.raises(InputError, match=r"has no size 'batch'; it has length \(.*traffic.having\(batch=…\)"):
+    with pytest.raises(
+        InputError, match=r"has no size 'batch'; it has length \(.*traffic.having\(batch=…\)"
+    ):
         symshape.plan(traced, azure())
     with pytest.raises(InputError, match="has no symbol 'depth'"):
         symshape.plan(traced, Traffic.of([(1, 2, 3)], ("batch", "length", "depth")))
@@ -223,7 +250,11 @@ def test_traffic_that_does_not_fit(traced: symshape.Traced) -> None:
         symshape.plan(None, [1, 2, 3])
     with pytest.raises(InputError, match=r"3 sizes vary.*a plan is made along one or two"):
         symshape.plan(None, Traffic.of([(1, 2, 3), (2, 3, 4)], ("a", "b", "c")))
-    with pytest.raises(InputError, match=r"a = c and b = d in every call.*one name.*only 2 sizes vary"):
-        symshape.plan(None, Traffic.of([(1, 2, 1, 2), (2, 2, 2, 2), (2, 5, 2, 5)], ("a", "b", "c", "d")))
+    with pytest.raises(
+        InputError, match=r"a = c and b = d in every call.*one name.*only 2 sizes vary"
+    ):
+        symshape.plan(
+            None, Traffic.of([(1, 2, 1, 2), (2, 2, 2, 2), (2, 5, 2, 5)], ("a", "b", "c", "d"))
+        )
     with pytest.raises(InputError, match="Declare the others as static"):
         symshape.plan(None, Traffic.of([(1, 2, 3), (2, 3, 5), (9, 8, 7)], ("a", "b", "c")))

@@ -1,4 +1,6 @@
-"""Plans on a grid: the local search never makes them dearer, and the bound is never above the best of all plans."""
+"""Plans on a grid: the local search never makes them dearer, and the bound is never above the best
+of all plans.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ Cell = tuple[int, int]
 
 def cost(counts: dict[Cell, int], prices: dict[Cell, int], caps: list[Cell]) -> float:
     fitting = {
-        cell: min((prices[c] for c in caps if c[0] >= cell[0] and c[1] >= cell[1]), default=float("inf"))
+        cell: min(
+            (prices[c] for c in caps if c[0] >= cell[0] and c[1] >= cell[1]), default=float("inf")
+        )
         for cell in counts
     }
     return sum(fitting[cell] * count for cell, count in counts.items())
@@ -26,12 +30,17 @@ def test_against_all_sets_of_caps() -> None:
         grid = list(itertools.product(range(rows), range(columns)))
         counts = {cell: rng.randint(1, 5) for cell in grid if rng.random() < 0.8}
         counts[rows - 1, columns - 1] = 1
-        heights, widths = sorted(rng.sample(range(1, 9), rows)), sorted(rng.sample(range(1, 30), columns))
+        heights, widths = (
+            sorted(rng.sample(range(1, 9), rows)),
+            sorted(rng.sample(range(1, 30), columns)),
+        )
         prices = {(i, j): heights[i] * widths[j] for i, j in grid}
         k = rng.randint(1, 3)
         start = [(rows - 1, columns - 1), *rng.sample(grid[:-1], k)]
         found = moved(counts, prices, start)
-        best = min(cost(counts, prices, [*caps, grid[-1]]) for caps in itertools.combinations(grid[:-1], k))
+        best = min(
+            cost(counts, prices, [*caps, grid[-1]]) for caps in itertools.combinations(grid[:-1], k)
+        )
         assert len(found) == len(set(found)) <= len(start)
         assert best <= cost(counts, prices, found) <= cost(counts, prices, start)
         tried += 1
@@ -54,7 +63,10 @@ def test_the_bound_is_never_above_the_best_of_all_plans() -> None:
         counts = {cell: rng.randint(1, 5) for cell in grid if rng.random() < 0.8}
         counts[rng.randrange(rows), rng.randrange(columns)] = 1
         rising = number % 2
-        heights, widths = sorted(rng.sample(range(1, 9), rows)), sorted(rng.sample(range(1, 30), columns))
+        heights, widths = (
+            sorted(rng.sample(range(1, 9), rows)),
+            sorted(rng.sample(range(1, 30), columns)),
+        )
         prices = {(i, j): heights[i] * widths[j] if rising else rng.randint(0, 50) for i, j in grid}
         for k in range(1, 5):
             best = min(
@@ -70,7 +82,9 @@ def test_the_bound_is_never_above_the_best_of_all_plans() -> None:
 
 
 def _least_padded(
-    counts: dict[tuple[int, int], int], prices: dict[tuple[int, int], int], caps: tuple[tuple[int, int], ...]
+    counts: dict[tuple[int, int], int],
+    prices: dict[tuple[int, int], int],
+    caps: tuple[tuple[int, int], ...],
 ) -> int | None:
     total = 0
     for (row, column), count in counts.items():

@@ -1,4 +1,6 @@
-"""The recompile cache: bounded, least recently used first out, published whole, and right under many threads."""
+"""The recompile cache: bounded, least recently used first out, published whole, and right under
+many threads.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def numbers(f: Any) -> list[int]:
 def test_the_bound_holds_and_the_least_recently_used_leaves() -> None:
     f = symshape.compile(lambda x: x + 1, dynamic=False, options=Options(max_entries=3))
     gone: list[int] = []
-    unsubscribe = events.subscribe(lambda e: gone.append(e.entry) if isinstance(e, events.Evicted) else None)
+    unsubscribe = events.subscribe(
+        lambda e: gone.append(e.entry) if isinstance(e, events.Evicted) else None
+    )
     try:
         for size in (1, 2, 3):
             f(torch.ones(size))
@@ -48,7 +52,9 @@ def test_the_bound_holds_and_the_least_recently_used_leaves() -> None:
 def test_the_tree_is_made_when_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     inserted: list[Any] = []
     insert = Tree.insert
-    monkeypatch.setattr(Tree, "insert", lambda *args: inserted.append(args[2].number) or insert(*args))
+    monkeypatch.setattr(
+        Tree, "insert", lambda *args: inserted.append(args[2].number) or insert(*args)
+    )
     f = symshape.compile(lambda x: x + 1, dynamic=True)
     for _ in range(3):
         f(torch.ones(3, 2))
@@ -160,10 +166,14 @@ def test_states_and_structures_in_turn_find_their_entries() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [Options(), Options(max_entries=2, memo_size=2, free_traces=None)])
+@pytest.mark.parametrize(
+    "options", [Options(), Options(max_entries=2, memo_size=2, free_traces=None)]
+)
 @pytest.mark.parametrize("dynamic", [None, True, False])
 def test_threads(options: Options, dynamic: bool | None) -> None:
-    """Eight threads with sizes of their own and in common: right results, no exception, a cache in order."""
+    """Eight threads with sizes of their own and in common: right results, no exception, a cache in
+    order.
+    """
     weight = nn.Parameter(torch.randn(3))
 
     def fn(x: torch.Tensor, k: int, *, scale: float = 1.0) -> torch.Tensor:

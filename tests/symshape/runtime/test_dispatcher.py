@@ -17,7 +17,9 @@ from symshape.runtime.eager_calls import EagerCall
 class Passing(TorchFunctionMode):
     """A mode of the user's that changes nothing."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return function(*args, **(kwargs or {}))
 
 
@@ -76,9 +78,15 @@ def _verified(compiled: Any) -> None:
     assert compiled.stats().verified == 0
 
 
-@pytest.mark.parametrize(("options", "before"), [({"plain_calls": False}, _timed), ({"verify": 1.0}, _verified)])
-def test_a_mode_that_no_key_names_has_each_call_run_eagerly(options: Any, before: Callable[[Any], None]) -> None:
-    """Also the call that is timed, and the one that is verified: neither may raise what the others do not."""
+@pytest.mark.parametrize(
+    ("options", "before"), [({"plain_calls": False}, _timed), ({"verify": 1.0}, _verified)]
+)
+def test_a_mode_that_no_key_names_has_each_call_run_eagerly(
+    options: Any, before: Callable[[Any], None]
+) -> None:
+    """Also the call that is timed, and the one that is verified: neither may raise what the others
+    do not.
+    """
     compiled: Any = symshape.compile(lambda x: x * 2, options=options)
     before(compiled)
     with Passing(), pytest.warns(FallbackWarning, match="torch function mode Passing"):

@@ -1,4 +1,6 @@
-"""No stream of calls pays for useless traces for ever: what is free, what is earned, what is tried again."""
+"""No stream of calls pays for useless traces for ever: what is free, what is earned, what is tried
+again.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Clock:
         return self.now
 
 
-def compiled(fn: Callable[..., Any], free: int | None = FREE, trace: float = TRACE, **kwargs: Any) -> Any:
+def compiled(
+    fn: Callable[..., Any], free: int | None = FREE, trace: float = TRACE, **kwargs: Any
+) -> Any:
     """A compiled function whose traces and calls take the same on any machine."""
     found = symshape.compile(fn, options=Options(free_traces=free), **kwargs)
     clock = found._eager.clock = Clock()
@@ -86,7 +90,9 @@ def test_a_stream_of_sizes_that_are_all_fixed_is_traced_a_few_times(fn: Any) -> 
     f = compiled(fn)
     run(f, range(2, 202))
     stats = f.stats()
-    assert FREE < stats.traces <= FREE + 2 + 6, "the free ones, those that tell constants apart, and log2(200 / 4)"
+    assert FREE < stats.traces <= FREE + 2 + 6, (
+        "the free ones, those that tell constants apart, and log2(200 / 4)"
+    )
     assert stats.untraced == 200 - stats.traces
     assert (stats.calls, stats.hits, stats.fallbacks) == (200, 0, 0)
     assert f._graphs.promise.spent <= SHARE * f._eager.programs.eager + GRACE + TRACE * 1e3
@@ -146,7 +152,9 @@ def test_state_that_is_another_at_each_call_is_bounded_too() -> None:
 
 
 class Reading:
-    """A program that reads a text, which no symbol can stand for, and how often programs' states were compared."""
+    """A program that reads a text, which no symbol can stand for, and how often programs' states
+    were compared.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.text = ""
@@ -260,7 +268,9 @@ def test_it_warns_once_with_the_line_and_what_to_do(told: list[events.Event]) ->
     f = compiled(pinned)
     with pytest.warns(FallbackWarning) as caught:
         results = [f(torch.ones(size, 2)) for size in range(2, 20)]
-    assert all(torch.equal(each, pinned(torch.ones(size, 2))) for size, each in enumerate(results, 2))
+    assert all(
+        torch.equal(each, pinned(torch.ones(size, 2))) for size, each in enumerate(results, 2)
+    )
     assert len(caught) == 1
     assert caught[0].filename == __file__
     text = str(caught[0].message)
@@ -289,7 +299,8 @@ def test_it_warns_once_with_the_line_and_what_to_do(told: list[events.Event]) ->
 
 
 @pytest.mark.parametrize(
-    ("free", "kwargs"), [(None, {}), (FREE, {"fullgraph": True}), (FREE, {"dynamic": False}), (FREE, {"dynamic": {}})]
+    ("free", "kwargs"),
+    [(None, {}), (FREE, {"fullgraph": True}), (FREE, {"dynamic": False}), (FREE, {"dynamic": {}})],
 )
 def test_who_asks_for_a_trace_for_every_size_has_one(free: int | None, kwargs: Any) -> None:
     f = compiled(pinned, free, **kwargs)

@@ -1,4 +1,6 @@
-"""A program that fails leaves the world as eager leaves it: what it wrote before, nothing after, whatever fails."""
+"""A program that fails leaves the world as eager leaves it: what it wrote before, nothing after,
+whatever fails.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,13 @@ def make():
 """
 CALLS = (
     *((4, False), (4, False), (4, True), (4, True)),  # warm, then as it fails
-    *((3, True), (5, False), (6, True), (3, False), (4, False)),  # a new size that fails first, and sizes that vary
+    *(
+        (3, True),
+        (5, False),
+        (6, True),
+        (3, False),
+        (4, False),
+    ),  # a new size that fails first, and sizes that vary
 )
 
 
@@ -118,8 +126,17 @@ class World:
     def state(self, args: tuple[Any, ...]) -> str:
         names = self.names
         kept = [names[each] for each in ("G", "l", "k", "q", "w", "b")]
-        counts = [names["c"].n, vars(names["d"]), names["m"].n, self.around(), names["p"].detach(), names["p"].grad]
-        draws = [int(each.get_state().sum()) for each in (torch.default_generator, names["generator"])]
+        counts = [
+            names["c"].n,
+            vars(names["d"]),
+            names["m"].n,
+            self.around(),
+            names["p"].detach(),
+            names["p"].grad,
+        ]
+        draws = [
+            int(each.get_state().sum()) for each in (torch.default_generator, names["generator"])
+        ]
         draws.append(hash(random.getstate()))
         return repr((kept, counts, args, draws))
 
@@ -140,12 +157,15 @@ class World:
         return outcome, self.state(args)
 
 
-def _differences(write: str, error: str, fullgraph: bool, calls: tuple[tuple[int, bool], ...]) -> Iterator[str]:
+def _differences(
+    write: str, error: str, fullgraph: bool, calls: tuple[tuple[int, bool], ...]
+) -> Iterator[str]:
     ours, eager = World(write, error), World(write, error)
     compiled = symshape.compile(ours.f, fullgraph=fullgraph)
     for number, (n, bad) in enumerate(calls):
         got, expected = ours.call(compiled, n, bad, number), eager.call(eager.f, n, bad, number)
-        if fullgraph and got[0] in ("UnsupportedError", "DataDependentError"):  # what it leaves is then nothing
+        # what it leaves is then nothing
+        if fullgraph and got[0] in ("UnsupportedError", "DataDependentError"):
             return
         if got != expected:
             yield f"call {number}, n = {n}, {'bad' if bad else 'good'}: {got}, not {expected}"
@@ -169,7 +189,9 @@ def test_first_calls_that_fail(error: str, fullgraph: bool) -> None:
         assert not [*_differences(WRITES[write], ERRORS[error], fullgraph, calls)], write
 
 
-@pytest.mark.parametrize("error", ["torch's", "its own", "an exit", "an argument that is an inference tensor"])
+@pytest.mark.parametrize(
+    "error", ["torch's", "its own", "an exit", "an argument that is an inference tensor"]
+)
 def test_fullgraph_raises_the_programs_own_error(error: str) -> None:
     world = World("c.n += 1", ERRORS[error])
     compiled = symshape.compile(world.f, fullgraph=True)
@@ -241,7 +263,9 @@ def test_inside_inference_mode_arguments_are_written() -> None:
 
 
 def test_before_anything_is_written_in_place() -> None:
-    """The graph writes to an argument, but fails before; or writes in a step that cannot fail half way through."""
+    """The graph writes to an argument, but fails before; or writes in a step that cannot fail half
+    way through.
+    """
     count = []
 
     def f(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
@@ -295,7 +319,11 @@ def test_what_checks_alone_is_no_dead_code() -> None:
     """``torch.linalg.cholesky`` is a factorisation, and an op without results that refuses it."""
     compiled = symshape.compile(lambda x: torch.linalg.cholesky(x), fullgraph=True)
     assert torch.equal(compiled(torch.eye(2)), torch.eye(2))
-    for op in (torch.linalg.cholesky, torch.linalg.inv, lambda x: torch.linalg.solve(x, torch.ones(2))):
+    for op in (
+        torch.linalg.cholesky,
+        torch.linalg.inv,
+        lambda x: torch.linalg.solve(x, torch.ones(2)),
+    ):
         compiled = symshape.compile(op, fullgraph=True)
         compiled(torch.eye(2))
         with pytest.raises(torch.linalg.LinAlgError):
@@ -330,8 +358,14 @@ def test_a_failing_program_leaves_objects_among_its_arguments_as_eager_does() ->
 
 HALF = {
     "an index": ("b.index_add_(0, index, y)", (torch.zeros(3), torch.tensor([0, 1, 7]))),
-    "an index that is put": ("b.index_put_((index,), y, accumulate=True)", (torch.zeros(3), torch.tensor([0, 1, 7]))),
-    "a division": ("b.floor_divide_(index)", (torch.arange(64) + 100, torch.tensor([2] * 63 + [0]))),
+    "an index that is put": (
+        "b.index_put_((index,), y, accumulate=True)",
+        (torch.zeros(3), torch.tensor([0, 1, 7])),
+    ),
+    "a division": (
+        "b.floor_divide_(index)",
+        (torch.arange(64) + 100, torch.tensor([2] * 63 + [0])),
+    ),
     "a remainder": ("b.remainder_(index)", (torch.arange(64) + 100, torch.tensor([70] * 63 + [0]))),
 }
 
@@ -430,9 +464,19 @@ def _told(index: torch.Tensor, w: torch.Tensor, told: list[str]) -> torch.Tensor
     return y
 
 
-CATCHING = [_embedding, _dropped, _cholesky, _division, _unread_division, _unread_masked_scatter, _told]
+CATCHING = [
+    _embedding,
+    _dropped,
+    _cholesky,
+    _division,
+    _unread_division,
+    _unread_masked_scatter,
+    _told,
+]
 IN_KERNELS = [(_embedding, "inductor")] if torch.__version__ >= "2.13" else []
-"""With torch 2.11 a kernel of Inductor's read past the end on one processor, as it would under ``torch.compile``."""
+"""With torch 2.11 a kernel of Inductor's read past the end on one processor, as it would under
+``torch.compile``.
+"""
 
 
 @pytest.mark.parametrize(("fn", "runner"), [*((fn, "eager") for fn in CATCHING), *IN_KERNELS])
@@ -519,7 +563,9 @@ def test_what_a_failed_check_says_stays() -> None:
 
     compiled = symshape.compile(fn, fullgraph=True)
     compiled(torch.ones(2))
-    with pytest.raises(symshape.RuntimeAssertionError, match="too much: u0 <= 3 does not hold") as caught:
+    with pytest.raises(
+        symshape.RuntimeAssertionError, match="too much: u0 <= 3 does not hold"
+    ) as caught:
         compiled(torch.ones(5))
     assert type(caught.value.__cause__) is RuntimeError
 

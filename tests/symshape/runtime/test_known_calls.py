@@ -1,4 +1,6 @@
-"""Calls like one that was served, with other sizes: the tree is asked at once, never where it takes more to tell."""
+"""Calls like one that was served, with other sizes: the tree is asked at once, never where it takes
+more to tell.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from torch import nn
 import symshape
 from symshape.calls import compiled as calls_compiled
 
-pytestmark = pytest.mark.skipif(calls_compiled.READING is None, reason="the reader in C++ is not built")
+pytestmark = pytest.mark.skipif(
+    calls_compiled.READING is None, reason="the reader in C++ is not built"
+)
 
 
 def _slow_calls(compiled: Any) -> list[int]:
@@ -35,7 +39,13 @@ def test_new_sizes_are_not_searched_for() -> None:
     stats = compiled.stats()
     assert (slow, stats.calls, stats.traces, stats.hits) == ([], 8, 2, 6)
     (entry,) = (each for each in compiled.entries if each.seen.keys() >= {(5, 3)})
-    assert {values[0]: seen.calls for values, seen in entry.seen.items()} == {3: 1, 4: 1, 5: 2, 6: 2, 7: 1}
+    assert {values[0]: seen.calls for values, seen in entry.seen.items()} == {
+        3: 1,
+        4: 1,
+        5: 2,
+        6: 2,
+        7: 1,
+    }
 
 
 def test_other_sizes_of_other_entries() -> None:
@@ -69,7 +79,16 @@ def test_another_state_is_seen() -> None:
 def test_questions_are_asked() -> None:
     """A program that branches on a float argument asks each call for it."""
     compiled: Any = symshape.compile(lambda x, rate: x * 2 if rate > 0.5 else x - rate)
-    for n, rate in ((2, 0.25), (3, 0.125), (4, 0.75), (5, 0.3), (6, 0.9), (7, 0.1), (8, 0.8), (9, 0.5)):
+    for n, rate in (
+        (2, 0.25),
+        (3, 0.125),
+        (4, 0.75),
+        (5, 0.3),
+        (6, 0.9),
+        (7, 0.1),
+        (8, 0.8),
+        (9, 0.5),
+    ):
         expected = _tensor(n) * 2 if rate > 0.5 else _tensor(n) - rate
         assert torch.equal(compiled(_tensor(n), rate), expected)
 
@@ -107,7 +126,9 @@ def test_after_a_reset_all_is_new() -> None:
 
 
 def test_gradients_and_other_kinds_are_other_calls() -> None:
-    compiled: Any = symshape.compile(lambda x: x * 2 if x.dtype is torch.float32 and not x.requires_grad else x * 3)
+    compiled: Any = symshape.compile(
+        lambda x: x * 2 if x.dtype is torch.float32 and not x.requires_grad else x * 3
+    )
     for n in (2, 3, 4, 5):
         compiled(_tensor(n))
     for n in (6, 7, 8):

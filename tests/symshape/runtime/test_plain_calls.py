@@ -39,7 +39,9 @@ class Clock:
 class World:
     """A function and what is compiled from it: both take the time that they are told to."""
 
-    def __init__(self, clock: Clock, plain: Callable[[], float], programs: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Clock, plain: Callable[[], float], programs: Callable[[], float]
+    ) -> None:
         self.clock, self.costs = clock, {"plain": plain, "programs": programs}
         self.ran: list[str] = []
         self.traces = 0
@@ -113,7 +115,9 @@ def test_what_is_hardly_faster_does_not_serve(clock: Clock) -> None:
     assert not world.of.verdict.faster
 
 
-@pytest.mark.parametrize("sizes", [(1, 9), (1, 2, 3), (5, 1, 1, 9), (1, 2, 3, 4, 5, 9), (1, 1, 1, 1, 1, 1, 1, 9)])
+@pytest.mark.parametrize(
+    "sizes", [(1, 9), (1, 2, 3), (5, 1, 1, 9), (1, 2, 3, 4, 5, 9), (1, 1, 1, 1, 1, 1, 1, 9)]
+)
 def test_sizes_that_come_in_turns_favour_nobody(clock: Clock, sizes: tuple[int, ...]) -> None:
     size = cycle(sizes)
     here = [0]
@@ -131,7 +135,9 @@ def test_sizes_that_come_in_turns_favour_nobody(clock: Clock, sizes: tuple[int, 
 
 def test_one_slow_call_decides_nothing(clock: Clock) -> None:
     slow = iter([1.0])
-    world = World(clock, lambda: 5e-6, lambda: next(slow, 5e-6) if len(world.ran) > EVERY + 5 else 5e-6)
+    world = World(
+        clock, lambda: 5e-6, lambda: next(slow, 5e-6) if len(world.ran) > EVERY + 5 else 5e-6
+    )
     world.calls(4 * EVERY)
     assert world.of.verdict is not None
     assert not world.of.verdict.faster
@@ -243,9 +249,13 @@ def test_a_compiled_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"runner": "eager"}, {"fullgraph": True}, {"options": Options(plain_calls=False)}], ids=str
+    "asked",
+    [{"runner": "eager"}, {"fullgraph": True}, {"options": Options(plain_calls=False)}],
+    ids=str,
 )
-def test_where_programs_were_asked_for(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> None:
+def test_where_programs_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
     _always(monkeypatch)
     assert _served(symshape.compile(_double, **asked)) == 0
 

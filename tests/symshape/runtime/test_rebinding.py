@@ -1,4 +1,6 @@
-"""Parameters, buffers and submodules that are exchanged: served without a trace, never by what stood there before."""
+"""Parameters, buffers and submodules that are exchanged: served without a trace, never by what
+stood there before.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def _linear(tied: bool = False) -> nn.Module:
 
 
 def _traces(model: nn.Module, *changes: Change, **options: Any) -> list[int]:
-    """How many traces there were after each change, every result compared with eager's, at two sizes."""
+    """How many traces there were after each change, every result compared with eager's, at two
+    sizes.
+    """
     compiled = symshape.compile(model, **options)
     fast, found = symshape.compiled_of(compiled), []
     for rows in (3, 5):
@@ -48,7 +52,9 @@ def _weight(model: Any) -> None:
 
 
 def _assigned(model: Any) -> None:
-    model.load_state_dict({key: torch.randn_like(each) for key, each in model.state_dict().items()}, assign=True)
+    model.load_state_dict(
+        {key: torch.randn_like(each) for key, each in model.state_dict().items()}, assign=True
+    )
 
 
 def _layer(model: Any) -> None:
@@ -83,7 +89,10 @@ def test_at_each_call_with_gradients() -> None:
         for each, one in ((model, compiled), (twin, twin)):
             one(x).pow(2).mean().backward()
             with torch.no_grad():
-                new = {key: each.get_parameter(key) - 0.1 * each.get_parameter(key).grad for key in each.state_dict()}
+                new = {
+                    key: each.get_parameter(key) - 0.1 * each.get_parameter(key).grad
+                    for key in each.state_dict()
+                }
             each.load_state_dict(new, assign=True)
             each.requires_grad_(True)
     torch.testing.assert_close(model.state_dict(), twin.state_dict())
@@ -136,7 +145,9 @@ def test_other_metadata_is_traced(dtype: torch.dtype) -> None:
 
     assert _traces(Scale(), give(1), give(1, 4)) == [2, 3, 4]
     assert _traces(Scale(), give(4, dtype=dtype), give(4, dtype=dtype)) == [2, 3, 3]
-    frozen = lambda model: setattr(model, "weight", nn.Parameter(torch.randn(4), requires_grad=False))  # noqa: E731
+    frozen = lambda model: setattr(  # noqa: E731
+        model, "weight", nn.Parameter(torch.randn(4), requires_grad=False)
+    )
     assert _traces(Scale(), frozen, frozen) == [2, 3, 3]
     strided = lambda model: setattr(model, "weight", nn.Parameter(torch.randn(8)[::2]))  # noqa: E731
     assert _traces(Scale(), strided) == [2, 3]

@@ -74,7 +74,9 @@ def eager(clock: Clock) -> EagerCalls:
     return found
 
 
-def refuse(eager: EagerCalls, structure: Any = "s", values: tuple[int, ...] = (3,), state: Any = None) -> EagerCall:
+def refuse(
+    eager: EagerCalls, structure: Any = "s", values: tuple[int, ...] = (3,), state: Any = None
+) -> EagerCall:
     return eager.refused(structure, values, UnsupportedError("no"), ATTEMPT, state=state)
 
 
@@ -149,7 +151,9 @@ def test_calls_are_remembered_by_key_and_forgotten(eager: EagerCalls) -> None:
     assert eager.of_call("key") is None
 
 
-def test_an_untried_call_that_is_remembered_is_tried_once_it_has_credit(eager: EagerCalls, clock: Clock) -> None:
+def test_an_untried_call_that_is_remembered_is_tried_once_it_has_credit(
+    eager: EagerCalls, clock: Clock
+) -> None:
     for size in range(TRIES + 1):
         call = refuse(eager, values=(size,))
     untried = attrs.evolve(call, about=(100,), untried=True)
@@ -171,7 +175,11 @@ def test_memory_is_bounded(eager: EagerCalls) -> None:
     long = eager.refused("long", (), UnsupportedError("x" * 100_000), 1.0, state=None)
     assert len(eager.programs.accounts) <= 65
     assert len(eager.by_call) <= module._MOST_CALLS
-    assert all(len(each.refusal.values) <= module._MOST_VALUES for each in eager.programs.accounts if each.refusal)
+    assert all(
+        len(each.refusal.values) <= module._MOST_VALUES
+        for each in eager.programs.accounts
+        if each.refusal
+    )
     assert long.refusal is not None
     assert len(long.refusal.reason) <= module._LONGEST
 
@@ -217,7 +225,8 @@ def test_the_first_line_says_what_the_unknown_numbers_are() -> None:
     reason = (
         "the program needs to know whether u0 == 1, but that is known only at run time.\n"
         "  branched at a.py:3 in fn (`if x.any():`)\n"
-        "  u0, the bool read by aten::_local_scalar_dense (1 for True), was born at a.py:3; known: 0 <= u0 <= 1"
+        "  u0, the bool read by aten::_local_scalar_dense (1 for True), was born at a.py:3; known: "
+        "0 <= u0 <= 1"
     )
     assert Refusal(reason, "a.py:3", True).first_line() == (
         "the program needs to know whether u0 == 1, but that is known only at run time: "
@@ -226,7 +235,9 @@ def test_the_first_line_says_what_the_unknown_numbers_are() -> None:
 
 
 def test_the_first_line_says_what_was_taken_for_granted() -> None:
-    """Fewer rows than parts that were taken for several each: the program raises what it raises for none."""
+    """Fewer rows than parts that were taken for several each: the program raises what it raises for
+    none.
+    """
     layer = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 6, [2, 4])
     compiled: Any = symshape.compile(lambda x, y: layer(x, y).loss)
     x, y = torch.randn(3, 16), torch.tensor([0, 2, 5])
@@ -235,4 +246,7 @@ def test_the_first_line_says_what_was_taken_for_granted() -> None:
     assert torch.equal(found, layer(x, y).loss)
     assert compiled.stats().fallbacks == 1
     said = compiled.explain_fallback()
-    assert "(it took for granted what only data tell: what data select is taken for several elements here" in said
+    assert (
+        "(it took for granted what only data tell: what data select is taken for several elements "
+        "here" in said
+    )

@@ -1,4 +1,6 @@
-"""What programs read and write outside: few traces, right values, and an end where no program can follow."""
+"""What programs read and write outside: few traces, right values, and an end where no program can
+follow.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +152,9 @@ def test_a_float_that_turns_at_every_call_is_followed() -> None:
 
 @pytest.mark.parametrize(("write", "value"), [(_grows, []), (_fixes, 0)])
 def test_what_no_program_can_follow_is_given_up(write: Callable[..., Any], value: Any) -> None:
-    """Right in every call; traced at a part of them only, and refused by name where that was asked for."""
+    """Right in every call; traced at a part of them only, and refused by name where that was asked
+    for.
+    """
     owner, other = _owner(value=copy.copy(value)), _owner(value=copy.copy(value))
     compiled = symshape.compile(lambda x: write(owner, x), fullgraph=True)
     for _ in range(9):
@@ -187,7 +191,9 @@ def test_what_grows_is_named_and_not_a_counter_beside_it() -> None:
         for _ in range(20):
             compiled(X)
 
-    with pytest.warns(symshape.FallbackWarning, match=r"reads and writes [^,]*losses\[\d+\], which changes"):
+    with pytest.warns(
+        symshape.FallbackWarning, match=r"reads and writes [^,]*losses\[\d+\], which changes"
+    ):
         many()
 
 
@@ -245,7 +251,10 @@ def test_two_functions_share_a_place() -> None:
     def read(x: torch.Tensor) -> torch.Tensor:
         return x + owner.h * owner.n
 
-    filling, reading = symshape.compile(fill, fullgraph=True), symshape.compile(read, fullgraph=True)
+    filling, reading = (
+        symshape.compile(fill, fullgraph=True),
+        symshape.compile(read, fullgraph=True),
+    )
     for number in range(1, 9):
         filling(X + number)
         assert torch.equal(reading(X), X + (X + number) * 2 * number)
@@ -253,7 +262,9 @@ def test_two_functions_share_a_place() -> None:
 
 
 def test_another_thread_waits_for_the_trace() -> None:
-    """While a trace has stand-ins in the world, a call in another thread reads what was there before."""
+    """While a trace has stand-ins in the world, a call in another thread reads what was there
+    before.
+    """
     import types
 
     from tests.symshape.tracing.state.instrument.test_stores import _pause
@@ -268,7 +279,9 @@ def test_another_thread_waits_for_the_trace() -> None:
     owner = _owner(h=torch.ones(2, 3))
     names = {"owner": owner, "pause": pause, "__builtins__": __builtins__}
     code = compile(
-        "def fn(x):\n    h = owner.h\n    pause()\n    owner.h = h + x\n    return owner.h * 2", "<fn>", "exec"
+        "def fn(x):\n    h = owner.h\n    pause()\n    owner.h = h + x\n    return owner.h * 2",
+        "<fn>",
+        "exec",
     )
     exec(code, names)
     fn = types.FunctionType(names["fn"].__code__, names)
@@ -305,15 +318,20 @@ def test_a_copy_starts_anew() -> None:
     compiled = symshape.compile(model)
     compiled(torch.ones(1, 2, 8))
     for layer in model.layers:
-        layer.keys, layer.values = layer.keys.detach(), layer.values.detach()  # which a copy asks for
+        # which a copy asks for
+        layer.keys, layer.values = (layer.keys.detach(), layer.values.detach())
     copied = copy.deepcopy(compiled)
     copied(torch.ones(1, 1, 8))
     assert copied.fn.position == 3
     assert model.position == 2
 
 
-def test_what_a_variable_is_read_from_may_be_gone_when_there_are_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program was made a part of calls whose gradients are not there: it raised IndexError for each."""
+def test_what_a_variable_is_read_from_may_be_gone_when_there_are_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program was made a part of calls whose gradients are not there: it raised IndexError for
+    each.
+    """
 
     @symshape.compile
     def step(model: nn.Linear, x: torch.Tensor) -> torch.Tensor:

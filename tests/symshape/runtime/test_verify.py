@@ -1,4 +1,6 @@
-"""Calls that eager verifies: agreement leaves no trace, every kind of difference is caught, named and traced back."""
+"""Calls that eager verifies: agreement leaves no trace, every kind of difference is caught, named
+and traced back.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ VERIFY = symshape.Options(verify=1)
 
 
 def verified(
-    compiled_fn: Callable[..., Any], eager_fn: Callable[..., Any], *args: Any, discarded: list[Any] | None = None
+    compiled_fn: Callable[..., Any],
+    eager_fn: Callable[..., Any],
+    *args: Any,
+    discarded: list[Any] | None = None,
 ) -> Any:
     """One verified call of what was compiled from one function, held against another."""
     compiled = symshape.compile(compiled_fn, options=VERIFY)
@@ -34,7 +39,9 @@ def verified(
         gone.append(entry)
         compiled._cache.discard(entry)
 
-    return serve(Verifier("f", eager_fn, 1.0, discard, compiled._dispatcher.entry_of), compiled, *args)
+    return serve(
+        Verifier("f", eager_fn, 1.0, discard, compiled._dispatcher.entry_of), compiled, *args
+    )
 
 
 def _no_entry(args: Any, kwargs: Any) -> Any:
@@ -75,7 +82,9 @@ def _adds_in_place(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         (lambda x: x * 2, lambda: (R(3, requires_grad=True),)),
     ],
 )
-def test_agreement_is_what_eager_does(fn: Callable[..., Any], make: Callable[[], tuple[Any, ...]]) -> None:
+def test_agreement_is_what_eager_does(
+    fn: Callable[..., Any], make: Callable[[], tuple[Any, ...]]
+) -> None:
     args = make()
     (copies, _) = copy_call(args, {})
     torch.manual_seed(3)
@@ -98,7 +107,9 @@ def test_buffers_change_once() -> None:
     torch.manual_seed(0)
     got = verified(module, module, x)
     assert torch.equal(got, wanted)
-    for (name, ours), (_, theirs) in zip(module.state_dict().items(), twin.state_dict().items(), strict=True):
+    for (name, ours), (_, theirs) in zip(
+        module.state_dict().items(), twin.state_dict().items(), strict=True
+    ):
         assert torch.equal(ours, theirs), name
 
 
@@ -109,13 +120,29 @@ def _raises(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("compiled", "eager", "words"),
     [
-        (lambda x: x + 1, lambda x: x + 2, r"result: 12 of 12 elements differ, first at \(0, 0\): expected .*, got"),
+        (
+            lambda x: x + 1,
+            lambda x: x + 2,
+            r"result: 12 of 12 elements differ, first at \(0, 0\): expected .*, got",
+        ),
         (lambda x: x.relu(), lambda x: x.relu() + 1e-3, "elements differ"),
         (lambda x: x.argmax(), lambda x: x.argmax() + 1, r"1 of 1 elements differ, first at \(\)"),
         (lambda x: x.sum(0), lambda x: x.sum(1), r"expected shape \(3,\), got \(4,\)"),
-        (lambda x: x * 2, lambda x: (x * 2).double(), "expected dtype torch.float64, got torch.float32"),
-        (lambda x: x + 0, lambda x: (x + 0).t().contiguous().t(), r"expected strides \(1, 3\), got \(4, 1\)"),
-        (lambda x: x[1:], lambda x: x[1:].clone(), "result shares no memory, but the compiled program's shares memory"),
+        (
+            lambda x: x * 2,
+            lambda x: (x * 2).double(),
+            "expected dtype torch.float64, got torch.float32",
+        ),
+        (
+            lambda x: x + 0,
+            lambda x: (x + 0).t().contiguous().t(),
+            r"expected strides \(1, 3\), got \(4, 1\)",
+        ),
+        (
+            lambda x: x[1:],
+            lambda x: x[1:].clone(),
+            "result shares no memory, but the compiled program's shares memory",
+        ),
         (
             lambda x: x,
             lambda x: x.view(3, 4),
@@ -130,12 +157,26 @@ def _raises(x: torch.Tensor) -> torch.Tensor:
             lambda x: (x.sum(), x.zero_())[0],
             "argument tensor 0 afterwards: 12 of 12 elements differ",
         ),
-        (lambda x: x * 2, lambda x: (torch.rand(1), x * 2)[1], "torch's generator is in another state afterwards"),
-        (lambda x: x * 2, _raises, r"eager raises ValueError \(no\), the compiled program does not"),
-        (lambda x: x.detach() * 2, lambda x: (x * 2).requires_grad_(), "expected requires_grad True, got False"),
+        (
+            lambda x: x * 2,
+            lambda x: (torch.rand(1), x * 2)[1],
+            "torch's generator is in another state afterwards",
+        ),
+        (
+            lambda x: x * 2,
+            _raises,
+            r"eager raises ValueError \(no\), the compiled program does not",
+        ),
+        (
+            lambda x: x.detach() * 2,
+            lambda x: (x * 2).requires_grad_(),
+            "expected requires_grad True, got False",
+        ),
     ],
 )
-def test_differences_are_caught(compiled: Callable[..., Any], eager: Callable[..., Any], words: str) -> None:
+def test_differences_are_caught(
+    compiled: Callable[..., Any], eager: Callable[..., Any], words: str
+) -> None:
     heard: list[events.Event] = []
     discarded: list[Any] = []
     unsubscribe = events.subscribe(heard.append)
@@ -158,7 +199,9 @@ def test_a_compiled_program_that_fails_is_a_difference() -> None:
         torch._check((x > 5).nonzero().size(0) >= 1)
         return x * 2
 
-    with pytest.raises(VerificationError, match="the compiled program raises RuntimeAssertionError"):
+    with pytest.raises(
+        VerificationError, match="the compiled program raises RuntimeAssertionError"
+    ):
         verified(fails, lambda x: x * 2, torch.ones(3))
 
 
@@ -211,7 +254,9 @@ def test_a_call_that_cannot_be_run_twice_is_served_and_told() -> None:
     finally:
         unsubscribe()
     torch.testing.assert_close(result, leaf + 1)
-    assert [type(each) for each in heard if isinstance(each, events.NotVerified)] == [events.NotVerified]
+    assert [type(each) for each in heard if isinstance(each, events.NotVerified)] == [
+        events.NotVerified
+    ]
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, True, "all", None])
@@ -226,7 +271,7 @@ def test_the_sample_has_the_size_asked_for() -> None:
     assert all(Verifier("f", lambda x: x, 1, lambda _: None, _no_entry).due() for _ in range(100))
 
 
-# -- through symshape.compile and the backend -------------------------------------------------------------------------
+# -- through symshape.compile and the backend ------------------------------------------------------
 
 
 def test_compile_verifies_when_asked_to() -> None:
@@ -261,7 +306,8 @@ def test_a_wrong_entry_leaves_the_cache() -> None:
     (entry,) = compiled.entries
     entry.run = lambda leaves, values: [leaves[0] * 3]  # a runner gone wrong
     with pytest.raises(
-        VerificationError, match=r"entry 0 .*differs from eager's[\s\S]*the runner eager: the same graph"
+        VerificationError,
+        match=r"entry 0 .*differs from eager's[\s\S]*the runner eager: the same graph",
     ):
         compiled(torch.ones(3))
     assert entry not in compiled.entries
@@ -270,11 +316,17 @@ def test_a_wrong_entry_leaves_the_cache() -> None:
 
 def test_the_backend_takes_the_option() -> None:
     torch._dynamo.reset()
-    fn = torch.compile(lambda x: x.relu() + 1, backend=symshape_backend, dynamic=True, options={"verify": 1})
+    fn = torch.compile(
+        lambda x: x.relu() + 1, backend=symshape_backend, dynamic=True, options={"verify": 1}
+    )
     for n in (3, 5, 4):
         assert fn(torch.ones(n)).tolist() == [2.0] * n
-    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="verify must be a number from 0 to 1"):
-        torch.compile(lambda x: x * 2, backend=symshape_backend, options={"verify": 2})(torch.ones(3))
+    with pytest.raises(
+        torch._dynamo.exc.BackendCompilerFailed, match="verify must be a number from 0 to 1"
+    ):
+        torch.compile(lambda x: x * 2, backend=symshape_backend, options={"verify": 2})(
+            torch.ones(3)
+        )
     torch._dynamo.reset()
 
 

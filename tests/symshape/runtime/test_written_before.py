@@ -1,4 +1,6 @@
-"""Calls that fail after they have written in place leave what eager leaves, also outside; so do those that catch it."""
+"""Calls that fail after they have written in place leave what eager leaves, also outside; so do
+those that catch it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def _draws(x: torch.Tensor, index: torch.Tensor, world: Any) -> torch.Tensor:
 
 def _normalises(x: torch.Tensor, index: torch.Tensor, world: Any) -> torch.Tensor:
     world.n += 1
-    y = torch.nn.functional.batch_norm(x[:, None] * torch.ones(3), world.mean, world.var, training=True)
+    y = torch.nn.functional.batch_norm(
+        x[:, None] * torch.ones(3), world.mean, world.var, training=True
+    )
     return torch.nn.functional.nll_loss(y, index.expand(x.shape[0]))
 
 
@@ -74,11 +78,15 @@ IN_KERNELS = [(_catches, "inductor")] if torch.__version__ >= "2.13" else []  # 
 
 def _world() -> Any:
     base = torch.arange(6.0)
-    return SimpleNamespace(n=0, kept=[], b=torch.zeros(3), mean=torch.zeros(3), var=torch.ones(3), base=base[1:4])
+    return SimpleNamespace(
+        n=0, kept=[], b=torch.zeros(3), mean=torch.zeros(3), var=torch.ones(3), base=base[1:4]
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("program", "runner"), [*((each, "eager") for each in PROGRAMS), *IN_KERNELS])
+@pytest.mark.parametrize(
+    ("program", "runner"), [*((each, "eager") for each in PROGRAMS), *IN_KERNELS]
+)
 def test_what_eager_leaves(program: Program, runner: str) -> None:
     ours, eager = _world(), _world()
     compiled = symshape.compile(lambda x, index: program(x, index, ours), runner=runner)  # type: ignore[arg-type]

@@ -1,6 +1,8 @@
-"""What ranks run in tests: ``python -m tests.symshape.store.group_programs SIZE FOLDER LAYOUT`` forks so many, on Gloo.
+"""What ranks run in tests: ``python -m tests.symshape.store.group_programs SIZE FOLDER LAYOUT``
+forks so many, on Gloo.
 
-Each rank compiles programs with collectives among groups and meshes, with a store of its own in the folder.
+Each rank compiles programs with collectives among groups and meshes, with a store of its own in the
+folder.
 """
 
 from __future__ import annotations
@@ -55,9 +57,16 @@ def along_a_named_dimension(x: torch.Tensor) -> torch.Tensor:
 
 
 PROGRAMS: tuple[Callable[[torch.Tensor], Any], ...] = (
-    among_all, among_a_pair, by_its_name, alone, along_a_mesh, along_a_named_dimension, gathered, exchanged,
+    among_all,
+    among_a_pair,
+    by_its_name,
+    alone,
+    along_a_mesh,
+    along_a_named_dimension,
+    gathered,
+    exchanged,
     several_scattered,
-)  # fmt: skip
+)
 
 
 def make_groups(layout: str, rank: int, size: int) -> None:
@@ -67,14 +76,18 @@ def make_groups(layout: str, rank: int, size: int) -> None:
     every = list(range(size))
     if layout == "more":
         dist.new_group(every)
-    made = [dist.new_group(each) for each in ((*own, every) if layout == "order" else (every, *own))]
+    made = [
+        dist.new_group(each) for each in ((*own, every) if layout == "order" else (every, *own))
+    ]
     PAIR, OWN = (made[-1], made[rank]) if layout == "order" else (made[0], made[1 + rank])
     shape = (1, size) if layout == "mesh" else (size, 1)
     MESH = init_device_mesh("cpu", shape, mesh_dim_names=("rows", "columns"))
 
 
 def rank_program(file: str, rank: int, size: int, folder: Path, layout: str) -> dict[str, Any]:
-    """By program: how many were traced and loaded, and what is wrong with the results or was not stored."""
+    """By program: how many were traced and loaded, and what is wrong with the results or was not
+    stored.
+    """
     warnings.simplefilter("ignore", FutureWarning)
     dist.init_process_group("gloo", store=dist.FileStore(file, size), rank=rank, world_size=size)
     make_groups(layout, rank, size)

@@ -1,7 +1,8 @@
-"""Ranks in processes of their own, for tests and measurements: what each does, and how they are started.
+"""Ranks in processes of their own, for tests and measurements: what each does, and how they are
+started.
 
-``together(scenario, size)`` starts them; a scenario is a word of :data:`SCENARIOS`.  The process that starts them keeps
-the group's store, as ``torchrun`` does, so that it outlives any rank.
+``together(scenario, size)`` starts them; a scenario is a word of :data:`SCENARIOS`.  The process
+that starts them keeps the group's store, as ``torchrun`` does, so that it outlives any rank.
 """
 
 from __future__ import annotations
@@ -81,19 +82,34 @@ class Rank:
         stats = symshape.compiled_of(fn).stats()
         symbols = len(symshape.compiled_of(fn).entries[0].program.symbols)
         seconds = time.monotonic() - began
-        return {"traces": stats.traces, "loaded": stats.loaded, "symbols": symbols, "seconds": seconds}
+        return {
+            "traces": stats.traces,
+            "loaded": stats.loaded,
+            "symbols": symbols,
+            "seconds": seconds,
+        }
 
     def collectives(self) -> dict[str, Any]:
-        """Programs with functional collectives and training with DistributedDataParallel, against eager."""
+        """Programs with functional collectives and training with DistributedDataParallel, against
+        eager.
+        """
         from tests.symshape.tracing.collective_programs import wrong_programs
 
         began = time.monotonic()
-        wrong = {name: each for name, each in wrong_programs(self.rank, self.size, self.device).items() if each}
-        return {"error": "; ".join(f"{name}: {each}" for name, each in wrong.items()),
-                "seconds": time.monotonic() - began}  # fmt: skip
+        wrong = {
+            name: each
+            for name, each in wrong_programs(self.rank, self.size, self.device).items()
+            if each
+        }
+        return {
+            "error": "; ".join(f"{name}: {each}" for name, each in wrong.items()),
+            "seconds": time.monotonic() - began,
+        }
 
     def overhead(self, rounds: int = 9) -> dict[str, Any]:
-        """What a warm call takes that was agreed on, over one that was not; the median of several rounds."""
+        """What a warm call takes that was agreed on, over one that was not; the median of several
+        rounds.
+        """
         began = time.monotonic()
         model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4))).to(self.device)
         x = torch.ones(8, 64, device=self.device)
@@ -105,12 +121,18 @@ class Rank:
             with torch.no_grad():
                 found = measure_together(
                     {"plain": lambda f=plain: f(x), "agreed": lambda f=agreed: f(x)},  # type: ignore[misc]
-                    samples=100, sample_us=1000.0, synchronize=synchronize,
-                )  # fmt: skip
+                    samples=100,
+                    sample_us=1000.0,
+                    synchronize=synchronize,
+                )
             ratios.append(found["agreed"].median / found["plain"].median)
             taken.append(found["plain"].median)
-        return {"ratio": statistics.median(ratios), "us": statistics.median(taken), "ratios": ratios,
-                "seconds": time.monotonic() - began}  # fmt: skip
+        return {
+            "ratio": statistics.median(ratios),
+            "us": statistics.median(taken),
+            "ratios": ratios,
+            "seconds": time.monotonic() - began,
+        }
 
 
 def _odd_one(scenario: str) -> None:
@@ -129,16 +151,28 @@ def _odd_one(scenario: str) -> None:
 
 SCENARIOS: dict[str, Callable[[Rank, str], dict[str, Any]]] = {
     **dict.fromkeys(
-        ("same", "uneven", "late", "other value", "other code", "other helper", "other argument", "kept", "dead",
-         "dead in the trace"),
+        (
+            "same",
+            "uneven",
+            "late",
+            "other value",
+            "other code",
+            "other helper",
+            "other argument",
+            "kept",
+            "dead",
+            "dead in the trace",
+        ),
         Rank.compiled_model,
     ),
     "collectives": lambda rank, _: rank.collectives(),
     "overhead": lambda rank, _: rank.overhead(),
-}  # fmt: skip
+}
 
 
-def run_rank(scenario: str, rank: int, size: int, port: int, backend: str, device: str, folder: str) -> None:
+def run_rank(
+    scenario: str, rank: int, size: int, port: int, backend: str, device: str, folder: str
+) -> None:
     """One rank from its beginning to its end; what it found goes to a file of its number."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -169,7 +203,8 @@ def together(
     fork: bool = False,
     limit: float = 120.0,
 ) -> list[dict[str, Any]]:
-    """What each rank found, in processes of their own; ``{}`` for a rank that ended before it said anything.
+    """What each rank found, in processes of their own; ``{}`` for a rank that ended before it said
+    anything.
 
     Args:
         scenario: one of :data:`SCENARIOS`.

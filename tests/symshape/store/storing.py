@@ -17,7 +17,9 @@ TOLD = (events.Stored, events.NotStored, events.Loaded, events.NotServed, events
 def told() -> Iterator[list[Any]]:
     """The events of stores inside."""
     found: list[Any] = []
-    unsubscribe = events.subscribe(lambda event: found.append(event) if isinstance(event, TOLD) else None)
+    unsubscribe = events.subscribe(
+        lambda event: found.append(event) if isinstance(event, TOLD) else None
+    )
     try:
         yield found
     finally:

@@ -1,4 +1,6 @@
-"""What Inductor compiled comes from the store: right values at other sizes, and nobody's code but this user's."""
+"""What Inductor compiled comes from the store: right values at other sizes, and nobody's code but
+this user's.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def _explode() -> None:
 def reasons() -> Iterator[list[str]]:
     """Why programs ran without Inductor."""
     found: list[str] = []
-    unsubscribe = events.subscribe(lambda e: found.append(e.reason) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: found.append(e.reason) if isinstance(e, events.RunnerFallback) else None
+    )
     yield found
     unsubscribe()
 
@@ -90,7 +94,9 @@ def _compiles_no_more(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compile_request, "compiled_to_keep", refuses)
 
 
-def test_another_process_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reasons: list[str]) -> None:
+def test_another_process_compiles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reasons: list[str]
+) -> None:
     weight = torch.randn(4, 3)
 
     def fn(x: torch.Tensor) -> torch.Tensor:
@@ -108,7 +114,8 @@ def test_another_process_compiles_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         assert counts(second) == (0, 1)
         assert not reasons, "it was compiled"
         assert [len(each.runner.artefacts) for each in second.entries] == [1]
-        one = torch.randn(1, 3)  # a size that torch takes for a constant: what is kept is not for it
+        # a size that torch takes for a constant: what is kept is not for it
+        one = torch.randn(1, 3)
         torch.testing.assert_close(second(one), fn(one))
         assert len(reasons) == 1
         assert "compiles after all" in reasons[0]
@@ -116,7 +123,9 @@ def test_another_process_compiles_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         third = compiled(fn, tmp_path / "store", runner="inductor")
         with told() as seen:
             torch.testing.assert_close(third(x), fn(x))
-        assert any(isinstance(each, events.StoreFailed) and "not signed" in each.reason for each in seen)
+        assert any(
+            isinstance(each, events.StoreFailed) and "not signed" in each.reason for each in seen
+        )
         assert len(reasons) == 2
 
 
@@ -145,7 +154,9 @@ def test_what_cannot_be_loaded_is_compiled(tmp_path: Path, monkeypatch: pytest.M
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
-    monkeypatch.setattr(compile_request, "compiled_to_keep", lambda module, *_: (_flat(fn), b"no pickle"))
+    monkeypatch.setattr(
+        compile_request, "compiled_to_keep", lambda module, *_: (_flat(fn), b"no pickle")
+    )
     compiled(fn, tmp_path / "store", runner="inductor")(torch.ones(3))
     assert len(_files(tmp_path / "store")) == 1
     second = compiled(fn, tmp_path / "store", runner="inductor")
@@ -192,7 +203,10 @@ def test_padded_programs_of_another_process_compile_nothing(
         assert counts(second) == (0, 1)
         assert second.settle()
         (entry,) = second.entries
-        assert all("inductor" in {each.kernels for each in bucket.variants} for bucket in entry.runner.buckets)
+        assert all(
+            "inductor" in {each.kernels for each in bucket.variants}
+            for bucket in entry.runner.buckets
+        )
         other = torch.nn.Sequential(_Rows(), torch.nn.ReLU())  # its code is its own
         monkeypatch.setattr(CompileProcess, "ask", _unheard)
         third = compiled(other, tmp_path / "store", runner="padded", dynamic=True, options=options)
@@ -207,7 +221,9 @@ def test_padded_programs_that_no_compiler_is_asked_for_run_eagers_kernels(
     monkeypatch.setattr(Artefacts, "request", lambda *_: 1 // 0)
     model = _Rows()
     with torch.no_grad():
-        fast = compiled(model, tmp_path / "store", runner="padded", dynamic=True, options={"kernels": kernels})
+        fast = compiled(
+            model, tmp_path / "store", runner="padded", dynamic=True, options={"kernels": kernels}
+        )
         for size in (7, 40, 7):
             x = torch.randn(size, 3)
             torch.testing.assert_close(fast(x), model(x))
@@ -219,7 +235,9 @@ def _unheard(*_: Any) -> None:
     raise UnsupportedError("nobody listens")
 
 
-def test_only_what_this_user_wrote_for_this_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_this_user_wrote_for_this_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = DiskStore(tmp_path / "store")
     shelf = ArtefactShelf(store, "a" * 64)
     bomb = Saved(None, (3,), pickle.dumps(_Bomb()))
@@ -244,7 +262,13 @@ def test_only_what_this_user_wrote_for_this_entry(tmp_path: Path, monkeypatch: p
     elsewhere = store.path / ("c" * 32)
     elsewhere.mkdir()
     for path, content in zip(files, whole, strict=True):
-        for wrong in (b"", content[:30], content[:-1], content + b"x", content[:70] + b"~" + content[71:]):
+        for wrong in (
+            b"",
+            content[:30],
+            content[:-1],
+            content + b"x",
+            content[:70] + b"~" + content[71:],
+        ):
             path.write_bytes(wrong)
             assert content not in [each.content for each in shelf.saved()]
         path.unlink()

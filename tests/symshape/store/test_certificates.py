@@ -24,8 +24,13 @@ A, B, K = Size("x", 0), Size("y", 0), IntArg("k")
 def test_what_a_contract_admits() -> None:
     n = Dim("n", min=3, max=9, multiple_of=3)
     found = contract_of([A, B, K], [3, 3, 5], {A: n, B: n})
-    admitted = {(a, b, k) for a in range(12) for b in range(12) for k in (4, 5)
-                if found.holds({"v0": a, "v1": b, "v2": k})}  # fmt: skip
+    admitted = {
+        (a, b, k)
+        for a in range(12)
+        for b in range(12)
+        for k in (4, 5)
+        if found.holds({"v0": a, "v1": b, "v2": k})
+    }
     assert admitted == {(a, a, 5) for a in (3, 6, 9)}
     found = contract_of([A, K], [3, 5], {A: Policy.AUTO, K: Policy.AUTO})
     assert found.holds({"v0": 0, "v1": -3})
@@ -60,7 +65,8 @@ def test_proof_from_entries(tmp_path: Path) -> None:
     assert proof.counterexample["v0"] % 4
     assert "x.size(0) = " in certificates.why_not(store, wider, proof)
     for other in (attrs.evolve(record, address="f" * 32), attrs.evolve(record, structure={})):
-        assert certificates.prove_again(store, other).covered is False  # these entries are for other calls
+        # these entries are for other calls
+        assert certificates.prove_again(store, other).covered is False
 
 
 def test_a_file_and_back(tmp_path: Path) -> None:

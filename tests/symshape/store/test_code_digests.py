@@ -50,7 +50,9 @@ def test_what_counts(old: str, new: str) -> None:
 
 
 def test_signs_of_zero_and_inner_functions_count() -> None:
-    assert code_digest(_code("def f():\n    return 0.0")) != code_digest(_code("def f():\n    return -0.0"))
+    assert code_digest(_code("def f():\n    return 0.0")) != code_digest(
+        _code("def f():\n    return -0.0")
+    )
     inner = "def f():\n    def g(x):\n        return x + 1\n    return g"
     assert code_digest(_code(inner)) != code_digest(_code(inner.replace("1", "2")))
     assert code_digest(_code("\n" + inner)) == code_digest(_code(inner))

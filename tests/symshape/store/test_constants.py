@@ -16,11 +16,30 @@ from symshape.store.constants import from_json, to_json
 from symshape.store.store_errors import EntryError, NotStorable
 
 _LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.complex_numbers()
-    | st.sampled_from([torch.int8, torch.bfloat16, torch.device("cpu"), torch.device("cuda:1"), torch.strided,
-                       torch.channels_last, ..., torch.Size([2, 3]), slice(1, None, 2)])
-)  # fmt: skip
-_VALUES = st.recursive(_LEAVES, lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple))
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.complex_numbers()
+    | st.sampled_from(
+        [
+            torch.int8,
+            torch.bfloat16,
+            torch.device("cpu"),
+            torch.device("cuda:1"),
+            torch.strided,
+            torch.channels_last,
+            ...,
+            torch.Size([2, 3]),
+            slice(1, None, 2),
+        ]
+    )
+)
+_VALUES = st.recursive(
+    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple)
+)
 
 
 def _shown(value: Any) -> str:
@@ -48,11 +67,22 @@ def test_other_values_are_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        {"float": "1 + 1"}, {"dtype": "os"}, {"dtype": ["x"]}, {"device": "the moon"}, {"bytes": "%"}, {"tuple": 3},
-        {"float": "1", "dtype": "x"}, {}, 1.5, {"eval": "1"}, {"size": ["a"]}, {"slice": [1]},
-        1 << 5000, {"complex": [1]},
+        {"float": "1 + 1"},
+        {"dtype": "os"},
+        {"dtype": ["x"]},
+        {"device": "the moon"},
+        {"bytes": "%"},
+        {"tuple": 3},
+        {"float": "1", "dtype": "x"},
+        {},
+        1.5,
+        {"eval": "1"},
+        {"size": ["a"]},
+        {"slice": [1]},
+        1 << 5000,
+        {"complex": [1]},
     ],
-)  # fmt: skip
+)
 def test_what_is_no_value_is_refused(data: Any) -> None:
     with pytest.raises(EntryError):
         from_json(data)

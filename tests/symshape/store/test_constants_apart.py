@@ -19,7 +19,11 @@ class Way(enum.Enum):
 
 def scaled(x: torch.Tensor, by: Any) -> torch.Tensor:
     """Compute something else for each of the constants."""
-    return x * {"a": 2.0, "b": 3.0, True: 4.0, None: 5.0}.get(by, 0.0) if not isinstance(by, float) else x * by
+    return (
+        x * {"a": 2.0, "b": 3.0, True: 4.0, None: 5.0}.get(by, 0.0)
+        if not isinstance(by, float)
+        else x * by
+    )
 
 
 def cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -1,4 +1,6 @@
-"""Programs that branch on numbers in tensors are kept: every branch is served in another process, and only its own."""
+"""Programs that branch on numbers in tensors are kept: every branch is served in another process,
+and only its own.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,10 @@ HOSTILE: list[Callable[[dict[str, Any]], Any]] = [
     lambda found: found["data"][0][0].update(sources=[{"object": "x"}]),
     lambda found: found["data"][0][0]["graph"].update(steps=[]),
     lambda found: found["data"][0][0]["graph"].update(ops=["os.system"]),
-    lambda found: found["data"][0][0]["graph"]["outputs"].reverse() or found["data"][0][0]["graph"]["outputs"].pop(),
+    lambda found: (
+        found["data"][0][0]["graph"]["outputs"].reverse()
+        or found["data"][0][0]["graph"]["outputs"].pop()
+    ),
     _not_single,
     lambda found: found["data"][0][0].update(integers=[["s0"]]),
     lambda found: found["data"][0][0].update(integers=[["s0", 9]]),
@@ -147,7 +152,9 @@ HOSTILE: list[Callable[[dict[str, Any]], Any]] = [
 
 
 @pytest.mark.parametrize("change", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_questions_are_refused(change: Callable[[dict[str, Any]], Any], tmp_path: Path) -> None:
+def test_hostile_questions_are_refused(
+    change: Callable[[dict[str, Any]], Any], tmp_path: Path
+) -> None:
     compiled(argument, tmp_path)(torch.ones(3), torch.tensor(2.0))
     (path,) = entries(tmp_path)
     with pytest.raises(EntryError):
@@ -155,7 +162,9 @@ def test_hostile_questions_are_refused(change: Callable[[dict[str, Any]], Any], 
 
 
 def test_any_change_is_refused_or_harmless(tmp_path: Path) -> None:
-    """A leaf of the question is replaced: an EntryError, or an entry that can be read; nothing else."""
+    """A leaf of the question is replaced: an EntryError, or an entry that can be read; nothing
+    else.
+    """
     compiled(computed, tmp_path)(torch.ones(3), torch.tensor(2.0))
     (path,) = entries(tmp_path)
     choose = random.Random(0)
@@ -165,7 +174,9 @@ def test_any_change_is_refused_or_harmless(tmp_path: Path) -> None:
         while True:
             key = choose.choice(list(at) if isinstance(at, dict) else range(len(at)))
             if not isinstance(at[key], (dict, list)) or not at[key]:
-                at[key] = choose.choice([None, -1, 1 << 70, "x", [], {}, True, 1.5, {"value": 0}, {"object": 9}])
+                at[key] = choose.choice(
+                    [None, -1, 1 << 70, "x", [], {}, True, 1.5, {"value": 0}, {"object": 9}]
+                )
                 return
             at = at[key]
 

@@ -1,4 +1,6 @@
-"""Files that appear whole or not at all: full and read-only disks, other users, many processes, kill -9."""
+"""Files that appear whole or not at all: full and read-only disks, other users, many processes,
+kill -9.
+"""
 
 from __future__ import annotations
 
@@ -173,8 +175,9 @@ for name in ("symshape", "symshape.errors", "symshape.store", *(
 )):
     sys.modules[name] = types.ModuleType(name)
 import hashlib
-sys.modules["symshape.store.entry_format"].LARGEST = 1 << 28
-sys.modules["symshape.store.entry_format"].digest_of = lambda content: hashlib.sha256(content).hexdigest()
+entry_format = sys.modules["symshape.store.entry_format"]
+entry_format.LARGEST = 1 << 28
+entry_format.digest_of = lambda content: hashlib.sha256(content).hexdigest()
 sys.modules["symshape.store.store_errors"].EntryError = type("EntryError", (Exception,), {})
 sys.modules["symshape.errors"].InputError = type("InputError", (Exception,), {})
 spec = importlib.util.spec_from_file_location("symshape.store.disk", "symshape/store/disk.py")
@@ -193,8 +196,10 @@ while i != count:
 def _writer(folder: Path, seed: str, count: int = -1) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-S", "-c", _SITE + _WRITER, str(folder), seed, str(count)],
-        cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 _SITE = f"import sys; sys.path[:] = {[each for each in sys.path if each]!r}\n"
@@ -209,7 +214,9 @@ def _all_whole(folder: Path) -> int:
 
 
 def kill_writers(folder: Path, kills: int, seed: int = 0) -> int:
-    """So many writers, each killed at some point; every file is whole after each.  Answers how many files there are."""
+    """So many writers, each killed at some point; every file is whole after each.  Answers how many
+    files there are.
+    """
     rng = random.Random(seed)
     for i in range(kills):
         writer = _writer(folder, f"{i}-")

@@ -1,4 +1,6 @@
-"""Programs as files and back: the same graph, guards and source of the runner; hostile files refused or harmless."""
+"""Programs as files and back: the same graph, guards and source of the runner; hostile files
+refused or harmless.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def _selected(x: torch.Tensor) -> torch.Tensor:
 
 
 def _constants(x: torch.Tensor) -> torch.Tensor:
-    return (x * SCALE + torch.tensor([1.0, 2.0, 3.0, 4.0])).to(torch.float64).clamp(max=float("inf"))
+    return (
+        (x * SCALE + torch.tensor([1.0, 2.0, 3.0, 4.0])).to(torch.float64).clamp(max=float("inf"))
+    )
 
 
 def _branch(x: torch.Tensor, k: int) -> torch.Tensor:
@@ -61,7 +65,10 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (_selected, (torch.linspace(-1, 1, 9),)),
     (_constants, (torch.ones(3, 4),)),
     (_branch, (torch.ones(3, 4), 7)),
-    (torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2)), (torch.ones(2, 1, 5, 6),)),
+    (
+        torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2)),
+        (torch.ones(2, 1, 5, 6),),
+    ),
 ]
 
 
@@ -77,7 +84,9 @@ def _written(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Program, by
     return program, to_bytes(program, fn, flatten_call(fn, args, {}), ADDRESS, environment())
 
 
-@pytest.mark.parametrize(("fn", "args"), CASES, ids=lambda each: getattr(each, "__name__", type(each).__name__))
+@pytest.mark.parametrize(
+    ("fn", "args"), CASES, ids=lambda each: getattr(each, "__name__", type(each).__name__)
+)
 def test_there_and_back(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
     program, content = _written(fn, args)
     call = flatten_call(fn, args, {})
@@ -87,10 +96,14 @@ def test_there_and_back(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
     again = read.program(fn, call, modes())
     assert str(again.graph) == str(program.graph)
     assert [each.text() for each in again.guards] == [each.text() for each in program.guards]
-    assert [each.text() for each in again.slot_guards()] == [each.text() for each in program.slot_guards()]
+    assert [each.text() for each in again.slot_guards()] == [
+        each.text() for each in program.slot_guards()
+    ]
     assert again.state.unchanged()
     assert list(again.state.changes()) == []
-    assert {each.name for each in again.state.places} == {each.name for each in program.state.places}
+    assert {each.name for each in again.state.places} == {
+        each.name for each in program.state.places
+    }
     torch.manual_seed(0)
     one = again.run(call.leaves, values)
     torch.manual_seed(0)
@@ -177,7 +190,14 @@ def _changed(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
 def test_a_damaged_file_is_refused() -> None:
     _, content = _written(*CASES[4])
     read_header(content, read_header(content).digest)
-    for damaged in (content[:-1], content[:50], b"", b"\x00" * 100, content.replace(b"mul", b"div", 1), b"\n\n"):
+    for damaged in (
+        content[:-1],
+        content[:50],
+        b"",
+        b"\x00" * 100,
+        content.replace(b"mul", b"div", 1),
+        b"\n\n",
+    ):
         with pytest.raises(EntryError):
             read_header(damaged, read_header(content).digest)
 
@@ -224,7 +244,9 @@ def test_hostile_pieces_are_refused(path: tuple[Any, ...], value: Any, reason: s
 
 
 def test_nothing_is_run_by_random_damage() -> None:
-    """Files damaged anywhere are refused, or are programs of operators with rules: nothing else can come of them."""
+    """Files damaged anywhere are refused, or are programs of operators with rules: nothing else can
+    come of them.
+    """
     _, content = _written(*CASES[4])
     rng = random.Random(0)
     refused = 0
@@ -239,9 +261,22 @@ def test_nothing_is_run_by_random_damage() -> None:
 def test_a_result_of_a_class_that_is_not_imported_is_no_damage() -> None:
     """``symshape cache verify`` runs without the program's libraries."""
     _, content = _written(*CASES[4])
-    other = read_header(_changed(content, lambda data: data["graph"].update(output_tree=["nowhere:Output", None, []])))
+    other = read_header(
+        _changed(
+            content, lambda data: data["graph"].update(output_tree=["nowhere:Output", None, []])
+        )
+    )
     checked(other)
-    assert "cannot be shown here: nowhere:Output" in show(_changed(content, lambda data: data["graph"].update(
-        output_tree=["nowhere:Output", None, []])))  # fmt: skip
+    assert "cannot be shown here: nowhere:Output" in show(
+        _changed(
+            content, lambda data: data["graph"].update(output_tree=["nowhere:Output", None, []])
+        )
+    )
     with pytest.raises(EntryError, match="read before"):
-        checked(read_header(_changed(content, lambda data: data["graph"]["steps"][0].update(args=[{"value": 1}, 1]))))
+        checked(
+            read_header(
+                _changed(
+                    content, lambda data: data["graph"]["steps"][0].update(args=[{"value": 1}, 1])
+                )
+            )
+        )

@@ -1,4 +1,6 @@
-"""A second process traces nothing; what has changed is traced; whatever is wrong with a store, calls go on."""
+"""A second process traces nothing; what has changed is traced; whatever is wrong with a store,
+calls go on.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_another_compiled_function_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["attribute", "global", "shape", "class", "mode", "code"])
-def test_what_has_changed_is_traced(tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_changed_is_traced(
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = torch.randn(5, 4)
     compiled(_Model(), tmp_path)(x)
     model: Any = _Model(3 if change == "shape" else 4)
@@ -80,7 +84,8 @@ def test_changes_after_loading_are_seen(tmp_path: Path) -> None:
     for k in (7.0, 2.0, 3.0):
         second.fn.k = k
         torch.testing.assert_close(second(x), second.fn(x))
-    assert counts(second)[0] in (1, 2)  # the float is seen, and becomes a number that is read at each call
+    # the float is seen, and becomes a number that is read at each call
+    assert counts(second)[0] in (1, 2)
     assert counts(second)[1] == 1
 
 
@@ -166,7 +171,10 @@ def test_a_store_that_fails_costs_an_event(tmp_path: Path) -> None:
         fn = compiled(lambda x: x * 2, Broken(tmp_path))  # type: ignore[arg-type]
         assert fn(torch.ones(2)).tolist() == [2.0, 2.0]
         fn(torch.ones(2, 2))
-    assert {each.reason for each in seen} == {"could not be read: gone", "could not be written: full"}
+    assert {each.reason for each in seen} == {
+        "could not be read: gone",
+        "could not be written: full",
+    }
     with pytest.raises(symshape.InputError, match="store must be"):
         symshape.compile(lambda x: x, store=3)
 
@@ -234,7 +242,8 @@ class Model(torch.nn.Module):
         y = self.inner(x) * SCALE
         return y if add is None else y + add
 def compiled(store):
-    return symshape.compiled_of(symshape.compile(Model(), store=store, dynamic=True, fullgraph=True))
+    compiled = symshape.compile(Model(), store=store, dynamic=True, fullgraph=True)
+    return symshape.compiled_of(compiled)
 def call(fn, n):
     x = torch.ones(n, 4)
     for words in {}, {"add": 1.0}:
@@ -265,7 +274,11 @@ def test_processes(tmp_path: Path) -> None:
     finally:
         del sys.modules["stored_program"]
     paths = os.pathsep.join((str(tmp_path / "there"), str(REPOSITORY)))
-    words = [sys.executable, "-c", f"import stored_program; print(stored_program.forked({store!r}))"]
+    words = [
+        sys.executable,
+        "-c",
+        f"import stored_program; print(stored_program.forked({store!r}))",
+    ]
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     run = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -283,12 +296,16 @@ def _shifted(x: torch.Tensor) -> torch.Tensor:
     return x + SCALE
 
 
-def test_an_entry_is_read_before_the_first_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_is_read_before_the_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Once: the first call compares again what it read, and no more."""
     x = torch.randn(5, 4)
     compiled(_Model(), tmp_path)(x)
     built: list[Any] = []
-    monkeypatch.setattr(EntryBody, "built", lambda *args, of=EntryBody.built: built.append(0) or of(*args))
+    monkeypatch.setattr(
+        EntryBody, "built", lambda *args, of=EntryBody.built: built.append(0) or of(*args)
+    )
     second = compiled(_Model(), tmp_path)
     assert len(built) == 1
     torch.testing.assert_close(second(x[:3]), second.fn(x[:3]))
@@ -298,7 +315,9 @@ def test_an_entry_is_read_before_the_first_call(tmp_path: Path, monkeypatch: pyt
     assert (counts(second), len(built)) == ((0, 1), 2)  # a program of its own
 
 
-def test_an_entry_that_was_read_ahead_is_read_again_where_its_tensors_are_others(tmp_path: Path) -> None:
+def test_an_entry_that_was_read_ahead_is_read_again_where_its_tensors_are_others(
+    tmp_path: Path,
+) -> None:
     x, model = torch.randn(5, 4), _Model()
     compiled(model, tmp_path)(x)
     for change in ("parameter", "memory"):
@@ -312,7 +331,9 @@ def test_an_entry_that_was_read_ahead_is_read_again_where_its_tensors_are_others
         assert counts(second) == (0, 1)
 
 
-@pytest.mark.parametrize("change", ["attribute", "global", "parameter", "gradients", "code", "class"])
+@pytest.mark.parametrize(
+    "change", ["attribute", "global", "parameter", "gradients", "code", "class"]
+)
 def test_changes_between_compiling_and_the_first_call(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,7 +343,9 @@ def test_changes_between_compiling_and_the_first_call(
         pass
 
     model: Any = Child()
-    monkeypatch.setattr(sys.modules[__name__], "_scaled", types.FunctionType(_scaled.__code__, globals(), "_scaled"))
+    monkeypatch.setattr(
+        sys.modules[__name__], "_scaled", types.FunctionType(_scaled.__code__, globals(), "_scaled")
+    )
     fn: Any = _calls_scaled if change == "code" else model
     compiled(fn, tmp_path)(x)
     second = compiled(fn, tmp_path)

@@ -22,9 +22,18 @@ OF_MESHES = {"along_a_mesh", "along_a_named_dimension"}
 
 
 def _ranks(folder: Path, layout: str, size: int = 2) -> list[dict[str, Any]]:
-    words = [sys.executable, "-m", "tests.symshape.store.group_programs", str(size), str(folder), layout]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.symshape.store.group_programs",
+        str(size),
+        str(folder),
+        layout,
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True
+    )
     found: list[dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
     return found
 
@@ -56,7 +65,9 @@ def test_a_second_run_of_the_same_ranks_traces_nothing(store: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["more", "order", "mesh"])
 def test_ranks_with_other_groups_trace_their_own(store: Path, layout: str) -> None:
-    """Results are right in any case; a mesh of another shape concerns only programs that read it."""
+    """Results are right in any case; a mesh of another shape concerns only programs that read
+    it.
+    """
     for rank in _ranks(store, layout):
         assert len(rank) > 7
         for name, each in rank.items():

@@ -1,4 +1,6 @@
-"""Files of a store that someone else wrote: what is shown of one is escaped, and no type of its parts is believed."""
+"""Files of a store that someone else wrote: what is shown of one is escaped, and no type of its
+parts is believed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,21 @@ from symshape.store.store_errors import Differs, EntryError
 from tests.symshape.store.storing import compiled, entries, told
 
 ESCAPE = "\x1b]0;owned\x07\u202e\n  fake line\ud800\x9b31m"
-WRONG = (None, True, -1, 1 << 70, 1.5, "", "x", [], [[]], [1] * 40, {}, {"x": 1}, ["tensor", 1, 2, 3, 4, 5, 6])
+WRONG = (
+    None,
+    True,
+    -1,
+    1 << 70,
+    1.5,
+    "",
+    "x",
+    [],
+    [[]],
+    [1] * 40,
+    {},
+    {"x": 1},
+    ["tensor", 1, 2, 3, 4, 5, 6],
+)
 SCALE = 1.5
 
 
@@ -91,7 +107,11 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("COLUMNS", "200")
 
     def commands(folder: Path, path: Path) -> str:
-        for command in (lambda: store_commands.show(path), lambda: list_entries(folder), lambda: verify(folder)):
+        for command in (
+            lambda: store_commands.show(path),
+            lambda: list_entries(folder),
+            lambda: verify(folder),
+        ):
             with contextlib.suppress(typer.Exit):
                 command()
         captured = capsys.readouterr()
@@ -104,7 +124,9 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_every_text_of_an_entry_is_shown_escaped(content: tuple[str, bytes], tmp_path: Path, run: Run) -> None:
+def test_every_text_of_an_entry_is_shown_escaped(
+    content: tuple[str, bytes], tmp_path: Path, run: Run
+) -> None:
     address, whole = content
     shown = 0
     for number in _strings(whole)[::2]:
@@ -116,11 +138,16 @@ def test_every_text_of_an_entry_is_shown_escaped(content: tuple[str, bytes], tmp
 
 
 @pytest.mark.slow
-def test_no_part_of_an_entry_is_believed_to_be_of_a_type(content: tuple[str, bytes], tmp_path: Path, run: Run) -> None:
+def test_no_part_of_an_entry_is_believed_to_be_of_a_type(
+    content: tuple[str, bytes], tmp_path: Path, run: Run
+) -> None:
     address, whole = content
     rng = random.Random(0)
     lines = [json.loads(each) for each in whole.splitlines()]
-    header, total = sum(1 for _ in _places(lines[0])), sum(1 for line in lines for _ in _places(line))
+    header, total = (
+        sum(1 for _ in _places(lines[0])),
+        sum(1 for line in lines for _ in _places(line)),
+    )
     for number in (*range(header), *rng.sample(range(header, total), 100)):
         changed = _changed(whole, number, rng.choice(WRONG))
         assert changed is not None
@@ -128,9 +155,13 @@ def test_no_part_of_an_entry_is_believed_to_be_of_a_type(content: tuple[str, byt
         run(folder, _put(folder, address, changed))
 
 
-@pytest.mark.parametrize("part", ["environment", "structure", "slots", "guards", "function", "address"])
+@pytest.mark.parametrize(
+    "part", ["environment", "structure", "slots", "guards", "function", "address"]
+)
 @pytest.mark.parametrize("value", WRONG, ids=lambda each: str(each)[:12])
-def test_a_header_of_wrong_types_is_no_entry(content: tuple[str, bytes], part: str, value: Any) -> None:
+def test_a_header_of_wrong_types_is_no_entry(
+    content: tuple[str, bytes], part: str, value: Any
+) -> None:
     lines = [json.loads(each) for each in content[1].splitlines()]
     before = lines[0][part]
     lines[0][part] = value
@@ -157,12 +188,16 @@ def test_errors_and_events_quote_files_escaped(content: tuple[str, bytes], tmp_p
     assert any(isinstance(each, (events.StoreFailed, events.NotServed)) for each in found)
     assert not [each for each in found if "\x1b" in str(each)]
     with pytest.raises(symshape.MissError) as error:
-        compiled(Model(), tmp_path, options={"on_miss": "error"})(torch.ones(7, 4, requires_grad=True))
+        compiled(Model(), tmp_path, options={"on_miss": "error"})(
+            torch.ones(7, 4, requires_grad=True)
+        )
     assert "\x1b" not in str(error.value)
 
 
 def _with_op(content: bytes, op: str, *args: Any) -> bytes:
-    """The entry with its last step calling another op, on the value that the step reads and on these arguments."""
+    """The entry with its last step calling another op, on the value that the step reads and on
+    these arguments.
+    """
     lines = [json.loads(each) for each in content.splitlines()]
     graph = lines[1]["graph"]
     step = [each for each in graph["steps"] if "op" in each][-1]
@@ -173,9 +208,14 @@ def _with_op(content: bytes, op: str, *args: Any) -> bytes:
 
 
 REFUSED = (
-    "resize_.default", "_unsafe_masked_index.default", "lu_unpack.default", "_cdist_backward.default",
-    "_embedding_bag_backward.default", "adaptive_max_pool2d_backward.default", "segment_reduce.default",
-)  # fmt: skip
+    "resize_.default",
+    "_unsafe_masked_index.default",
+    "lu_unpack.default",
+    "_cdist_backward.default",
+    "_embedding_bag_backward.default",
+    "adaptive_max_pool2d_backward.default",
+    "segment_reduce.default",
+)
 
 
 @pytest.mark.parametrize("op", REFUSED)
@@ -184,8 +224,12 @@ def test_ops_that_trust_their_arguments_are_refused(content: tuple[str, bytes], 
         show(_with_op(content[1], op, [5000], [1]))
 
 
-@pytest.mark.parametrize("op", ["_reshape_alias.default", "as_strided.default", "as_strided_copy.default"])
-def test_no_entry_reads_beyond_the_storage(content: tuple[str, bytes], tmp_path: Path, op: str) -> None:
+@pytest.mark.parametrize(
+    "op", ["_reshape_alias.default", "as_strided.default", "as_strided_copy.default"]
+)
+def test_no_entry_reads_beyond_the_storage(
+    content: tuple[str, bytes], tmp_path: Path, op: str
+) -> None:
     address, whole = content
     model = Model()
     _put(tmp_path, address, _with_op(whole, op, [5000], [1]))
@@ -193,7 +237,9 @@ def test_no_entry_reads_beyond_the_storage(content: tuple[str, bytes], tmp_path:
     assert torch.equal(fn(x), model(x))  # the program raises, and the function itself runs instead
     assert fn.stats().loaded == 1
     (entry,) = fn.entries
-    with pytest.raises(RuntimeError, match=r"invalid for input of size 12|out of bounds for storage"):
+    with pytest.raises(
+        RuntimeError, match=r"invalid for input of size 12|out of bounds for storage"
+    ):
         entry.program.run([x], [3, 4])
 
 
@@ -212,11 +258,21 @@ def test_batch_norm_of_an_entry_is_checked_when_it_runs(tmp_path: Path) -> None:
         with pytest.raises(meta_fns.ShapeError):
             check(torch.ones(3, 4), None, None, short, channels, False, 0.1, 1e-5)
         with pytest.raises(meta_fns.ShapeError):
-            check(torch.ones(3, 4), weight=None, bias=None, running_mean=channels, running_var=short, training=False,
-                  momentum=0.1, eps=1e-5)  # fmt: skip
+            check(
+                torch.ones(3, 4),
+                weight=None,
+                bias=None,
+                running_mean=channels,
+                running_var=short,
+                training=False,
+                momentum=0.1,
+                eps=1e-5,
+            )
 
 
-def test_a_source_file_that_an_entry_names_is_no_way_to_other_files(content: tuple[str, bytes]) -> None:
+def test_a_source_file_that_an_entry_names_is_no_way_to_other_files(
+    content: tuple[str, bytes],
+) -> None:
     changed = content[1].replace(json.dumps(__file__).encode(), b'"/etc/passwd"')
     assert changed != content[1]
     assert "root:" not in show(changed)
@@ -225,8 +281,12 @@ def test_a_source_file_that_an_entry_names_is_no_way_to_other_files(content: tup
 @pytest.mark.parametrize("part", range(8))
 def test_a_certificate_of_wrong_types(part: int) -> None:
     header = {
-        "format": "symshape certificate", "version": 1, "function": "f", "address": "0" * 32, "structure": {}
-    }  # fmt: skip
+        "format": "symshape certificate",
+        "version": 1,
+        "function": "f",
+        "address": "0" * 32,
+        "structure": {},
+    }
     body = {"sources": "{}", "contract": "{}", "entries": []}
     names = [*((header, each) for each in header), *((body, each) for each in body)]
     for value in WRONG:

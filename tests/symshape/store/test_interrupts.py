@@ -1,7 +1,8 @@
-"""An interrupt at any moment of a first call, a subscriber that raises, ``reset()`` under 16 threads: nothing breaks.
+"""An interrupt at any moment of a first call, a subscriber that raises, ``reset()`` under 16
+threads: nothing breaks.
 
-The oracle is eager; an interrupt is raised at a step of the program while it is traced, of what traces it, or of the
-store, by its number.
+The oracle is eager; an interrupt is raised at a step of the program while it is traced, of what
+traces it, or of the store, by its number.
 """
 
 from __future__ import annotations
@@ -127,7 +128,11 @@ def test_the_world_is_as_it_was(parts: Sequence[int]) -> None:
             interrupt.of(lambda fn=fn: fn(x))
         except KeyboardInterrupt as error:  # its traceback is still there
             interrupted += 1
-            changed, state, where = set(World().differences(before)), (model.calls, list(model.seen)), str(error)
+            changed, state, where = (
+                set(World().differences(before)),
+                (model.calls, list(model.seen)),
+                str(error),
+            )
         assert not changed - may_change, f"left changed by an interrupt at {where}"
         assert state == (0, []), f"written by a call with an interrupt at {where}"
         calls = model.calls

@@ -1,4 +1,6 @@
-"""``on_miss="error"``: nothing is traced, and the error says what of the call no stored program serves."""
+"""``on_miss="error"``: nothing is traced, and the error says what of the call no stored program
+serves.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def rows(x: torch.Tensor, k: int = 2) -> torch.Tensor:
 
 
 def _only_loads(fn: Any, store: Any, dynamic: Any = True, **options: Any) -> Any:
-    return compiled(fn, store, fullgraph=False, dynamic=dynamic, options={"on_miss": "error", **options})
+    return compiled(
+        fn, store, fullgraph=False, dynamic=dynamic, options={"on_miss": "error", **options}
+    )
 
 
 def test_calls_that_are_served(tmp_path: Path) -> None:
@@ -63,7 +67,9 @@ def at_most_32(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_nearest_sizes_are_named_whichever_entry_was_used_last(tmp_path: Path) -> None:
-    """One size would have to change for either entry: it is named by how much, not by the order of the files."""
+    """One size would have to change for either entry: it is named by how much, not by the order of
+    the files.
+    """
     fn = compiled(at_most_32, tmp_path)
     fn(torch.ones(4)), fn(torch.ones(20))
     for last in entries(tmp_path):
@@ -77,9 +83,18 @@ def test_the_nearest_sizes_are_named_whichever_entry_was_used_last(tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("dtype", "x is a contiguous torch.float64 tensor of 1 dim(s) on cpu, but was a contiguous torch.float32"),
+        (
+            "dtype",
+            (
+                "x is a contiguous torch.float64 tensor of 1 dim(s) on cpu, but was a contiguous "
+                "torch.float32"
+            ),
+        ),
         ("dimension", "x is a contiguous torch.float32 tensor of 2 dim(s)"),
-        ("mode", "it runs under no_grad, default dtype torch.float32, but was traced under grad mode"),
+        (
+            "mode",
+            "it runs under no_grad, default dtype torch.float32, but was traced under grad mode",
+        ),
         ("name", "other names"),
         ("state", "SCALE has changed since entry"),
         ("other", "the store has none of this function"),
@@ -87,7 +102,9 @@ def test_the_nearest_sizes_are_named_whichever_entry_was_used_last(tmp_path: Pat
         ("surroundings", "made elsewhere: torch's flags differs"),
     ],
 )
-def test_what_else_is_another(tmp_path: Path, change: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_else_is_another(
+    tmp_path: Path, change: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compiled(rows, tmp_path)(torch.ones(8))
     x = torch.ones(8)
     words: dict[str, Any] = {}

@@ -1,6 +1,8 @@
-"""Ranks agree before they compile, or the error names who differs; nobody waits longer than the timeout.
+"""Ranks agree before they compile, or the error names who differs; nobody waits longer than the
+timeout.
 
-Ranks are threads here, with the store that process groups have in one process; the slow tests run real ones on Gloo.
+Ranks are threads here, with the store that process groups have in one process; the slow tests run
+real ones on Gloo.
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ def test_sizes_that_differ_are_dynamic_on_all() -> None:
 
 
 def test_values_may_differ_and_who_has_another_traces() -> None:
-    found = _together(3, lambda rank, ranks: _run(Model(5.0 if rank == 1 else 2.0), torch.ones(3, 4), ranks))
+    found = _together(
+        3, lambda rank, ranks: _run(Model(5.0 if rank == 1 else 2.0), torch.ones(3, 4), ranks)
+    )
     assert [each[0] for each in found] == [(1, 0), (1, 0), (0, 1)]
 
 
@@ -109,7 +113,9 @@ def test_a_late_rank_is_waited_for() -> None:
 
 @pytest.mark.slow
 def test_a_warm_call_does_no_more_than_without_ranks() -> None:
-    """Counted: nothing asks the group's store, and not one function of Python or C more is called."""
+    """Counted: nothing asks the group's store, and not one function of Python or C more is
+    called.
+    """
     board, x = _Asked(), torch.ones(3, 4)
     plain = symshape.compile(shifted, fullgraph=True)
     agreed = symshape.compile(shifted, fullgraph=True, store=Ranks(board=(board, 0, 1)))
@@ -157,9 +163,13 @@ def _errors(found: list[Any], pattern: str) -> None:
 
 def test_a_dead_rank_is_named() -> None:
     began = time.monotonic()
-    found = _together(3, lambda rank, ranks: rank == 2 or _run(Model(), torch.ones(3, 4), ranks), timeout=0.3)
+    found = _together(
+        3, lambda rank, ranks: rank == 2 or _run(Model(), torch.ones(3, 4), ranks), timeout=0.3
+    )
     assert found[2] is True
-    _errors(found[:1], "waited 0.3 s for rank 2, which should say that it has come.*rank 2 never came")
+    _errors(
+        found[:1], "waited 0.3 s for rank 2, which should say that it has come.*rank 2 never came"
+    )
     _errors(found[1:2], "waited 0.3 s for rank 0, .*; ranks 0, 1 came; rank 2 never came")
     assert time.monotonic() - began < 10
 
@@ -170,7 +180,9 @@ def test_another_function_is_named() -> None:
             return self.inner(x) - 1
 
     Other.__qualname__ = Model.__qualname__
-    found = _together(3, lambda rank, ranks: _run(Other() if rank == 1 else Model(), torch.ones(3, 4), ranks))
+    found = _together(
+        3, lambda rank, ranks: _run(Other() if rank == 1 else Model(), torch.ones(3, 4), ranks)
+    )
     _errors(found, "rank 1 has different code for the function")
 
 
@@ -186,16 +198,20 @@ def test_another_helper_is_named() -> None:
 
 def test_another_argument_is_named() -> None:
     def different(rank: int, ranks: Ranks) -> Any:
-        return _run(Model().double(), torch.ones(3, 4, dtype=torch.float64), ranks) if rank else _run(
-            Model().double(), torch.ones(4, dtype=torch.float64), ranks
-        )  # fmt: skip
+        return (
+            _run(Model().double(), torch.ones(3, 4, dtype=torch.float64), ranks)
+            if rank
+            else _run(Model().double(), torch.ones(4, dtype=torch.float64), ranks)
+        )
 
     found = _together(3, different)
     _errors(found, 'rank 0 is given x as .*1, "contiguous".*, where rank 1 has .*2, "contiguous"')
 
 
 def test_a_second_group_traces_nothing(tmp_path: Path) -> None:
-    """Ranks with a store on disk, whose sizes differ: the first group traces one program, the second none."""
+    """Ranks with a store on disk, whose sizes differ: the first group traces one program, the
+    second none.
+    """
 
     def run(rank: int, ranks: Ranks) -> Any:
         return _run(Model(), torch.ones(3 + rank, 4), ranks)
@@ -205,9 +221,13 @@ def test_a_second_group_traces_nothing(tmp_path: Path) -> None:
 
 
 def test_a_stored_program_must_serve_all_ranks(tmp_path: Path) -> None:
-    """One rank's size is stored as a number; with another rank that has another size, it becomes dynamic."""
+    """One rank's size is stored as a number; with another rank that has another size, it becomes
+    dynamic.
+    """
     _together(1, lambda rank, ranks: _run(Model(), torch.ones(3, 4), ranks), store=tmp_path)
-    found = _together(2, lambda rank, ranks: _run(Model(), torch.ones(3 + rank, 4), ranks), store=tmp_path)
+    found = _together(
+        2, lambda rank, ranks: _run(Model(), torch.ones(3 + rank, 4), ranks), store=tmp_path
+    )
     assert found == [((1, 0), 1), ((0, 1), 1)]
 
 
@@ -215,11 +235,23 @@ def test_ranks_have_devices_of_their_own() -> None:
     """Accelerators with other numbers are no difference; what is on one device and on two is."""
 
     def has(*devices: str) -> dict[str, Any]:
-        leaves = [["tensor", "torch.float32", each, False, 2, "contiguous", "torch.Tensor"] for each in devices]
+        leaves = [
+            ["tensor", "torch.float32", each, False, 2, "contiguous", "torch.Tensor"]
+            for each in devices
+        ]
         structure = {"modes": [True, False, "torch.float32", [], devices[0]], "leaves": leaves}
-        return {"name": "f", "code": "c", "structure": structure, "paths": ["x", "y"], "values": [3, 4]}
+        return {
+            "name": "f",
+            "code": "c",
+            "structure": structure,
+            "paths": ["x", "y"],
+            "values": [3, 4],
+        }
 
-    assert _verdict([has("cuda:0", "cuda:0"), has("cuda:1", "cuda:1")]) == {"wrong": "", "changing": []}
+    assert _verdict([has("cuda:0", "cuda:0"), has("cuda:1", "cuda:1")]) == {
+        "wrong": "",
+        "changing": [],
+    }
     two = _verdict([has("cuda:0", "cuda:0"), has("cuda:1", "cuda:0"), has("cuda:2", "cuda:2")])
     assert "rank 1 is given y as" in two["wrong"]
     other = _verdict([has("cuda:0", "cuda:0"), has("cuda:1", "cuda:1"), has("cpu", "cpu")])
@@ -227,13 +259,18 @@ def test_ranks_have_devices_of_their_own() -> None:
 
 
 def test_a_helper_on_another_device_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 1's tensors are on ``meta``, which stands for another accelerator: it traces for itself, or is told."""
+    """Rank 1's tensors are on ``meta``, which stands for another accelerator: it traces for itself,
+    or is told.
+    """
     names = {"cpu": "cuda:0", "meta": "cuda:1"}
     real = function_entries.structure_to_json
 
     def numbered(call: Any, now: Any) -> Any:
         found = real(call, now)
-        return {**found, "leaves": [[*each[:2], names[each[2]], *each[3:]] for each in found["leaves"]]}
+        return {
+            **found,
+            "leaves": [[*each[:2], names[each[2]], *each[3:]] for each in found["leaves"]],
+        }
 
     monkeypatch.setattr(function_entries, "structure_to_json", numbered)
     monkeypatch.setattr(entry_format, "structure_to_json", numbered)
@@ -256,7 +293,10 @@ def test_a_helper_on_another_device_is_compared(monkeypatch: pytest.MonkeyPatch)
         return counts(fn)
 
     assert _together(2, lambda rank, ranks: run(rank, ranks, False)) == [(1, 0), (1, 0)]
-    _errors(_together(2, lambda rank, ranks: run(rank, ranks, True)), "rank 1: the code of shift differs")
+    _errors(
+        _together(2, lambda rank, ranks: run(rank, ranks, True)),
+        "rank 1: the code of shift differs",
+    )
 
 
 def test_an_error_of_the_program_reaches_all() -> None:
@@ -278,16 +318,25 @@ def test_without_a_process_group() -> None:
 @pytest.mark.parametrize(
     ("scenario", "error"),
     [
-        ("same", ""), ("uneven", ""), ("late", ""), ("other value", ""), ("dead", "rank {last} never came"),
+        ("same", ""),
+        ("uneven", ""),
+        ("late", ""),
+        ("other value", ""),
+        ("dead", ("rank {last} never came")),
         ("dead in the trace", "for rank 0, which should say that it compiles"),
-        ("other code", "rank {last} has different code"), ("other helper", "rank {last}: the code of"),
+        ("other code", "rank {last} has different code"),
+        ("other helper", ("rank {last}: the code of")),
         ("other argument", "rank {last} is given x"),
     ],
-)  # fmt: skip
+)
 def test_processes_on_gloo(scenario: str, error: str, size: int) -> None:
     found = together(scenario, size)
     if not error:
-        assert [each["traces"] for each in found] == [1, *[0] * (size - 2), int(scenario == "other value")]
+        assert [each["traces"] for each in found] == [
+            1,
+            *[0] * (size - 2),
+            int(scenario == "other value"),
+        ]
         assert {each["symbols"] for each in found} == {int(scenario == "uneven")}
         return
     gone = {"dead": size - 1, "dead in the trace": 0}.get(scenario)

@@ -1,4 +1,6 @@
-"""Stores behind a URL: read through, written behind; a dead or lying other side costs a bounded wait and no result."""
+"""Stores behind a URL: read through, written behind; a dead or lying other side costs a bounded
+wait and no result.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def server(tmp_path: Path) -> Iterator[_Server]:
         pytest.skip("no redis-server or valkey-server on PATH")
     pytest.importorskip("redis", reason="the client of Redis is not installed (the extra remote)")
     words = ["--save", "", "--appendonly", "no", "--dir", str(tmp_path)]
-    with _running(lambda port: [found, "--port", str(port), *words], "redis://127.0.0.1:{port}/0") as running:
+    with _running(
+        lambda port: [found, "--port", str(port), *words], "redis://127.0.0.1:{port}/0"
+    ) as running:
         yield running
 
 
@@ -100,14 +104,18 @@ def test_redis(server: _Server, tmp_path: Path) -> None:
     signing = _shared(server.url, tmp_path, "signing", key=b"secret")
     digest = signing.write(ADDRESS, b"{signed")
     assert signing.flush()
-    assert _shared(server.url, tmp_path, "reading", key=b"secret").read(ADDRESS, digest) == b"{signed"
+    assert (
+        _shared(server.url, tmp_path, "reading", key=b"secret").read(ADDRESS, digest) == b"{signed"
+    )
     with pytest.raises(EntryError, match="not signed with this store's key"):
         _shared(server.url, tmp_path, "other", key=b"other").read(ADDRESS, digest)
 
 
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["hangs", "is killed"])
 def test_a_server_that_dies(server: _Server, tmp_path: Path, how: signal.Signals) -> None:
-    """In the midst of a process that had used it: the next look-up waits once, the others not at all."""
+    """In the midst of a process that had used it: the next look-up waits once, the others not at
+    all.
+    """
     store = _shared(server.url, tmp_path, "one", wait=0.5)
     store.write(ADDRESS, b"{an entry")
     assert store.flush()
@@ -121,9 +129,15 @@ def test_a_server_that_dies(server: _Server, tmp_path: Path, how: signal.Signals
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
     """A bucket of moto's server of S3's protocol, and the address of that for s3fs."""
     for name in ("s3fs", "moto", "flask"):
-        pytest.importorskip(name, reason=f"{name} is not installed: pip install 's3fs' 'moto[server]'")
+        pytest.importorskip(
+            name, reason=f"{name} is not installed: pip install 's3fs' 'moto[server]'"
+        )
     words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p"]
-    for name, value in (("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "x"), ("DEFAULT_REGION", "us-east-1")):
+    for name, value in (
+        ("ACCESS_KEY_ID", "x"),
+        ("SECRET_ACCESS_KEY", "x"),
+        ("DEFAULT_REGION", "us-east-1"),
+    ):
         monkeypatch.setenv(f"AWS_{name}", value)
     with _running(lambda port: [*words, str(port)], "http://127.0.0.1:{port}") as running:
         monkeypatch.setenv("AWS_ENDPOINT_URL", running.url)
@@ -178,7 +192,10 @@ def _bounded(store: SharedStore) -> None:
         assert time.monotonic() - began < 1
         assert fn(torch.ones(3, 4)).tolist() == [[3.0] * 4] * 3
     assert counts(fn) == (1, 0)
-    assert any(isinstance(each, events.StoreFailed) and "not asked again for 5 s" in each.reason for each in seen)
+    assert any(
+        isinstance(each, events.StoreFailed) and "not asked again for 5 s" in each.reason
+        for each in seen
+    )
 
 
 @pytest.mark.parametrize("remote", [_Silent(), _Broken()], ids=["silent", "broken"])
@@ -213,7 +230,8 @@ def test_signed_and_unsigned(tmp_path: Path) -> None:
     for other, name in ((reader, unsigned), (_shared(url, tmp_path, "four", key=b"other"), signed)):
         with pytest.raises(EntryError, match="not signed with this store's key"):
             other.read(ADDRESS, name)
-    assert _shared(url, tmp_path, "five").read(ADDRESS, signed) == b"{signed"  # who has no key need not check
+    # who has no key need not check
+    assert _shared(url, tmp_path, "five").read(ADDRESS, signed) == b"{signed"
 
 
 def test_urls_that_mean_nothing() -> None:

@@ -1,4 +1,6 @@
-"""The digest of symshape's own sources is made again when one of them has changed, however little shows."""
+"""The digest of symshape's own sources is made again when one of them has changed, however little
+shows.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def _with_zeros(kept: Path) -> None:
 
 def test_it_is_that_of_this_process() -> None:
     folders = [
-        str(Path(str(each.__file__)).parent) for each in (source_digest.guards, source_digest.meta_fns, symshape)
+        str(Path(str(each.__file__)).parent)
+        for each in (source_digest.guards, source_digest.meta_fns, symshape)
     ]
     assert digest_of(folders, None) == sources_digest()
 
@@ -51,7 +54,9 @@ def test_it_is_kept(sources: Path, tmp_path: Path) -> None:
     assert digest_of(folders, None) == made
 
 
-@pytest.mark.parametrize("change", ["edit", "edit that hides", "new", "gone", "name", "another file"])
+@pytest.mark.parametrize(
+    "change", ["edit", "edit that hides", "new", "gone", "name", "another file"]
+)
 def test_a_change_is_seen(sources: Path, tmp_path: Path, change: str) -> None:
     kept, folders, one = tmp_path / "kept", [str(sources.parent)], sources / "one.py"
     made = digest_of(folders, kept)
@@ -62,7 +67,10 @@ def test_a_change_is_seen(sources: Path, tmp_path: Path, change: str) -> None:
             file.write("a = 2\n")
         if change == "edit that hides":
             os.utime(one, ns=(found.st_atime_ns, found.st_mtime_ns))
-            assert (one.stat().st_size, one.stat().st_mtime_ns) == (found.st_size, found.st_mtime_ns)
+            assert (one.stat().st_size, one.stat().st_mtime_ns) == (
+                found.st_size,
+                found.st_mtime_ns,
+            )
     elif change == "new":
         (sources / "two.py").write_text("")
     elif change == "gone":
@@ -78,7 +86,9 @@ def test_a_change_is_seen(sources: Path, tmp_path: Path, change: str) -> None:
     assert digest_of(folders, kept) == digest_of(folders, None) not in (made, ZEROS)
 
 
-def test_what_was_just_edited_is_not_kept(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_just_edited_is_not_kept(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another edit could follow within the same tick of the file system's clock."""
     kept = tmp_path / "kept"
     monkeypatch.setattr(source_digest, "_SETTLED", 10**12)
@@ -111,7 +121,9 @@ def test_what_is_wrong_is_made_again(sources: Path, tmp_path: Path, wrong: str) 
     assert sorted(each.name for each in tmp_path.iterdir() if "kept." in each.name) == []
 
 
-def test_a_store_keeps_it_once_it_has_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_keeps_it_once_it_has_an_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(source_digest, "_SETTLED", -(10**18))
     store = tmp_path / "store"
     fn = compiled(lambda x: x + 1, store)
@@ -120,7 +132,9 @@ def test_a_store_keeps_it_once_it_has_an_entry(tmp_path: Path, monkeypatch: pyte
     assert (store / "sources.digest").read_text().endswith(f" {sources_digest()}\n")
 
 
-def test_a_folder_of_several_users_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_several_users_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(source_digest, "_SETTLED", -(10**18))
     compiled(lambda x: x + 1, DiskStore(tmp_path / "store", shared=True))(torch.ones(3))  # type: ignore[arg-type]
     assert not (tmp_path / "store" / "sources.digest").exists()

@@ -26,14 +26,18 @@ def branching(x: torch.Tensor, rate: float) -> torch.Tensor:
     return x * rate if rate > 0.5 else x - rate
 
 
-CASES: list[tuple[Callable[..., Any], Callable[[float], tuple[tuple[Any, ...], dict[str, Any]]]]] = [
+CASES: list[
+    tuple[Callable[..., Any], Callable[[float], tuple[tuple[Any, ...], dict[str, Any]]]]
+] = [
     (scaled, lambda rate: ((rate,), {})),
     (nested, lambda rate: (({"first": [rate], "second": rate / 3},), {"clip": rate * 2})),
     (branching, lambda rate: ((rate,), {})),
 ]
 
 
-def _run(made: Any, fn: Callable[..., Any], given: Callable[[float], Any], rates: tuple[float, ...]) -> None:
+def _run(
+    made: Any, fn: Callable[..., Any], given: Callable[[float], Any], rates: tuple[float, ...]
+) -> None:
     for i, rate in enumerate(rates):
         args, kwargs = given(rate)
         x = torch.arange(3.0 + i)

@@ -15,7 +15,9 @@ from symshape.torch_internals import functions
 
 R = torch.randn
 KIND: Any = type(torch.autograd.Function)
-of_python = pytest.mark.skipif(functions.APPLY is None, reason="Function.apply is a method of C in this torch")
+of_python = pytest.mark.skipif(
+    functions.APPLY is None, reason="Function.apply is a method of C in this torch"
+)
 
 
 class Clip(torch.autograd.Function):
@@ -88,7 +90,9 @@ def test_a_call_ends_after_its_context_is_set_up() -> None:
         first, second = SetUp.apply(x, 3)
     assert seen.begun == [SetUp, Clip]
     assert SetUp.order == ("end Clip", "set up", "end SetUp")
-    assert [each is other for each, other in zip(seen.ended[1][3], (first, second), strict=True)] == [True, True]
+    assert [
+        each is other for each, other in zip(seen.ended[1][3], (first, second), strict=True)
+    ] == [True, True]
     first.sum().backward()
     assert torch.equal(x.grad, torch.full((4,), 3.0))  # type: ignore[arg-type]
 
@@ -159,7 +163,9 @@ def test_a_thread_that_began_to_call_a_function_while_another_traced() -> None:
     assert torch.equal(2 * x.grad, other.grad)
 
 
-@pytest.mark.skipif(functions.APPLY is not None, reason="one function of Python serves all threads in this torch")
+@pytest.mark.skipif(
+    functions.APPLY is not None, reason="one function of Python serves all threads in this torch"
+)
 def test_other_threads_are_not_watched() -> None:
     seen, results = Seen(), []
     thread = threading.Thread(target=lambda: results.append(Clip.apply(R(3, requires_grad=True))))

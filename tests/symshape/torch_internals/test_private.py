@@ -1,4 +1,6 @@
-"""Private parts of torch: where one is missing symshape imports all the same, says so, and runs calls eagerly."""
+"""Private parts of torch: where one is missing symshape imports all the same, says so, and runs
+calls eagerly.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,18 @@ from tests.discovery import REPOSITORY
 
 FOLDER = Path(private.__file__).parent
 NEEDED = sorted(
-    {path for file in FOLDER.glob("*.py") for path in re.findall(r'needed\(\s*"(torch\.[\w.]+)"', file.read_text())}
+    {
+        path
+        for file in FOLDER.glob("*.py")
+        for path in re.findall(r'needed\(\s*"(torch\.[\w.]+)"', file.read_text())
+    }
 )
 
 
 def test_a_part_that_is_there() -> None:
-    assert private.needed("torch._C._len_torch_function_stack") is torch._C._len_torch_function_stack
+    assert (
+        private.needed("torch._C._len_torch_function_stack") is torch._C._len_torch_function_stack
+    )
     assert private.optional("torch.utils._device.DeviceContext", None).__name__ == "DeviceContext"
     assert private.refusal() is None
     private.refuse_if_missing()
@@ -88,7 +96,8 @@ def works(missing):
         warnings.simplefilter("always")
         import symshape
     pkgutil.resolve_name = own
-    assert [each.category for each in said] == [symshape.UntestedTorchWarning], [str(each.message) for each in said]
+    categories = [each.category for each in said]
+    assert categories == [symshape.UntestedTorchWarning], [str(each.message) for each in said]
     f, x = lambda x, by: torch.cat([x, x]) * by, torch.ones(3, requires_grad=True)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -131,7 +140,11 @@ OLD = [
 
 def _run(program: str, *args: str) -> str:
     run = subprocess.run(
-        [sys.executable, "-c", BEGIN + program, *args], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        [sys.executable, "-c", BEGIN + program, *args],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     return run.stdout + run.stderr

@@ -1,4 +1,6 @@
-"""What ranks run in tests: ``python -m tests.symshape.tracing.collective_programs SIZE`` forks so many, on Gloo."""
+"""What ranks run in tests: ``python -m tests.symshape.tracing.collective_programs SIZE`` forks so
+many, on Gloo.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +27,45 @@ def _wrong(fn: Callable[..., Any], calls: list[torch.Tensor]) -> str:
     for x in calls:
         expected, found = flat(fn(x)), flat(compiled(x))
         for one, other in zip(expected, found, strict=True):
-            if one.shape != other.shape or one.stride() != other.stride() or not torch.equal(one + 0, other + 0):
+            if (
+                one.shape != other.shape
+                or one.stride() != other.stride()
+                or not torch.equal(one + 0, other + 0)
+            ):
                 return f"{one} is {other}"
     return "" if compiled.stats().traces == 1 else f"{compiled.stats().traces} traces"
 
 
 def _gradients(rank: int, device: torch.device) -> str:
-    """Training with DistributedDataParallel around a compiled module, whose ranks have batches of their own."""
+    """Training with DistributedDataParallel around a compiled module, whose ranks have batches of
+    their own.
+    """
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).to(device)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).to(
+        device
+    )
     parallel = torch.nn.parallel.DistributedDataParallel
     eager, inner = parallel(model), parallel(symshape.compile(model, dynamic=True))
     outer = symshape.compile(eager, dynamic=True)
     for step in range(3):
-        x = torch.randn(3 + rank + step, 4, generator=torch.Generator().manual_seed(7 * step + rank)).to(device)
+        x = torch.randn(
+            3 + rank + step, 4, generator=torch.Generator().manual_seed(7 * step + rank)
+        ).to(device)
         found = []
         for each in (eager, inner, outer):
             model.zero_grad()
             each(x).square().sum().backward()
-            found.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
+            found.append(
+                [
+                    parameter.grad.clone()
+                    for parameter in model.parameters()
+                    if parameter.grad is not None
+                ]
+            )
         for name, gradients in (("inside", found[1]), ("outside", found[2])):
-            if not all(torch.allclose(one, other) for one, other in zip(found[0], gradients, strict=True)):
+            if not all(
+                torch.allclose(one, other) for one, other in zip(found[0], gradients, strict=True)
+            ):
                 return f"step {step}: other gradients with the compiled function {name}"
     return ""
 
@@ -71,7 +91,9 @@ def functional_with_plain_numbers(x: torch.Tensor) -> torch.Tensor:
 
 
 def functional(x: torch.Tensor) -> torch.Tensor:
-    """The same, and what is known of the gathered sizes is said: it is traced, with sizes that are data."""
+    """The same, and what is known of the gathered sizes is said: it is traced, with sizes that are
+    data.
+    """
     sizes = collectives.all_gather_tensor(torch.tensor([x.shape[0]]), 0, dist.group.WORLD)
     most = sizes.max().item()
     torch._check(most >= x.shape[0])
@@ -107,7 +129,9 @@ _REASONS = {
 
 
 def wrong_gathers(rank: int) -> dict[str, str]:
-    """What is wrong with gathers of rows whose number differs between ranks and from call to call."""
+    """What is wrong with gathers of rows whose number differs between ranks and from call to
+    call.
+    """
     found = {}
     for fn in (functional, *_REASONS):
         compiled: Any = symshape.compile(fn, dynamic=True)
@@ -120,7 +144,9 @@ def wrong_gathers(rank: int) -> dict[str, str]:
         stats = compiled.stats()
         if fn is functional and (stats.traces, stats.fallbacks) != (1, 0):
             found[fn.__name__] = f"{stats}: {compiled.explain_fallback()}"
-        if fn is not functional and (stats.refusals > 3 or _REASONS[fn] not in compiled.explain_fallback()):
+        if fn is not functional and (
+            stats.refusals > 3 or _REASONS[fn] not in compiled.explain_fallback()
+        ):
             found[fn.__name__] = f"{stats.refusals} traces refused: {compiled.explain_fallback()}"
     return found
 
@@ -132,7 +158,9 @@ def rank_program(file: str, rank: int, size: int) -> dict[str, str]:
 
 
 def wrong_programs(rank: int, size: int, device: torch.device) -> dict[str, str]:
-    """What is wrong on one rank of the group that is there, by program: nothing, if all is right."""
+    """What is wrong on one rank of the group that is there, by program: nothing, if all is
+    right.
+    """
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("ignore", symshape.FallbackWarning)
 
@@ -144,7 +172,9 @@ def wrong_programs(rank: int, size: int, device: torch.device) -> dict[str, str]
     found = {}
     for name, fn in {**{each.__name__: each for each in PROGRAMS}, "uneven": uneven}.items():
         rows = [size + 3, size + 5, size + 4]
-        found[name] = _wrong(fn, [torch.arange(2.0 * n, device=device).reshape(n, 2) + rank for n in rows])
+        found[name] = _wrong(
+            fn, [torch.arange(2.0 * n, device=device).reshape(n, 2) + rank for n in rows]
+        )
     return {**found, "gradients": _gradients(rank, device)}
 
 

@@ -50,26 +50,48 @@ def broadcast(x: torch.Tensor) -> torch.Tensor:
 def exchanged(x: torch.Tensor) -> torch.Tensor:
     ranks, rows = dist.get_world_size(), x.shape[0]
     every = torch.cat([x] * ranks)
-    return collectives.all_to_all_single(every, [rows] * ranks, [rows] * ranks, dist.group.WORLD) * 2
+    return (
+        collectives.all_to_all_single(every, [rows] * ranks, [rows] * ranks, dist.group.WORLD) * 2
+    )
 
 
 def several_reduced(x: torch.Tensor) -> list[torch.Tensor]:
-    return [each + 1 for each in collectives.all_reduce_coalesced([x, x * 2], "sum", dist.group.WORLD)]
+    return [
+        each + 1 for each in collectives.all_reduce_coalesced([x, x * 2], "sum", dist.group.WORLD)
+    ]
 
 
 def several_gathered(x: torch.Tensor) -> list[torch.Tensor]:
-    return [each + 1 for each in collectives.all_gather_into_tensor_coalesced([x, x * 2], dist.group.WORLD)]
+    return [
+        each + 1
+        for each in collectives.all_gather_into_tensor_coalesced([x, x * 2], dist.group.WORLD)
+    ]
 
 
 def several_scattered(x: torch.Tensor) -> list[torch.Tensor]:
     every = torch.cat([x] * dist.get_world_size())
-    return [each + 1 for each in collectives.reduce_scatter_tensor_coalesced([every], "sum", [0], dist.group.WORLD)]
+    return [
+        each + 1
+        for each in collectives.reduce_scatter_tensor_coalesced(
+            [every], "sum", [0], dist.group.WORLD
+        )
+    ]
 
 
 PROGRAMS = (
-    reduced, given_back, reduced_in_place, written_after_waiting, gathered, gathered_along_the_second, scattered,
-    broadcast, exchanged, several_reduced, several_gathered, several_scattered,
-)  # fmt: skip
+    reduced,
+    given_back,
+    reduced_in_place,
+    written_after_waiting,
+    gathered,
+    gathered_along_the_second,
+    scattered,
+    broadcast,
+    exchanged,
+    several_reduced,
+    several_gathered,
+    several_scattered,
+)
 
 
 def flat(result: Any) -> list[torch.Tensor]:

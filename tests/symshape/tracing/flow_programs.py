@@ -1,4 +1,6 @@
-"""Random programs of control flow, one operator in another: of (operators, x, y), both (n, 3), to one (n, 3)."""
+"""Random programs of control flow, one operator in another: of (operators, x, y), both (n, 3), to
+one (n, 3).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _SCALE = torch.nn.Parameter(torch.rand(3))
 PARAMETERS = [*_LINEAR.parameters(), _SCALE]
 """What the programs read besides their arguments."""
 ROWS_GO_BACK = "movedim(elem, 0, dim)" in inspect.getsource(scan)
-"""Whether ``scan`` stacks its results along ``dim`` (2.13) rather than along their first dimension (2.11)."""
+"""Whether ``scan`` stacks its results along ``dim`` (2.13) rather than along their first dimension
+(2.11).
+"""
 _UNARY: tuple[Callable[[Tensor], Tensor], ...] = (
     *(torch.sin, torch.tanh, torch.neg, torch.abs),
     *(lambda t: t * 2, lambda t: t.cumsum(0), lambda t: t.softmax(-1), lambda t: t.flip([0])),
@@ -70,22 +74,38 @@ def _without_gradients(rng: random.Random, depth: int) -> Program:
 
 
 def _cond(rng: random.Random, depth: int) -> Program:
-    condition, one, other, form = rng.choice(_CONDITIONS), _below(rng, depth), _below(rng, depth), rng.randrange(4)
+    condition, one, other, form = (
+        rng.choice(_CONDITIONS),
+        _below(rng, depth),
+        _below(rng, depth),
+        rng.randrange(4),
+    )
 
     def run(m: Any, x: Tensor, y: Tensor) -> Tensor:
         holds = condition(x, y)
         if form == 0:
-            found = m.cond(holds, lambda p, q: one(m, p, q).clone(), lambda p, q: other(m, q, p).clone(), (x, y))
+            found = m.cond(
+                holds,
+                lambda p, q: one(m, p, q).clone(),
+                lambda p, q: other(m, q, p).clone(),
+                (x, y),
+            )
         elif form == 1:
             found = m.cond(holds, lambda p: one(m, p, y) + 1, lambda p: other(m, p, x) * 1, (x,))
         elif form == 2:
             rows = m.cond(
-                holds, lambda p: one(m, p, y)[(p > 0).any(-1)] * 1, lambda p: torch.cat([other(m, p, x), p]), (x,)
+                holds,
+                lambda p: one(m, p, y)[(p > 0).any(-1)] * 1,
+                lambda p: torch.cat([other(m, p, x), p]),
+                (x,),
             )
             found = x + rows.sum(0) / (rows.size(0) + 1)
         else:
             left, right = m.cond(
-                holds, lambda p: (one(m, p, y) + 1, p.sum(-1)), lambda p: (other(m, p, x) * 1, p.mean(-1)), (x,)
+                holds,
+                lambda p: (one(m, p, y) + 1, p.sum(-1)),
+                lambda p: (other(m, p, x) * 1, p.mean(-1)),
+                (x,),
             )
             found = left + right[:, None]
         return found  # type: ignore[no-any-return]
@@ -97,9 +117,13 @@ def _while(rng: random.Random, depth: int) -> Program:
     rounds, integers, inner = rng.randrange(4), rng.random() < 0.5, _below(rng, depth)
 
     def run(m: Any, x: Tensor, y: Tensor) -> Tensor:
-        start: Any = 0 if integers and not torch.is_grad_enabled() else torch.zeros((), dtype=torch.int64)
+        start: Any = (
+            0 if integers and not torch.is_grad_enabled() else torch.zeros((), dtype=torch.int64)
+        )
         i, made = m.while_loop(
-            lambda i, z: i < rounds, lambda i, z: (i + 1, torch.tanh(inner(m, z, y)) * 1.0), (start, x.contiguous())
+            lambda i, z: i < rounds,
+            lambda i, z: (i + 1, torch.tanh(inner(m, z, y)) * 1.0),
+            (start, x.contiguous()),
         )
         return made + i  # type: ignore[no-any-return]
 
@@ -107,7 +131,12 @@ def _while(rng: random.Random, depth: int) -> Program:
 
 
 def _scan(rng: random.Random, depth: int) -> Program:
-    one, other, reverse, dim = _below(rng, depth), _below(rng, depth), rng.random() < 0.5, rng.choice([0, 1])
+    one, other, reverse, dim = (
+        _below(rng, depth),
+        _below(rng, depth),
+        rng.random() < 0.5,
+        rng.choice([0, 1]),
+    )
 
     def run(m: Any, x: Tensor, y: Tensor) -> Tensor:
         state, made = m.scan(
@@ -128,7 +157,11 @@ def _scan_of_rows(rng: random.Random, depth: int) -> Program:
     def run(m: Any, x: Tensor, y: Tensor) -> Tensor:
         every = torch.cat([inner(m, x, y), y])
         state, made = m.scan(
-            lambda c, v: (torch.tanh(c + v), c * v), torch.zeros_like(x[0]), every, dim=0, reverse=reverse
+            lambda c, v: (torch.tanh(c + v), c * v),
+            torch.zeros_like(x[0]),
+            every,
+            dim=0,
+            reverse=reverse,
         )
         return made[: x.size(0)] + state  # type: ignore[no-any-return]
 
@@ -140,7 +173,9 @@ def _levels(rng: random.Random, depth: int) -> Program:
 
     def run(m: Any, x: Tensor, y: Tensor) -> Tensor:
         every = torch.cat([inner(m, x, y), y, x])
-        made = m.associative_scan(lambda p, q: combine(p, q), every, 0, reverse, combine_mode="generic")
+        made = m.associative_scan(
+            lambda p, q: combine(p, q), every, 0, reverse, combine_mode="generic"
+        )
         return made[: x.size(0)] * 0.5  # type: ignore[no-any-return]
 
     return run

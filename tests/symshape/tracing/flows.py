@@ -1,4 +1,6 @@
-"""What control flow is held against: plain Python that does the same, and torch's own operators now and then."""
+"""What control flow is held against: plain Python that does the same, and torch's own operators now
+and then.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Plain:
     def scan(combine: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> Any:
         """A loop over rows, whose results are stacked."""
         leaves, tree = pytree.tree_flatten(xs)
-        moved = [each.movedim(dim, 0).flip([0]) if reverse else each.movedim(dim, 0) for each in leaves]
+        moved = [
+            each.movedim(dim, 0).flip([0]) if reverse else each.movedim(dim, 0) for each in leaves
+        ]
         state, made = init, []
         for rows in zip(*moved, strict=True):
             state, row = combine(state, pytree.tree_unflatten(rows, tree))
@@ -55,7 +59,9 @@ class Plain:
         stacked = pytree.tree_map(lambda *rows: torch.stack(rows), *made)
         stacked = pytree.tree_map(lambda each: each.flip([0]), stacked) if reverse else stacked
         if ROWS_GO_BACK:
-            stacked = pytree.tree_map(lambda each: each.movedim(0, dim) if dim < each.ndim else each, stacked)
+            stacked = pytree.tree_map(
+                lambda each: each.movedim(0, dim) if dim < each.ndim else each, stacked
+            )
         return state, stacked
 
     associative_scan = staticmethod(torch_associative_scan)
@@ -81,8 +87,12 @@ def assert_alike(expected: Any, got: Any) -> None:
             assert one.stride() == other.stride()
 
 
-def run(fn: Callable[..., Any], args: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> list[Any]:
-    """The results on leaves of their own, and the gradients of arguments and parameters: zeros where there are none."""
+def run(
+    fn: Callable[..., Any], args: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]
+) -> list[Any]:
+    """The results on leaves of their own, and the gradients of arguments and parameters: zeros
+    where there are none.
+    """
     mine = [each.detach().clone().requires_grad_(each.requires_grad) for each in args]
     for each in parameters:
         each.grad = None
@@ -91,14 +101,26 @@ def run(fn: Callable[..., Any], args: Sequence[torch.Tensor], parameters: Sequen
     total = sum((each.float() ** 2).sum() for each in tensors if each.requires_grad)
     if isinstance(total, torch.Tensor):
         total.backward()
-    given = [torch.zeros_like(each) if each.grad is None else each.grad for each in (*mine, *parameters)]
-    return [pytree.tree_map(lambda each: each.detach() if isinstance(each, torch.Tensor) else each, results), *given]
+    given = [
+        torch.zeros_like(each) if each.grad is None else each.grad for each in (*mine, *parameters)
+    ]
+    return [
+        pytree.tree_map(
+            lambda each: each.detach() if isinstance(each, torch.Tensor) else each, results
+        ),
+        *given,
+    ]
 
 
 def assert_same_run(
-    fn: Callable[..., Any], fast: Any, args: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor] = ()
+    fn: Callable[..., Any],
+    fast: Any,
+    args: Sequence[torch.Tensor],
+    parameters: Sequence[torch.Tensor] = (),
 ) -> None:
-    """A program of these operators (its first argument) does compiled what plain Python does, with gradients."""
+    """A program of these operators (its first argument) does compiled what plain Python does, with
+    gradients.
+    """
     expected = run(lambda *given: fn(Plain, *given), args, parameters)
     got = run(lambda *given: fast(Real, *given), args, parameters)
     assert_alike(expected[0], got[0])

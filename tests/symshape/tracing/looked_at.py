@@ -1,4 +1,6 @@
-"""What a test sees inside a trace: carried out by an exception, as a list outside that grows is refused."""
+"""What a test sees inside a trace: carried out by an exception, as a list outside that grows is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from symshape import SymShapeError
 
 
 class Found(SymShapeError):
-    """Carries what was found; of our own kind, for which no trace is tried again with fixed sizes."""
+    """Carries what was found; of our own kind, for which no trace is tried again with fixed
+    sizes.
+    """
 
     def __init__(self, found: Any) -> None:
         super().__init__()

@@ -16,7 +16,9 @@ from symshape.tracing.mode import is_tracing
 R = torch.randn
 
 
-def program_of(fn: Any, *args: Any, options: Options | None = None, policy: Policy = Policy.AUTO) -> Program:
+def program_of(
+    fn: Any, *args: Any, options: Options | None = None, policy: Policy = Policy.AUTO
+) -> Program:
     call = flatten_call(None, args, {})
     policies = dict.fromkeys(sources_of(call), policy)
     return capture(fn, call, policies, options or Options())
@@ -61,11 +63,19 @@ def test_the_programs_own_errors_pass_through_and_leave_nothing() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         raise Own
 
-    modes = torch.is_grad_enabled(), torch.is_autocast_cache_enabled(), torch.compiler.is_compiling()
+    modes = (
+        torch.is_grad_enabled(),
+        torch.is_autocast_cache_enabled(),
+        torch.compiler.is_compiling(),
+    )
     with pytest.raises(Own):
         program_of(fn, R(3))
     assert not is_tracing()
-    assert (torch.is_grad_enabled(), torch.is_autocast_cache_enabled(), torch.compiler.is_compiling()) == modes
+    assert (
+        torch.is_grad_enabled(),
+        torch.is_autocast_cache_enabled(),
+        torch.compiler.is_compiling(),
+    ) == modes
 
 
 def test_what_python_refuses_of_a_size_is_explained() -> None:

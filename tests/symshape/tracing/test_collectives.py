@@ -1,4 +1,6 @@
-"""Functional collectives are traced; what exchanges gradients or writes through a process group is refused by name."""
+"""Functional collectives are traced; what exchanges gradients or writes through a process group is
+refused by name.
+"""
 
 from __future__ import annotations
 
@@ -67,11 +69,15 @@ def test_a_collective_in_place_is_refused_by_name() -> None:
 
 
 def test_data_parallel_is_refused_where_it_exchanges_gradients() -> None:
-    """Its reducer is readied at each call, which a graph would not do: gradients would stay those of one rank."""
+    """Its reducer is readied at each call, which a graph would not do: gradients would stay those
+    of one rank.
+    """
     model = torch.nn.Linear(4, 4)
     parallel = torch.nn.parallel.DistributedDataParallel(model)
     compiled, x = _compiled(parallel), torch.ones(3, 4)
-    with pytest.raises(symshape.UnsupportedError, match=r"DistributedDataParallel\(symshape.compile\(module\)\)"):
+    with pytest.raises(
+        symshape.UnsupportedError, match=r"DistributedDataParallel\(symshape.compile\(module\)\)"
+    ):
         compiled(x)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x))
@@ -83,10 +89,14 @@ def test_data_parallel_is_refused_where_it_exchanges_gradients() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 4])
 def test_ranks_on_gloo(size: int) -> None:
-    """Every rank's results, with uneven sizes too, and gradients with DistributedDataParallel, are those of eager."""
+    """Every rank's results, with uneven sizes too, and gradients with DistributedDataParallel, are
+    those of eager.
+    """
     words = [sys.executable, "-m", "tests.symshape.tracing.collective_programs", str(size)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True
+    )
     for found in json.loads(run.stdout.splitlines()[-1]):
         assert set(found.values()) == {""}, found
         assert len(found) == len(PROGRAMS) + 2 + 5

@@ -29,7 +29,10 @@ def test_a_defect_is_told_and_not_traced_away(monkeypatch: pytest.MonkeyPatch) -
         traces.append(op)
 
     monkeypatch.setattr(tracer, "plan_of", no_plan)
-    message = r"symshape itself failed while it traced _double \(at test_defects.py.*AttributeError: .*tracer.py:\d+"
+    message = (
+        r"symshape itself failed while it traced _double \(at "
+        r"test_defects.py.*AttributeError: .*tracer.py:\d+"
+    )
     with pytest.raises(InternalError, match=message):
         symshape.trace(_double, X)
     assert len(traces) == 1, "it was traced again"

@@ -1,4 +1,6 @@
-"""Functions with a memo keep what they made first, whoever asked first: real tensors, of the world as it was then."""
+"""Functions with a memo keep what they made first, whoever asked first: real tensors, of the world
+as it was then.
+"""
 
 from __future__ import annotations
 
@@ -119,13 +121,24 @@ def _raising(memo: Any) -> Made:
 
 
 WORLDS = [
-    *(_mask, _of_state, _plain, _written, _returned, _one_in_another, _one_decides_of_another, _under_no_grad),
+    *(
+        _mask,
+        _of_state,
+        _plain,
+        _written,
+        _returned,
+        _one_in_another,
+        _one_decides_of_another,
+        _under_no_grad,
+    ),
     *(_random, _beside_a_draw, _counting, _after_a_write, _raising),
 ]
 REFUSED = {_random, _counting, _after_a_write, _under_no_grad}
 
 
-def _lived(world: Callable[[Any], Made], size: int | None, calls: Any, *, compiled: bool) -> list[Any]:
+def _lived(
+    world: Callable[[Any], Made], size: int | None, calls: Any, *, compiled: bool
+) -> list[Any]:
     fn, made, outside = world(functools.lru_cache(size))
     run = symshape.compile(fn) if compiled else fn
     torch.manual_seed(3)
@@ -133,7 +146,9 @@ def _lived(world: Callable[[Any], Made], size: int | None, calls: Any, *, compil
     for number, n in enumerate(calls):
         x = torch.arange(1.0, n + 1, requires_grad=number % 3 == 0)
         result = run(x)
-        found.append((result.tolist(), result.requires_grad, result is made(n), repr(made(n)), repr(outside)))
+        found.append(
+            (result.tolist(), result.requires_grad, result is made(n), repr(made(n)), repr(outside))
+        )
         if outside is not None and number % 2:
             outside.w.data.mul_(2)
             outside.k += 1
@@ -146,7 +161,9 @@ def _lived(world: Callable[[Any], Made], size: int | None, calls: Any, *, compil
 def test_what_a_memo_keeps(world: Callable[[Any], Made], size: int | None) -> None:
     rng = random.Random(0)
     for calls in ((3, 3, 4, 5, 3, 4, 6, 3), [rng.randrange(2, 6) for _ in range(8)]):
-        assert _lived(world, size, calls, compiled=True) == _lived(world, size, calls, compiled=False)
+        assert _lived(world, size, calls, compiled=True) == _lived(
+            world, size, calls, compiled=False
+        )
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -155,7 +172,9 @@ def test_most_are_traced(world: Callable[[Any], Made]) -> None:
     compiled = symshape.compile(fn, fullgraph=True)
     for number, n in enumerate((3, 4, 3, 4)):
         if world in REFUSED and number < 2:
-            with pytest.raises(symshape.UnsupportedError, match=r"memo of .* keeps; call .* once before"):
+            with pytest.raises(
+                symshape.UnsupportedError, match=r"memo of .* keeps; call .* once before"
+            ):
                 compiled(torch.ones(n))
             made(n)
         assert compiled(torch.ones(n)).shape == (n,)

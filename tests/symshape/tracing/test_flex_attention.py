@@ -40,18 +40,24 @@ def with_scores(q: Tensor) -> Any:
 
 def with_a_table(q: Tensor) -> Any:
     n = q.size(2)
-    return flex_attention(q, q, q, score_mod=lambda s, b, h, i, j: torch.tanh(s / 5) * 5 + TABLE[h, i - j + n])
+    return flex_attention(
+        q, q, q, score_mod=lambda s, b, h, i, j: torch.tanh(s / 5) * 5 + TABLE[h, i - j + n]
+    )
 
 
 def causal(q: Tensor) -> Any:
     n = q.size(2)
-    return flex_attention(q, q, q, block_mask=create_block_mask(_causal, None, None, n, n, device="cpu"))
+    return flex_attention(
+        q, q, q, block_mask=create_block_mask(_causal, None, None, n, n, device="cpu")
+    )
 
 
 def documents(q: Tensor) -> Any:
     n = q.size(2)
     ids = torch.arange(n) // 3
-    mask = create_block_mask(lambda b, h, i, j: (ids[i] == ids[j]) & (i >= j), None, None, n, n, device="cpu")
+    mask = create_block_mask(
+        lambda b, h, i, j: (ids[i] == ids[j]) & (i >= j), None, None, n, n, device="cpu"
+    )
     return flex_attention(q, q, q, block_mask=mask, score_mod=_slopes)
 
 
@@ -67,12 +73,26 @@ def laid_out_otherwise(q: Tensor) -> Any:
     return flex_attention(q.transpose(1, 2).contiguous().transpose(1, 2), q, q)
 
 
-PROGRAMS = [plain, with_scores, with_a_table, causal, documents, grouped, with_sums, laid_out_otherwise]
+PROGRAMS = [
+    plain,
+    with_scores,
+    with_a_table,
+    causal,
+    documents,
+    grouped,
+    with_sums,
+    laid_out_otherwise,
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fn", "dtype"), [*((fn, torch.float32) for fn in PROGRAMS), (causal, torch.bfloat16), (grouped, torch.bfloat16)]
+    ("fn", "dtype"),
+    [
+        *((fn, torch.float32) for fn in PROGRAMS),
+        (causal, torch.bfloat16),
+        (grouped, torch.bfloat16),
+    ],
 )
 def test_as_eager(fn: Callable[..., Any], dtype: torch.dtype) -> None:
     torch._dynamo.reset()
@@ -84,7 +104,9 @@ def test_as_eager(fn: Callable[..., Any], dtype: torch.dtype) -> None:
 
 
 def test_of_a_mask_that_is_an_argument() -> None:
-    fast = symshape.compile(lambda q, mask: flex_attention(q, q, q, block_mask=mask), fullgraph=True)
+    fast = symshape.compile(
+        lambda q, mask: flex_attention(q, q, q, block_mask=mask), fullgraph=True
+    )
     for n in (4, 7, 130, 128):
         q, mask = torch.rand(1, 2, n, 8), create_block_mask(_causal, None, None, n, n, device="cpu")
         assert_alike(flex_attention(q, q, q, block_mask=mask), fast(q, mask))

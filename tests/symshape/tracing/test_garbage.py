@@ -54,7 +54,9 @@ def test_what_somebody_sets_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("threshold", [0, RARELY + 1])
-def test_one_that_is_off_or_waits_longer_stays_so(monkeypatch: pytest.MonkeyPatch, threshold: int) -> None:
+def test_one_that_is_off_or_waits_longer_stays_so(
+    monkeypatch: pytest.MonkeyPatch, threshold: int
+) -> None:
     gc.set_threshold(threshold, 3, 4)
     assert _traced(monkeypatch, lambda: None) == [(threshold, 3, 4)]
     assert gc.get_threshold() == (threshold, 3, 4)

@@ -1,4 +1,6 @@
-"""A trace of twice the layers costs twice as much: counted in calls of Python functions, which no machine disturbs."""
+"""A trace of twice the layers costs twice as much: counted in calls of Python functions, which no
+machine disturbs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.counting import calls, undisturbed
 
 
 class _Block(nn.Module):
-    """Attention whose heads are put together by a ``reshape`` that copies, and a feed-forward part."""
+    """Attention whose heads are put together by a ``reshape`` that copies, and a feed-forward
+    part.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,13 +63,16 @@ def _calls(layers: int) -> tuple[int, int]:
 def test_the_calls_of_a_trace_grow_as_its_ops_do() -> None:
     few, some, many = (_calls(layers) for layers in (4, 12, 32))
     assert many[1] > 1200
-    first, then = ((b[0] - a[0]) / (b[1] - a[1]) for a, b in ((few, some), (some, many)))  # of each op that is added
+    # of each op that is added
+    first, then = ((b[0] - a[0]) / (b[1] - a[1]) for a, b in ((few, some), (some, many)))
     assert 1 / 1.1 <= then / first <= 1.1, (first, then)
     assert few[0] / few[1] > 1.1 * then  # layers like those before are repeated
 
 
 def _counters(number: int) -> int:
-    """The functions called by a trace that reads and branches on so many counters, as optimisers' steps do."""
+    """The functions called by a trace that reads and branches on so many counters, as optimisers'
+    steps do.
+    """
     counters = [torch.tensor(float(i)) for i in range(number)]
 
     def fn(x: torch.Tensor) -> torch.Tensor:

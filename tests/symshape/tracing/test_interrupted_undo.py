@@ -1,4 +1,6 @@
-"""Interrupts while the writes of a trace are undone: the user's objects hold what they held before the call."""
+"""Interrupts while the writes of a trace are undone: the user's objects hold what they held before
+the call.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ import symshape
 from tests.interrupts import OpcodeInterrupt
 
 _UNDOING = (
-    *("symshape.tracing.capture", "symshape.tracing.surroundings", "symshape.tracing.state.instrument.hooks"),
+    *(
+        "symshape.tracing.capture",
+        "symshape.tracing.surroundings",
+        "symshape.tracing.state.instrument.hooks",
+    ),
     *(
         "symshape.tracing.state.undo.side_effects",
         "symshape.tracing.state.undo.writes",
@@ -67,7 +73,9 @@ def _closure() -> tuple[Any, Any]:
 
 
 def _interrupted(numbers: Sequence[int], trace: int) -> OpcodeInterrupt:
-    """One traced call with interrupts: the first one of a function, or the second, which reads what the first wrote."""
+    """One traced call with interrupts: the first one of a function, or the second, which reads what
+    the first wrote.
+    """
     model = Counting()
     fn = symshape.compile(model, dynamic=True)
     for n in range(1, trace):
@@ -82,9 +90,16 @@ def _interrupted(numbers: Sequence[int], trace: int) -> OpcodeInterrupt:
         assert not interrupt.raised or not numbers
     plain = Counting()
     plain.load_state_dict(model.state_dict())
-    plain.n, plain.table, plain.log, plain.slots.n = model.n, dict(model.table), list(model.log), model.slots.n
+    plain.n, plain.table, plain.log, plain.slots.n = (
+        model.n,
+        dict(model.table),
+        list(model.log),
+        model.slots.n,
+    )
     assert torch.equal(fn(x), plain(x))
-    assert [type(each) for each in (model.n, model.slots.n, *model.log)] == [int] * (2 + len(model.log))
+    assert [type(each) for each in (model.n, model.slots.n, *model.log)] == [int] * (
+        2 + len(model.log)
+    )
     return interrupt
 
 
@@ -95,5 +110,8 @@ def _interrupted(numbers: Sequence[int], trace: int) -> OpcodeInterrupt:
 def test_writes_are_undone(gaps: tuple[int, ...], trace: int, parts: int) -> None:
     every = _interrupted((), trace).seen
     assert every > 3000
-    begun = sum(bool(_interrupted((every * part // (parts + 1), *gaps), trace).raised) for part in range(1, parts + 1))
+    begun = sum(
+        bool(_interrupted((every * part // (parts + 1), *gaps), trace).raised)
+        for part in range(1, parts + 1)
+    )
     assert begun == parts

@@ -17,7 +17,10 @@ R = torch.randn
 def test_parameters_are_lifted_not_copied() -> None:
     module = nn.Linear(3, 2)
     traced = symshape.trace(module, R(4, 3))
-    assert {each.name: each.tensor for each in traced.graph.lifted} == {"weight": module.weight, "bias": module.bias}
+    assert {each.name: each.tensor for each in traced.graph.lifted} == {
+        "weight": module.weight,
+        "bias": module.bias,
+    }
     with torch.no_grad():
         module.weight.zero_()
         module.bias.fill_(7)
@@ -76,7 +79,10 @@ def test_tensors_of_one_memory_share_a_storage_in_the_graph() -> None:
     first, second, other = base[:2], base[2:], R(2, 3)
     traced = symshape.trace(lambda x: x + first + second + other, R(2, 3))
     storages = [each.value.storage for each in traced.graph.lifted]
-    assert [each.tensor is real for each, real in zip(traced.graph.lifted, (first, second, other), strict=True)]
+    assert [
+        each.tensor is real
+        for each, real in zip(traced.graph.lifted, (first, second, other), strict=True)
+    ]
     assert storages[0] is storages[1]
     assert storages[2] is not storages[0]
 

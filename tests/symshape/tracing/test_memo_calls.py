@@ -1,4 +1,6 @@
-"""Functions with a memo whose key holds sizes: one trace serves all sizes, and everything is as eager has it."""
+"""Functions with a memo whose key holds sizes: one trace serves all sizes, and everything is as
+eager has it.
+"""
 
 from __future__ import annotations
 
@@ -191,7 +193,12 @@ Step = tuple[int, str, int, str]
 def _steps(rng: random.Random, number: int) -> list[Step]:
     modes = ("", "", "", "", "float64", "no_grad", "inference")
     return [
-        (rng.choice((1, 2, 3, 4, 5, 6)), rng.choice(ACTIONS), rng.randrange(1, 6), rng.choice(modes))
+        (
+            rng.choice((1, 2, 3, 4, 5, 6)),
+            rng.choice(ACTIONS),
+            rng.randrange(1, 6),
+            rng.choice(modes),
+        )
         for _ in range(number)
     ]
 
@@ -219,7 +226,10 @@ def _lived(
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64 if mode == "float64" else torch.float32)
         try:
-            with torch.set_grad_enabled(mode != "no_grad"), torch.inference_mode(mode == "inference"):
+            with (
+                torch.set_grad_enabled(mode != "no_grad"),
+                torch.inference_mode(mode == "inference"),
+            ):
                 _act(action, other, made, world)
                 try:
                     found = _shown(run(torch.arange(1.0, n + 1)))
@@ -227,7 +237,14 @@ def _lived(
                     found = type(error)
         finally:
             torch.set_default_dtype(before)
-        seen = (world.k, world.calls, world.kept, world.buffer, world.last, world.random.getstate()[1][-1])
+        seen = (
+            world.k,
+            world.calls,
+            world.kept,
+            world.buffer,
+            world.last,
+            world.random.getstate()[1][-1],
+        )
         yield found, _shown(list(seen))
     for n in range(1, 7):
         try:
@@ -236,7 +253,9 @@ def _lived(
             yield type(error)
 
 
-def _compare(wrapped: str, program: str, size: int | None, steps: list[Step], typed: bool = False) -> None:
+def _compare(
+    wrapped: str, program: str, size: int | None, steps: list[Step], typed: bool = False
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mine = list(_lived(wrapped, program, size, steps, compiled=True, typed=typed))
@@ -245,7 +264,9 @@ def _compare(wrapped: str, program: str, size: int | None, steps: list[Step], ty
         assert repr(one) == repr(other), (number, steps[: number + 1])
 
 
-@pytest.mark.parametrize(("wrapped", "program"), sampled(WRAPPED, PROGRAMS, every=4, others=pytest.mark.slow))
+@pytest.mark.parametrize(
+    ("wrapped", "program"), sampled(WRAPPED, PROGRAMS, every=4, others=pytest.mark.slow)
+)
 def test_everything_is_as_in_eager(wrapped: str, program: str) -> None:
     rng = random.Random(f"{wrapped} {program}")
     start = [(n, "", 1, "") for n in rng.choice(((3, 4, 5, 3), (5, 1, 2), ()))]
@@ -280,7 +301,8 @@ def test_one_trace_serves_all_sizes(wrapped: str, program: str, size: int | None
         found = compiled(x)
         torch.manual_seed(0)
         assert _shown(found) == _shown(PROGRAMS[program](x, its_made, its_world))
-    assert compiled.stats().traces <= (3 if "tensor" in wrapped else 2)  # data of a tensor cannot be compared
+    # data of a tensor cannot be compared
+    assert compiled.stats().traces <= (3 if "tensor" in wrapped else 2)
     assert made.cache_info().misses == its_made.cache_info().misses == len(set(SIZES))
     assert made.cache_info().currsize == its_made.cache_info().currsize
 
@@ -291,7 +313,9 @@ class Recipe:
 
 
 def _library() -> Any:
-    """As einops does it: a recipe from one memo is in the key of another, whose answer holds lists and a dictionary."""
+    """As einops does it: a recipe from one memo is in the key of another, whose answer holds lists
+    and a dictionary.
+    """
 
     @functools.lru_cache(256)
     def recipe(names: str) -> Recipe:
@@ -355,7 +379,9 @@ def test_what_a_memo_answered_before_is_compared_at_each_call() -> None:
 
 def test_the_counts_of_a_memo_are_not_read() -> None:
     made = functools.cache(lambda n: n + 1)
-    compiled = symshape.compile(lambda x: x * made(x.shape[0]) + made.cache_info().currsize, fullgraph=True)
+    compiled = symshape.compile(
+        lambda x: x * made(x.shape[0]) + made.cache_info().currsize, fullgraph=True
+    )
     with pytest.raises(symshape.UnsupportedError, match="cache_info"):
         compiled(torch.ones(3))
 

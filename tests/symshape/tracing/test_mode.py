@@ -59,12 +59,16 @@ MASK = R(5, 5) > 0
         lambda x: torch.nn.functional.linear(x.transpose(0, 1), WEIGHT.reshape(12, 16)[:, :8]),
         lambda x: x.chunk(2)[0] @ WEIGHT.chunk(3)[1].T,
         lambda x: x.reshape(-1, 4).square().clip(0, 1).float_power(2).unflatten(0, (-1, 2)),
-        lambda x: torch.stack([torch.linalg.svdvals(x).sum(), torch.linalg.cond(x[:, :4, :4]).sum()]),
+        lambda x: torch.stack(
+            [torch.linalg.svdvals(x).sum(), torch.linalg.cond(x[:, :4, :4]).sum()]
+        ),
         lambda x: torch.stack([x.sum(), torch.cdist(x[0], x[1]).max(), x.std()]).argsort(),
     ],
 )
 def test_inference_mode_traces_what_no_grad_does(fn: Any) -> None:
-    """C++ hands composites over whole there, and views of parameters require gradients all the same."""
+    """C++ hands composites over whole there, and views of parameters require gradients all the
+    same.
+    """
     ops = []
     for mode in (torch.no_grad(), torch.inference_mode()):
         with mode:
@@ -81,7 +85,9 @@ def test_inference_mode_traces_what_no_grad_does(fn: Any) -> None:
     assert ops[0] == ops[1]
 
 
-@pytest.mark.parametrize("view", ["reshape", "flatten", "chunk", "T", "view", "unflatten", "detach", "mul"])
+@pytest.mark.parametrize(
+    "view", ["reshape", "flatten", "chunk", "T", "view", "unflatten", "detach", "mul"]
+)
 def test_views_of_parameters_in_inference_mode_require_gradients_as_in_eager(view: str) -> None:
     views: dict[str, Any] = {
         "reshape": lambda: WEIGHT.reshape(12, 16),
@@ -100,7 +106,10 @@ def test_views_of_parameters_in_inference_mode_require_gradients_as_in_eager(vie
 
     with torch.inference_mode():
         made = views[view]()
-        assert found_by(lambda: symshape.trace(fn, R(3))) == (made.requires_grad, made.is_inference())
+        assert found_by(lambda: symshape.trace(fn, R(3))) == (
+            made.requires_grad,
+            made.is_inference(),
+        )
 
 
 def test_models_that_were_made_in_inference_mode() -> None:

@@ -25,7 +25,9 @@ def taken(generators: set[int] | None = None) -> tuple[Tracer, OpArguments]:
 def test_tensors_sizes_and_plain_values() -> None:
     tracer, arguments = taken()
     s = tracer.env.new_symbol("s0", 5, Size("x", 0), Policy.AUTO)
-    x = tracer.input_tensor(TensorSpec.contiguous((s, 3), torch.float32, torch.device("cpu")), False)
+    x = tracer.input_tensor(
+        TensorSpec.contiguous((s, 3), torch.float32, torch.device("cpu")), False
+    )
     real = R(3)
     specs, values = arguments.both((x, [s.symint, 2], real, None, 1.5, "mean"))
     assert specs[0] is x._spec

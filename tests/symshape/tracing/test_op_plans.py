@@ -13,7 +13,11 @@ aten = torch.ops.aten
 
 
 def test_plans() -> None:
-    add, written, view = plan_of(aten.add.Tensor), plan_of(aten.add_.Tensor), plan_of(aten.view.default)
+    add, written, view = (
+        plan_of(aten.add.Tensor),
+        plan_of(aten.add_.Tensor),
+        plan_of(aten.view.default),
+    )
     assert plan_of(aten.add.Tensor) is add
     assert add.rule is not None
     assert (add.same_as[:1], add.mutated, add.is_view) in (((None,), (), False), ((), (), False))

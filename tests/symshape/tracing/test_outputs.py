@@ -18,7 +18,9 @@ R = torch.randn
 
 
 def test_structure_kinds_and_specs() -> None:
-    traced = symshape.trace(lambda x: {"y": x * 2, "n": (x.size(0) + 1, x.size(0) > 2, 0.5, None)}, R(4, 3))
+    traced = symshape.trace(
+        lambda x: {"y": x * 2, "n": (x.size(0) + 1, x.size(0) > 2, 0.5, None)}, R(4, 3)
+    )
     value, total, more, half, none = traced.graph.outputs
     assert isinstance(value, Value)
     assert (str(total), half, none) == ("s0 + 1", 0.5, None)
@@ -51,7 +53,9 @@ def test_what_is_neither_a_tensor_nor_a_constant_is_refused(result: Any) -> None
         symshape.trace(lambda x: (x, result), R(2))
 
 
-def test_a_coroutine_function_is_refused_before_it_is_called(recwarn: pytest.WarningsRecorder) -> None:
+def test_a_coroutine_function_is_refused_before_it_is_called(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
     async def fn(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
@@ -73,7 +77,9 @@ KEYS: dict[str, Callable[[torch.Tensor], Any]] = {
     "a condition": lambda x: {x.shape[0] > 4: x * 2},
     "in tuples": lambda x: [{(1, (x.shape[0] / 4, "a")): x * 2}],
     "in a frozen set": lambda x: {frozenset((x.shape[0] / 2, 1)): x * 2},
-    "in order": lambda x: OrderedDict([(x.shape[0] * 1.5, x), (0.25, {x.shape[0] / 2: x.shape[0]})]),
+    "in order": lambda x: OrderedDict(
+        [(x.shape[0] * 1.5, x), (0.25, {x.shape[0] / 2: x.shape[0]})]
+    ),
     "with a default": lambda x: defaultdict(list, {x.shape[0] + 0.5: x * 2}),
 }
 
@@ -91,10 +97,16 @@ def test_keys_made_of_sizes_are_plain_numbers(name: str) -> None:
 def _kinds(value: Any) -> Any:
     if isinstance(value, dict):
         return [(_kinds(key), _kinds(each)) for key, each in value.items()]
-    return [_kinds(each) for each in value] if isinstance(value, (list, tuple, frozenset)) else type(value)
+    return (
+        [_kinds(each) for each in value]
+        if isinstance(value, (list, tuple, frozenset))
+        else type(value)
+    )
 
 
-@pytest.mark.parametrize("key", [lambda n: n, lambda n: n / 2, lambda n: (1, n * 1.5), lambda n: n > 4])
+@pytest.mark.parametrize(
+    "key", [lambda n: n, lambda n: n / 2, lambda n: (1, n * 1.5), lambda n: n > 4]
+)
 def test_so_are_those_that_an_argument_gets(key: Callable[[Any], Any]) -> None:
     def write(x: torch.Tensor, table: dict[Any, Any]) -> Any:
         table[key(x.shape[0])] = {key(x.shape[0]): x * 2}

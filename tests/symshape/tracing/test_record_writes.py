@@ -146,7 +146,10 @@ def _holds_itself(cache: Cache, x: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize(
     ("program", "word"),
-    [(_delete, "deletes the attribute 'keys' of the argument cache.layers"), (_holds_itself, "itself")],
+    [
+        (_delete, "deletes the attribute 'keys' of the argument cache.layers"),
+        (_holds_itself, "itself"),
+    ],
 )
 def test_what_cannot_be_repeated_is_refused(program: Callable[..., Any], word: str) -> None:
     cache = new(2)

@@ -40,8 +40,14 @@ def _model(compiles: bool) -> tuple[nn.Module, list[Any]]:
     from torch.distributed.fsdp import fully_shard
 
     torch.manual_seed(0)
-    inner: list[Any] = [nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8)) for _ in range(2)]
-    inner = [symshape.compile(each, dynamic=True, fullgraph=True) for each in inner] if compiles else inner
+    inner: list[Any] = [
+        nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8)) for _ in range(2)
+    ]
+    inner = (
+        [symshape.compile(each, dynamic=True, fullgraph=True) for each in inner]
+        if compiles
+        else inner
+    )
     model = nn.Sequential(*map(Block, inner))
     mesh = init_device_mesh("cpu", (1,))
     for block in model:
@@ -72,5 +78,7 @@ def test_what_is_compiled_inside_of_a_sharded_module_is_traced_once() -> None:
 
 def test_a_sharded_module_is_refused_with_the_way_out() -> None:
     model, _ = _model(compiles=False)
-    with pytest.raises(UnsupportedError, match=r"fully_shard\(m\), where m\.inner = symshape\.compile\(module\)"):
+    with pytest.raises(
+        UnsupportedError, match=r"fully_shard\(m\), where m\.inner = symshape\.compile\(module\)"
+    ):
         symshape.compile(model, fullgraph=True)(torch.randn(3, 8))

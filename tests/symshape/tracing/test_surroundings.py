@@ -1,4 +1,5 @@
-"""What stands around a trace is put back: modes, patched names, switches, and context managers that were cut short.
+"""What stands around a trace is put back: modes, patched names, switches, and context managers that
+were cut short.
 
 (Interrupts at many steps of a whole trace: ``tests/symshape/store/test_interrupts.py``.)
 """
@@ -40,7 +41,9 @@ def test_what_was_left_changed() -> None:
 
 def test_a_mode_of_the_caller_comes_back() -> None:
     class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             return func(*args, **kwargs or {})
 
     with Mode(), Mode():

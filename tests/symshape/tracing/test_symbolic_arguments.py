@@ -16,9 +16,13 @@ from symshape.tracing.tracer import Tracer
 R = torch.randn
 
 
-def made(policies: Any, *args: Any, options: Options | None = None, **kwargs: Any) -> tuple[Tracer, SymbolicArguments]:
+def made(
+    policies: Any, *args: Any, options: Options | None = None, **kwargs: Any
+) -> tuple[Tracer, SymbolicArguments]:
     tracer = Tracer(ShapeEnv())
-    return tracer, SymbolicArguments(tracer, flatten_call(None, args, kwargs), policies, options or Options())
+    return tracer, SymbolicArguments(
+        tracer, flatten_call(None, args, kwargs), policies, options or Options()
+    )
 
 
 def slots(found: SymbolicArguments) -> dict[str, str]:

@@ -42,7 +42,8 @@ def test_autocast() -> None:
     with torch.autocast("cpu"):
         traced, seen = agree(fn, (R(3, 4),), (R(6, 4),))
         assert seen == ["equal", "equal"]
-        assert type(linear(R(3, 4))) is torch.Tensor  # no symbolic cast of the weight stayed in autocast's cache
+        # no symbolic cast of the weight stayed in autocast's cache
+        assert type(linear(R(3, 4))) is torch.Tensor
         assert traced(R(3, 4))[0].dtype is torch.bfloat16
     assert "autocast" in traced.explain(R(3, 4))[0]
     entered, seen = agree(lambda x: _under_autocast(linear, x), (R(3, 4),), (R(6, 4),))
@@ -129,7 +130,9 @@ def test_the_reason_is_the_one_of_the_program_as_eager_runs_it() -> None:
     assert torch.equal(symshape.compile(_only_in_eager)(torch.ones(2, 2)), torch.ones(2, 2))
 
 
-def test_what_dynamo_marks_modules_with_is_no_change_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_dynamo_marks_modules_with_is_no_change_of_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It does so once, when something is first compiled: in the program itself."""
     import torch._dynamo.mutation_guard as marking
 
@@ -162,7 +165,11 @@ def test_a_scan_is_not_compiled_by_dynamo(monkeypatch: pytest.MonkeyPatch) -> No
 class TestBeforeDynamoIsLoaded:
     @pytest.fixture(autouse=True)
     def it_is_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in [each for each in sys.modules if each == "torch._dynamo" or each.startswith("torch._dynamo.")]:
+        for name in [
+            each
+            for each in sys.modules
+            if each == "torch._dynamo" or each.startswith("torch._dynamo.")
+        ]:
             monkeypatch.delitem(sys.modules, name)
 
     def test_whoever_asks_for_it_ends_the_trace(self) -> None:
@@ -175,7 +182,9 @@ class TestBeforeDynamoIsLoaded:
         found: list[Any] = []
 
         def load() -> None:
-            (wanted,) = (each for each in sys.meta_path if isinstance(each, traced_modes._DynamoWanted))
+            (wanted,) = (
+                each for each in sys.meta_path if isinstance(each, traced_modes._DynamoWanted)
+            )
             found.append(wanted.find_spec("torch._dynamo"))
             monkeypatch.setitem(sys.modules, "torch._dynamo", ModuleType("torch._dynamo"))
 
@@ -247,5 +256,7 @@ assert compiled.stats().fallbacks == 0
 def test_a_fresh_process(name: str) -> None:
     """Programs that need Dynamo begin again when it is there; others never load it."""
     text = _IN_A_FRESH_PROCESS.replace("CASE", f"fn = {name}")
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr

@@ -220,7 +220,9 @@ def test_batch_norm_updates_its_statistics(training: bool) -> None:
     for n in (4, 7, 2):
         x = R(n, 3)
         assert torch.equal(traced(x), other(x))
-    for (name, ours), theirs in zip(module.state_dict().items(), other.state_dict().values(), strict=True):
+    for (name, ours), theirs in zip(
+        module.state_dict().items(), other.state_dict().values(), strict=True
+    ):
         assert torch.equal(ours, theirs), name
     assert module.norm.num_batches_tracked == (3 if training else 0)
 
@@ -251,9 +253,14 @@ def test_buffers_are_written_in_place() -> None:
 
 def test_module_called_with_keywords_and_nested_arguments() -> None:
     class Model(nn.Module):
-        def forward(self, batch: dict[str, Any], *, scale: float = 1.0, flag: bool = True) -> dict[str, Any]:
+        def forward(
+            self, batch: dict[str, Any], *, scale: float = 1.0, flag: bool = True
+        ) -> dict[str, Any]:
             ids, (mask, extra) = batch["ids"], batch["more"]
-            return {"out": ids * scale + mask if flag else ids, "extra": [extra, None, "text", 3, 2.5, True]}
+            return {
+                "out": ids * scale + mask if flag else ids,
+                "extra": [extra, None, "text", 3, 2.5, True],
+            }
 
     def call(n: int) -> dict[str, Any]:
         return {"ids": R(n, 2), "more": (R(n, 2), None)}
@@ -286,7 +293,11 @@ def test_module_called_with_keywords_and_nested_arguments() -> None:
         lambda x: F.gumbel_softmax(x, dim=-1),
         lambda x: (torch.rand(3), x)[1],  # nobody reads it, but the generator moves
         lambda x: F.rrelu(x, training=True),
-        lambda x: F.feature_dropout(x[:, :, None], 0.5, training=True) if hasattr(F, "feature_dropout") else x,
+        lambda x: (
+            F.feature_dropout(x[:, :, None], 0.5, training=True)
+            if hasattr(F, "feature_dropout")
+            else x
+        ),
     ],
 )
 def test_random_numbers_come_from_the_same_stream(fn: Any) -> None:
@@ -314,4 +325,10 @@ def test_batch_norm_of_what_is_channels_last_by_a_size_of_1() -> None:
     def fn(x: torch.Tensor) -> Any:
         return F.batch_norm(x.unfold(0, 2, 1), None, None, training=True)
 
-    agree(fn, *((torch.randn(*sizes),) for sizes in ((3, 3, 2), (2, 2, 1), (2, 3, 1), (3, 4, 5), (4, 1, 2))))
+    agree(
+        fn,
+        *(
+            (torch.randn(*sizes),)
+            for sizes in ((3, 3, 2), (2, 2, 1), (2, 3, 1), (3, 4, 5), (4, 1, 2))
+        ),
+    )

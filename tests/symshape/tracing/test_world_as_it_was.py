@@ -1,4 +1,6 @@
-"""What a trace presumes of data, and that eager runs where it does not hold; nothing is presumed where it could not."""
+"""What a trace presumes of data, and that eager runs where it does not hold; nothing is presumed
+where it could not.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,9 @@ def _of_the_largest(x: torch.Tensor) -> torch.Tensor:
     return x[at] * 2
 
 
-def test_what_often_does_not_hold_is_not_presumed_any_longer(recwarn: pytest.WarningsRecorder) -> None:
+def test_what_often_does_not_hold_is_not_presumed_any_longer(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
     """Else each call would run twice: the graph, and then the function."""
     compiled = symshape.compile(_of_the_largest, dynamic=True)
     for n in range(5, 15):
@@ -148,7 +152,8 @@ def test_what_often_does_not_hold_is_not_presumed_any_longer(recwarn: pytest.War
     assert "squeeze" in str(told.message)
     compiled.reset()
     for n in range(5, 25):
-        x = torch.cat([torch.arange(float(n)), torch.full((n % 7 and 2,), n - 1.0)])  # now and then only one
+        # now and then only one
+        x = torch.cat([torch.arange(float(n)), torch.full((n % 7 and 2,), n - 1.0)])
         assert torch.equal(compiled(x), _of_the_largest(x))
     stats = compiled.stats()
     assert (stats.traces, stats.fallbacks) == (1, 0)

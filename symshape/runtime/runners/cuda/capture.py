@@ -1,4 +1,6 @@
-"""The capture of a function without arguments as one CUDA graph from a shared pool; no capture on other devices."""
+"""The capture of a function without arguments as one CUDA graph from a shared pool; no capture on
+other devices.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,23 @@ Replay = Callable[[], Sequence[torch.Tensor]]
 """Runs a program on its buffers and returns its tensors, which the next replay may overwrite."""
 
 is_capturing: Callable[[], bool] = cuda.is_capturing
-"""Returns whether the current stream is being captured.  CPU builds must not call it: it may raise there."""
+"""Returns whether the current stream is being captured.  CPU builds must not call it: it may raise
+there.
+"""
 _end_allocation: Callable[[int, Any], None] = cuda.end_allocation
 """Ends the allocator's use of a pool on a device (2.11 to 2.13; absent in CPU builds)."""
 _release: Callable[[int, Any], None] = cuda.release_pool
 """Decreases the number of graphs that use a pool (2.11 to 2.13; absent in CPU builds)."""
 
 _INVALIDATED = 901
-"""cudaErrorStreamCaptureInvalidated: the capture was broken from outside (the program's own errors have code 900)."""
+"""cudaErrorStreamCaptureInvalidated: the capture was broken from outside (the program's own errors
+have code 900).
+"""
 _one_at_a_time = forks.lock(outer=-1)
 """The lock around each capture.
 
-Programs that are replayed on one stream are captured on one stream, with one workspace.  Two programs that draw share
-a generator.  Waiting for a device breaks captures on it.
+Programs that are replayed on one stream are captured on one stream, with one workspace.  Two
+programs that draw share a generator.  Waiting for a device breaks captures on it.
 """
 
 
@@ -93,7 +99,8 @@ def captured(
         device: the device that the program computes on.
         pool: the memory of a CUDA graph; None on other devices.
         draws: whether the program draws random numbers.
-        lent: whether results are read after another graph of the pool has run; else graphs reuse their memory.
+        lent: whether results are read after another graph of the pool has run; else graphs reuse
+            their memory.
         inside: the copies that the graph is to make itself; None for none.
 
     Raises:
@@ -104,7 +111,12 @@ def captured(
 
 
 def _cuda_graph(
-    run: Replay, device: torch.device, pool: GraphPool, draws: bool, lent: bool, inside: Inside | None
+    run: Replay,
+    device: torch.device,
+    pool: GraphPool,
+    draws: bool,
+    lent: bool,
+    inside: Inside | None,
 ) -> Recording:
     with warmed_up_aside(device):
         elsewhere = addresses(run())
@@ -117,7 +129,8 @@ def _cuda_graph(
     except RuntimeError as error:
         settle(device)
         raise CaptureFailed(str(error)) from error
-    if not lent and torch.cuda.get_allocator_backend() == "native":  # other allocators free memory differently
+    # other allocators free memory differently
+    if not lent and torch.cuda.get_allocator_backend() == "native":
         tensors = unowned(tensors, elsewhere)
 
     alone = replay_alone(graph, copies)
@@ -130,7 +143,9 @@ def _cuda_graph(
 
 
 def _reserved(device: torch.device) -> int:
-    """Return ``torch.cuda.memory_reserved``, without the milliseconds that it takes to format all statistics."""
+    """Return ``torch.cuda.memory_reserved``, without the milliseconds that it takes to format all
+    statistics.
+    """
     counted = torch.cuda.memory.memory_stats_as_nested_dict(device)
     return int(counted["reserved_bytes"]["all"]["current"]) if counted else 0
 
@@ -149,7 +164,9 @@ def replay_alone(graph: torch.cuda.CUDAGraph, copies: Any) -> Callable[[], None]
 
 @contextmanager
 def warmed_up_aside(device: torch.device) -> Iterator[None]:
-    """Run the context's kernels on a side stream, in order with the current one, to initialise libraries."""
+    """Run the context's kernels on a side stream, in order with the current one, to initialise
+    libraries.
+    """
     current, side = torch.cuda.current_stream(device), warm_up_stream(device)
     side.wait_stream(current)
     with torch.cuda.stream(side):
@@ -158,12 +175,19 @@ def warmed_up_aside(device: torch.device) -> Iterator[None]:
 
 
 def record(
-    run: Callable[[], T], device: torch.device, pool: GraphPool, inside: Inside | None = None, *, draws: bool
+    run: Callable[[], T],
+    device: torch.device,
+    pool: GraphPool,
+    inside: Inside | None = None,
+    *,
+    draws: bool,
 ) -> tuple[torch.cuda.CUDAGraph, T, Any]:
-    """Return a CUDA graph of ``run``, its result (tensors in the graph's memory), and the graph's own copies.
+    """Return a CUDA graph of ``run``, its result (tensors in the graph's memory), and the graph's
+    own copies.
 
-    The copies are None if none are wanted or possible.  A capture is repeated once: if memory is short, after unused
-    memory was returned to the device; or if another thread broke the capture by waiting for the device.
+    The copies are None if none are wanted or possible.  A capture is repeated once: if memory is
+    short, after unused memory was returned to the device; or if another thread broke the capture by
+    waiting for the device.
 
     Args:
         run: the function to capture.
@@ -198,7 +222,9 @@ def between_captures() -> Iterator[None]:
 
 
 def settle(device: torch.device) -> None:
-    """Wait for a device on which a capture failed, at a time when no other capture is in progress."""
+    """Wait for a device on which a capture failed, at a time when no other capture is in
+    progress.
+    """
     with between_captures():
         torch.cuda.synchronize(device)
 
@@ -206,9 +232,11 @@ def settle(device: torch.device) -> None:
 def _record(
     run: Callable[[], T], device: torch.device, pool: GraphPool, inside: Inside | None, draws: bool
 ) -> tuple[torch.cuda.CUDAGraph, T, Any]:
-    """Capture once, without the garbage collection with which ``torch.cuda.graph`` begins (most of a capture's time).
+    """Capture once, without the garbage collection with which ``torch.cuda.graph`` begins (most of
+    a capture's time).
 
-    Garbage collection is also off during the capture: a graph or an event that died then would break it.
+    Garbage collection is also off during the capture: a graph or an event that died then would
+    break it.
     """
     capture = _Capture(torch.cuda.CUDAGraph(keep_graph=inside is not None), pool.handle(), draws)
     stream = capture_stream(device, torch.cuda.current_stream(device).cuda_stream)
@@ -218,7 +246,8 @@ def _record(
     gc.disable()
     try:
         with warnings.catch_warnings(), torch.cuda.stream(stream):
-            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # sizes of 0 leave nothing to launch
+            # sizes of 0 leave nothing to launch
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
             capture.begin(device)
             try:
                 results = run()
@@ -228,14 +257,18 @@ def _record(
                 raise
             capture.end()
             pool.keep(capture.graph)
-            copies = None if inside is None else _copies(capture.graph, inside, results, device, draws)
+            copies = (
+                None if inside is None else _copies(capture.graph, inside, results, device, draws)
+            )
     finally:
         if collects:
             gc.enable()
     return capture.graph, results, copies
 
 
-def _copies(graph: torch.cuda.CUDAGraph, inside: Inside, results: Any, device: torch.device, draws: bool) -> Any:
+def _copies(
+    graph: torch.cuda.CUDAGraph, inside: Inside, results: Any, device: torch.device, draws: bool
+) -> Any:
     """Instantiate a graph, with nodes for its copies if possible; return the copies or None."""
     added: Added | None = add_copies(graph, inside.buffers, inside.results(results))
     graph.instantiate()
@@ -253,9 +286,10 @@ def _copies(graph: torch.cuda.CUDAGraph, inside: Inside, results: Any, device: t
 class _Capture:
     """The beginning and the end of a capture.
 
-    If either fails, torch leaves its allocator in the state of a capture in progress, and its random generator too if
-    the capture uses it.  Freed memory would then wait for the capture's end, memory of the pool for ever, and the next
-    ``torch.rand`` on the device would raise.  Both states are repaired.
+    If either fails, torch leaves its allocator in the state of a capture in progress, and its
+    random generator too if the capture uses it.  Freed memory would then wait for the capture's
+    end, memory of the pool for ever, and the next ``torch.rand`` on the device would raise.  Both
+    states are repaired.
     """
 
     graph: torch.cuda.CUDAGraph
@@ -283,7 +317,8 @@ class _Capture:
     def _set_right(self) -> None:
         device = torch.cuda.current_device()
         with suppress(RuntimeError):
-            _end_allocation(device, self.pool)  # raises if the allocation has not begun or has ended
+            # raises if the allocation has not begun or has ended
+            _end_allocation(device, self.pool)
             _release(device, self.pool)
         if not self.draws:
             return

@@ -18,7 +18,9 @@ from symshape.tracing.traced_modes import lines_of
 __all__ = ["around_uncaptured", "uncaptured_op"]
 
 
-def uncaptured_op(program: Program, device: torch.device, leaves: Sequence[Any], values: Sequence[int]) -> str | None:
+def uncaptured_op(
+    program: Program, device: torch.device, leaves: Sequence[Any], values: Sequence[int]
+) -> str | None:
     """Return the name of the first op that fails during a capture; None if the op is unknown.
 
     Captured kernels are not run, so nothing is changed.
@@ -26,7 +28,12 @@ def uncaptured_op(program: Program, device: torch.device, leaves: Sequence[Any],
     if device.type != "cuda":
         return None
     try:
-        record(lambda: program.run(leaves, values), device, GraphPool(), draws=program.graph.uses_randomness)
+        record(
+            lambda: program.run(leaves, values),
+            device,
+            GraphPool(),
+            draws=program.graph.uses_randomness,
+        )
     except torch.OutOfMemoryError:
         return None
     except RuntimeError as error:
@@ -38,8 +45,14 @@ def uncaptured_op(program: Program, device: torch.device, leaves: Sequence[Any],
 
 
 def around_uncaptured(
-    cut: Cut | None, program: Program, device: torch.device, leaves: Sequence[Any], values: Sequence[int]
+    cut: Cut | None,
+    program: Program,
+    device: torch.device,
+    leaves: Sequence[Any],
+    values: Sequence[int],
 ) -> Runner | None:
-    """Return a runner in pieces around the op that made a capture fail in such a call; None if there is none."""
+    """Return a runner in pieces around the op that made a capture fail in such a call; None if
+    there is none.
+    """
     op = None if cut is None else uncaptured_op(program, device, leaves, values)
     return None if cut is None or op is None else cut({(op, ""): Fault("it could not be captured")})

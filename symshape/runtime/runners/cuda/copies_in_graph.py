@@ -1,11 +1,13 @@
-"""A call's copies as nodes of its CUDA graph: to the graph's buffers before it computes, to the call's results after.
+"""A call's copies as nodes of its CUDA graph: to the graph's buffers before it computes, to the
+call's results after.
 
-A separate copy takes the host about as long as the launch of a graph, and torch's overhead takes as long again.
-Setting a node's addresses takes a microsecond, and the graph is launched with it.  The nodes are added to a captured
-graph before it is instantiated.  They are disabled until C++ (``compiled_copies.h``) enables them for a call; any
-other replay of the graph disables them again.
+A separate copy takes the host about as long as the launch of a graph, and torch's overhead takes as
+long again. Setting a node's addresses takes a microsecond, and the graph is launched with it.  The
+nodes are added to a captured graph before it is instantiated.  They are disabled until C++
+(``compiled_copies.h``) enables them for a call; any other replay of the graph disables them again.
 
-The interface is the CUDA driver's own (cuda.h), looked up by name in the library that torch has loaded.
+The interface is the CUDA driver's own (cuda.h), looked up by name in the library that torch has
+loaded.
 """
 
 from __future__ import annotations
@@ -38,11 +40,17 @@ class _Extent(Structure):
 class Copied(Structure):
     """The driver's CUDA_MEMCPY3D."""
 
-    _fields_ = [("source", _Extent), ("target", _Extent), *((name, c_size_t) for name in ("width", "height", "depth"))]
+    _fields_ = [
+        ("source", _Extent),
+        ("target", _Extent),
+        *((name, c_size_t) for name in ("width", "height", "depth")),
+    ]
 
 
 class DriverRefused(RuntimeError):
-    """Raised if a driver function returns an error; if a graph is then half changed, its capture has failed."""
+    """Raised if a driver function returns an error; if a graph is then half changed, its capture
+    has failed.
+    """
 
 
 class Driver:
@@ -56,7 +64,11 @@ class Driver:
     """
 
     def __init__(self, library: CDLL) -> None:
-        hot = (library.cuGraphExecMemcpyNodeSetParams, library.cuGraphNodeSetEnabled, library.cuGraphLaunch)
+        hot = (
+            library.cuGraphExecMemcpyNodeSetParams,
+            library.cuGraphNodeSetEnabled,
+            library.cuGraphLaunch,
+        )
         self.functions = tuple([cast(each, c_void_p).value for each in hot])
         self._context, self._nodes = library.cuCtxGetCurrent, library.cuGraphGetNodes
         self._roots, self._depend = library.cuGraphGetRootNodes, library.cuGraphAddDependencies
@@ -84,14 +96,27 @@ class Driver:
         followed = set(before)
         return [node for node in self._listed(self._nodes, graph) if node not in followed]
 
-    def add_copy(self, graph: int, after: Sequence[int], address: int, size: int, context: int) -> int:
-        """Add and return a node that depends on ``after`` and copies ``size`` bytes onto themselves."""
+    def add_copy(
+        self, graph: int, after: Sequence[int], address: int, size: int, context: int
+    ) -> int:
+        """Add and return a node that depends on ``after`` and copies ``size`` bytes onto
+        themselves.
+        """
         copied = Copied(width=size, height=1, depth=1)
         for end in (copied.source, copied.target):
             end.kind, end.address, end.pitch, end.height = _DEVICE, address, size, 1
         node = c_void_p()
         waited = (c_void_p * len(after))(*after)
-        _check(self._add(byref(node), c_void_p(graph), waited, c_size_t(len(after)), byref(copied), c_void_p(context)))
+        _check(
+            self._add(
+                byref(node),
+                c_void_p(graph),
+                waited,
+                c_size_t(len(after)),
+                byref(copied),
+                c_void_p(context),
+            )
+        )
         assert node.value is not None
         return node.value
 
@@ -140,22 +165,33 @@ class Added:
             self.nodes.pop()
 
     def bind(self, device: int) -> Any:
-        """Return the object by which C++ sets the copies of the instantiated graph; all nodes are disabled.
+        """Return the object by which C++ sets the copies of the instantiated graph; all nodes are
+        disabled.
 
         Args:
-            device: the device to launch the graph on from C++; -1 if only torch's replay does all that is needed.
+            device: the device to launch the graph on from C++; -1 if only torch's replay does all
+                that is needed.
 
         Raises:
             RuntimeError: the driver cannot disable the nodes.
         """
-        where = (self.graph.raw_cuda_graph_exec(), self.context, tuple(self.nodes), tuple(self.addresses))
+        where = (
+            self.graph.raw_cuda_graph_exec(),
+            self.context,
+            tuple(self.nodes),
+            tuple(self.addresses),
+        )
         return launch.COPIES(self.graph, *self.driver.functions, *where, device)
 
 
-def add_copies(graph: Any, buffers: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> Added | None:
-    """Add a node for each buffer, copied to first, and for each result, copied from last; return the added nodes.
+def add_copies(
+    graph: Any, buffers: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
+) -> Added | None:
+    """Add a node for each buffer, copied to first, and for each result, copied from last; return
+    the added nodes.
 
-    Return None if that is not possible: the graph is unchanged then, and copies are launched separately.
+    Return None if that is not possible: the graph is unchanged then, and copies are launched
+    separately.
 
     Args:
         graph: a ``torch.cuda.CUDAGraph`` that keeps its graph, captured and not instantiated.
@@ -170,7 +206,11 @@ def add_copies(graph: Any, buffers: Sequence[torch.Tensor], results: Sequence[to
     except DriverRefused:
         return None
     try:
-        _add(added, [each for each in buffers if each.nbytes], [each for each in results if each.nbytes])
+        _add(
+            added,
+            [each for each in buffers if each.nbytes],
+            [each for each in results if each.nbytes],
+        )
     except DriverRefused:
         added.remove()
         return None

@@ -1,4 +1,6 @@
-"""The bytes that a graph takes on the device, counted from the sizes of its tensors before its capture."""
+"""The bytes that a graph takes on the device, counted from the sizes of its tensors before its
+capture.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.registry import aliasing
 from meta_fns.torch_internals import OpOverload
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Node, Value, map_argument, values_in, writes_nothing, written_values
+from symshape.graph.steps import (
+    Node,
+    Value,
+    map_argument,
+    values_in,
+    writes_nothing,
+    written_values,
+)
 from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.runners.graph_store import Weight
 from symshape.runtime.runners.padded.buffers import aligned_bytes
@@ -27,16 +36,17 @@ __all__ = ["integer_at", "memory_owners", "weight_of"]
 
 
 def weight_of(graph: Graph, values: Mapping[str, int], buffers: int | None = None) -> Weight:
-    """Return the bytes of a graph at these values of its symbols: inputs and results are its own, the rest is shared.
+    """Return the bytes of a graph at these values of its symbols: inputs and results are its own,
+    the rest is shared.
 
-    The shared bytes are the most that live at one moment; kernels may take more for themselves while they run.
+    The shared bytes are the most that live at one moment; kernels may take more for themselves
+    while they run.
 
     Args:
         graph: the graph.
         values: the values of its symbols.
-        buffers: for a bucket, the number of first inputs that are buffers; their memory is shared, and so is that of
-            the
-            results.
+        buffers: for a bucket, the number of first inputs that are buffers; their memory is shared,
+            and so is that of the results.
     """
     known = _lifetimes.setdefault(graph, {})
     found = known.get(buffers)
@@ -63,7 +73,9 @@ class _Lifetimes:
         kept = {roots.get(value, value) for value in values_in(graph.outputs)}
         lifted = {each.value for each in graph.lifted}
         common = [each.value for each in graph.inputs[: buffers or 0]]
-        self._buffers = [(self._numbers.places(value.spec.sizes), value.spec.dtype) for value in common]
+        self._buffers = [
+            (self._numbers.places(value.spec.sizes), value.spec.dtype) for value in common
+        ]
         self._own, self._results = map(self._places, (inputs - set(common), kept - inputs - lifted))
         self._moments = self._in_turn(graph, roots, inputs | kept | lifted)
 
@@ -78,7 +90,9 @@ class _Lifetimes:
     def _in_turn(
         self, graph: Graph, roots: Mapping[Value, Value], free: set[Value]
     ) -> list[tuple[list[int], list[int]]]:
-        """Return for each step the tensors first made by it and those last used by it, except those in ``free``."""
+        """Return for each step the tensors first made by it and those last used by it, except those
+        in ``free``.
+        """
         last: dict[Value, int] = {}
         for position, step in enumerate(graph.steps):
             if isinstance(step, Node):
@@ -91,7 +105,11 @@ class _Lifetimes:
         found = []
         for position, step in enumerate(graph.steps):
             made = step.outputs if isinstance(step, Node) else ()
-            new = [each for each in dict.fromkeys(made) if each is not None and each not in roots and each not in free]
+            new = [
+                each
+                for each in dict.fromkeys(made)
+                if each is not None and each not in roots and each not in free
+            ]
             new = [each for each in new if each not in born]
             born.update(new)
             gone = [each for each in dying.get(position, ()) if each in born]
@@ -101,8 +119,13 @@ class _Lifetimes:
     def weight(self, values: Mapping[str, int]) -> Weight:
         """Return the bytes at these values of symbols."""
         numbers = self._numbers.at(values)
-        sizes = [prod([numbers[place] for place in places]) * itemsize for places, itemsize in self._sizes]
-        own, results = (sum([sizes[place] for place in each]) for each in (self._own, self._results))
+        sizes = [
+            prod([numbers[place] for place in places]) * itemsize
+            for places, itemsize in self._sizes
+        ]
+        own, results = (
+            sum([sizes[place] for place in each]) for each in (self._own, self._results)
+        )
         most = now = 0
         for new, gone in self._moments:
             for place in new:
@@ -112,19 +135,26 @@ class _Lifetimes:
                 now -= sizes[place]
         if not self._are_buffers:
             return Weight(own + results, most)
-        shared = sum(aligned_bytes([numbers[place] for place in places], dtype) for places, dtype in self._buffers)
+        shared = sum(
+            aligned_bytes([numbers[place] for place in places], dtype)
+            for places, dtype in self._buffers
+        )
         return Weight(own, most + results, shared)
 
 
-_lifetimes: weakref.WeakKeyDictionary[Graph, dict[int | None, _Lifetimes]] = weakref.WeakKeyDictionary()
+_lifetimes: weakref.WeakKeyDictionary[Graph, dict[int | None, _Lifetimes]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def memory_owners(graph: Graph, values: Mapping[str, int]) -> dict[Value, Value]:
-    """Return for each result that shares memory with an earlier value the value that owns the memory.
+    """Return for each result that shares memory with an earlier value the value that owns the
+    memory.
 
     Args:
         graph: the graph.
-        values: the values of its symbols, which decide whether a ``reshape`` returns a view or a copy.
+        values: the values of its symbols, which decide whether a ``reshape`` returns a view or a
+            copy.
     """
     roots: dict[Value, Value] = {}
     for node in graph.nodes:
@@ -134,7 +164,9 @@ def memory_owners(graph: Graph, values: Mapping[str, int]) -> dict[Value, Value]
 
 
 def _copies(node: Node, values: Mapping[str, int]) -> bool:
-    """Return whether an op that returns a view where it can, such as ``reshape``, has to copy at these sizes."""
+    """Return whether an op that returns a view where it can, such as ``reshape``, has to copy at
+    these sizes.
+    """
     if not _may_copy(node.op) or not node.reads or _is_contiguous(node.reads[0].spec, values):
         return False
     made: dict[Value, torch.Tensor] = {}
@@ -144,27 +176,37 @@ def _copies(node: Node, values: Mapping[str, int]) -> bool:
             return integer_at(value, values)
         spec = value.spec
         if value not in made:
-            sizes, strides = ([integer_at(each, values) for each in part] for part in (spec.sizes, spec.strides))
+            sizes, strides = (
+                [integer_at(each, values) for each in part] for part in (spec.sizes, spec.strides)
+            )
             made[value] = torch.empty_strided(sizes, strides, dtype=spec.dtype, device="meta")
         return made[value]
 
     args = [map_argument(arg, bare) for arg in node.args]
     with torch.no_grad():
-        result = node.op(*args, **{name: map_argument(arg, bare) for name, arg in node.kwargs.items()})
+        result = node.op(
+            *args, **{name: map_argument(arg, bare) for name, arg in node.kwargs.items()}
+        )
     return bool(result.untyped_storage()._cdata != made[node.reads[0]].untyped_storage()._cdata)
 
 
 @cache
 def _may_copy(op: OpOverload) -> bool:
-    """Return whether an op returns a view or a copy: its schema says that it is a view, but it is made of other ops."""
+    """Return whether an op returns a view or a copy: its schema says that it is a view, but it is
+    made of other ops.
+    """
     first = op._schema.returns[:1]
     views = bool(first) and first[0].alias_info is not None and not first[0].alias_info.is_write
     return views and op.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
 
 
 def _is_contiguous(spec: TensorSpec, values: Mapping[str, int]) -> bool:
-    """Return whether a tensor has the strides of a new one at these sizes, so that any reshape of it is a view."""
-    sizes, strides = ([integer_at(each, values) for each in part] for part in (spec.sizes, spec.strides))
+    """Return whether a tensor has the strides of a new one at these sizes, so that any reshape of
+    it is a view.
+    """
+    sizes, strides = (
+        [integer_at(each, values) for each in part] for part in (spec.sizes, spec.strides)
+    )
     return list(contiguous_strides(sizes)) == strides
 
 
@@ -177,14 +219,18 @@ def integer_at(size: Any, values: Mapping[str, int]) -> int:
 
 
 def _note_roots(node: Node, roots: dict[Value, Value]) -> None:
-    """Record the results that share memory with an argument: views, and tensors written in place."""
+    """Record the results that share memory with an argument: views, and tensors written in
+    place.
+    """
     if aliasing(node.op).is_functional and writes_nothing(node):
         return
     written = list(written_values(node))
     viewed = [
         value
         for position, argument in enumerate(node.op._schema.arguments)
-        if argument.alias_info is not None and not argument.alias_info.is_write and position < len(node.args)
+        if argument.alias_info is not None
+        and not argument.alias_info.is_write
+        and position < len(node.args)
         for value in values_in(node.args[position])
     ]
     source = (written or viewed)[:1]

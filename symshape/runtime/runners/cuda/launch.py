@@ -1,7 +1,7 @@
 """The launch of a call's graph in one pass of C++, where that was built.
 
-:mod:`symshape.native` finds or compiles it (``compiled_launch.cpp``).  Without it, and for unusual calls,
-``Bucket.call`` and ``CudaGraphRunner.run`` do the same step by step.
+:mod:`symshape.native` finds or compiles it (``compiled_launch.cpp``).  Without it, and for unusual
+calls, ``Bucket.call`` and ``CudaGraphRunner.run`` do the same step by step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from symshape.runtime.runners.padded.true_sizes import TrueSizes
 __all__ = ["Launch", "launcher"]
 
 Launch = Callable[[Sequence[Any], tuple[int, ...]], list[Any] | None]
-"""``launch(leaves, numbers)``: returns the flat results of a call; None, with nothing done, if Python must serve it."""
+"""``launch(leaves, numbers)``: returns the flat results of a call; None, with nothing done, if
+Python must serve it.
+"""
 
 
 _COMPILED: Any = load("symshape.runtime.runners.compiled_launch")
@@ -50,10 +52,14 @@ def launcher(
         lifted: parameters and buffers, which the graph reads in place.
         results: how each result is made.
         true_sizes: the true sizes that the graph reads; None if it reads none.
-        worth: after so many successive calls at the same addresses one call is left to Python; 0 for never.
-        device: the device whose copies may be faster with wider elements; None to copy without widening.
-        copies: the copies that the graph can make itself (``copies_in_graph.py``); ``replay`` does not make them.
-        stays: positions among the leaves, each with the only address at which the graph reads that leaf.
+        worth: after so many successive calls at the same addresses one call is left to Python; 0
+            for never.
+        device: the device whose copies may be faster with wider elements; None to copy without
+            widening.
+        copies: the copies that the graph can make itself (``copies_in_graph.py``); ``replay`` does
+            not make them.
+        stays: positions among the leaves, each with the only address at which the graph reads that
+            leaf.
         splits: for each input, how its dimensions are products of several sizes; None if none is.
     """
     if LAUNCH is None:

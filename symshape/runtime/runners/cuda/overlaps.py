@@ -1,4 +1,6 @@
-"""The check whether memory that a program writes is shared with another tensor, so that copies would be wrong."""
+"""The check whether memory that a program writes is shared with another tensor, so that copies
+would be wrong.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ __all__ = ["may_overlap", "overlap", "overlaps_itself"]
 
 
 def overlap(inputs: Iterable[tuple[torch.Tensor, bool]], others: Iterable[torch.Tensor]) -> bool:
-    """Return whether a written input may share elements with another input, with itself, or with other tensors.
+    """Return whether a written input may share elements with another input, with itself, or with
+    other tensors.
 
     Args:
         inputs: the tensors of a call, and whether each is written.
@@ -31,7 +34,9 @@ def overlap(inputs: Iterable[tuple[torch.Tensor, bool]], others: Iterable[torch.
 
 
 def may_overlap(inputs: Sequence[tuple[torch.Tensor, bool]]) -> bool:
-    """Return :func:`overlap` of these inputs without other tensors; faster if no two inputs share a storage."""
+    """Return :func:`overlap` of these inputs without other tensors; faster if no two inputs share a
+    storage.
+    """
     ranges: list[tuple[int, int, bool]] = []
     for tensor, written in inputs:
         if written and operators.may_overlap_itself(tensor) and overlaps_itself(tensor):
@@ -45,7 +50,8 @@ def may_overlap(inputs: Sequence[tuple[torch.Tensor, bool]]) -> bool:
 def _meet(ranges: list[tuple[int, int, bool]]) -> bool:
     """Return whether a written range of bytes has bytes in common with another range."""
     last = written_until = 0
-    for start, end, written in sorted(ranges):  # across storages: NumPy arrays may be parts of others
+    # across storages: NumPy arrays may be parts of others
+    for start, end, written in sorted(ranges):
         if start < end and (start < written_until or (written and start < last)):
             return True
         last = max(last, end)
@@ -70,4 +76,6 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
 
 def _reach(tensor: torch.Tensor) -> int:
     """Return the distance from a tensor's first to its last element, in elements."""
-    return sum(stride * (size - 1) for stride, size in zip(tensor.stride(), tensor.size(), strict=True))
+    return sum(
+        stride * (size - 1) for stride, size in zip(tensor.stride(), tensor.size(), strict=True)
+    )

@@ -11,10 +11,12 @@ import torch
 
 @attrs.define(eq=False)
 class GraphPool:
-    """An allocator pool for graphs that never run at the same time; it lives as long as one of them.
+    """An allocator pool for graphs that never run at the same time; it lives as long as one of
+    them.
 
-    torch releases a pool with its last graph, and refuses a later capture into the rest of it (an assertion about its
-    ``use_count``).  That happens when graphs are removed, and when the first capture for a pool fails after its end.
+    torch releases a pool with its last graph, and refuses a later capture into the rest of it (an
+    assertion about its ``use_count``).  That happens when graphs are removed, and when the first
+    capture for a pool fails after its end.
     """
 
     _graphs: weakref.WeakSet[Any] = attrs.field(factory=weakref.WeakSet, init=False)

@@ -1,8 +1,9 @@
-"""The results of a call, copied from a captured graph's static memory with the same sizes, strides and sharing.
+"""The results of a call, copied from a captured graph's static memory with the same sizes, strides
+and sharing.
 
-An output that is an input, or a view of one, is the same view of the call's own input; a parameter is returned itself.
-Everything else is copied out.  Outputs that share memory, and outputs that do not fill theirs (a slice, an expanded
-tensor), are views of one copy of that memory, as in eager.
+An output that is an input, or a view of one, is the same view of the call's own input; a parameter
+is returned itself. Everything else is copied out.  Outputs that share memory, and outputs that do
+not fill theirs (a slice, an expanded tensor), are views of one copy of that memory, as in eager.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from symshape.runtime.padding.result_rows import Row, again, clone, known, leaf
 from symshape.runtime.runners.protocol import Unfit
 
 Answer = Callable[[Sequence[Any], Sequence[torch.Tensor]], Any]
-"""``answer(leaves, copies)`` returns one output; ``copies`` are this call's copies of shared memory."""
+"""``answer(leaves, copies)`` returns one output; ``copies`` are this call's copies of shared
+memory.
+"""
 
 
 class Outputs:
@@ -52,7 +55,10 @@ class Outputs:
                 sharing.setdefault(_storage(output), []).append(output)
         memories: dict[int, int] = {}
         for position, output in enumerate(flat):
-            if isinstance(output, torch.Tensor) and first.setdefault(id(output), position) != position:
+            if (
+                isinstance(output, torch.Tensor)
+                and first.setdefault(id(output), position) != position
+            ):
                 self._repeated.append((position, first[id(output)]))
                 self._answers.append(partial(_known, None))
             else:
@@ -66,7 +72,10 @@ class Outputs:
         Raises:
             Unfit: an output is one of them, or a view of one.
         """
-        if any(isinstance(output, torch.Tensor) and _storage(output) in self._inputs for output in self._flat):
+        if any(
+            isinstance(output, torch.Tensor) and _storage(output) in self._inputs
+            for output in self._flat
+        ):
             raise Unfit("an output is a view of an input")
         self._inputs = {}
 
@@ -79,7 +88,9 @@ class Outputs:
         return found
 
     def rows(self) -> tuple[Row, ...] | None:
-        """Return how each output is made; None if one is a view of an input, or shares memory with another."""
+        """Return how each output is made; None if one is a view of an input, or shares memory with
+        another.
+        """
         if self._memories:
             return None
         originals = dict(self._repeated)
@@ -97,7 +108,9 @@ class Outputs:
                 return None
         return tuple(found)
 
-    def _plan(self, output: Any, sharing: Mapping[int, list[torch.Tensor]], memories: dict[int, int]) -> Answer:
+    def _plan(
+        self, output: Any, sharing: Mapping[int, list[torch.Tensor]], memories: dict[int, int]
+    ) -> Answer:
         if not isinstance(output, torch.Tensor):
             return partial(_known, output)
         storage = _storage(output)
@@ -108,14 +121,24 @@ class Outputs:
         if storage in self._inputs:
             return self._view_of_input(output, *self._inputs[storage])
         views = sharing[storage]
-        if all(view is output for view in views) and is_dense(output) and not output.storage_offset():
+        if (
+            all(view is output for view in views)
+            and is_dense(output)
+            and not output.storage_offset()
+        ):
             return partial(_copied, output)
         if any(view.dtype != output.dtype for view in views):
             raise Unfit("two outputs share memory under different dtypes")
         if storage not in memories:
             memories[storage] = len(self._memories)
             self._memories.append(_Memory(views))
-        return partial(_view_of_copy, memories[storage], output.size(), output.stride(), int(output.storage_offset()))
+        return partial(
+            _view_of_copy,
+            memories[storage],
+            output.size(),
+            output.stride(),
+            int(output.storage_offset()),
+        )
 
     def _view_of_input(self, output: torch.Tensor, position: int, static: torch.Tensor) -> Answer:
         if output is static:
@@ -127,7 +150,9 @@ class Outputs:
 
 
 class _Memory:
-    """Static memory that several outputs share, or that one does not fill; the part that they reach is copied."""
+    """Static memory that several outputs share, or that one does not fill; the part that they reach
+    is copied.
+    """
 
     def __init__(self, views: Sequence[torch.Tensor]) -> None:
         view = views[0]
@@ -145,7 +170,9 @@ class _Memory:
 
 
 def _extent(tensor: torch.Tensor) -> int:
-    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    return 1 + sum(
+        (size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True)
+    )
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -165,7 +192,9 @@ def _known(output: Any, leaves: Sequence[Any], copies: Sequence[torch.Tensor]) -
     return output
 
 
-def _copied(output: torch.Tensor, leaves: Sequence[Any], copies: Sequence[torch.Tensor]) -> torch.Tensor:
+def _copied(
+    output: torch.Tensor, leaves: Sequence[Any], copies: Sequence[torch.Tensor]
+) -> torch.Tensor:
     return output.clone()
 
 
@@ -174,13 +203,23 @@ def _leaf(position: int, leaves: Sequence[Any], copies: Sequence[torch.Tensor]) 
 
 
 def _view_of_leaf(
-    position: int, size: Any, stride: Any, offset: int, leaves: Sequence[Any], copies: Sequence[torch.Tensor]
+    position: int,
+    size: Any,
+    stride: Any,
+    offset: int,
+    leaves: Sequence[Any],
+    copies: Sequence[torch.Tensor],
 ) -> torch.Tensor:
     leaf: torch.Tensor = leaves[position]
     return leaf.as_strided(size, stride, leaf.storage_offset() + offset)
 
 
 def _view_of_copy(
-    number: int, size: Any, stride: Any, offset: int, leaves: Sequence[Any], copies: Sequence[torch.Tensor]
+    number: int,
+    size: Any,
+    stride: Any,
+    offset: int,
+    leaves: Sequence[Any],
+    copies: Sequence[torch.Tensor],
 ) -> torch.Tensor:
     return copies[number].as_strided(size, stride, offset)

@@ -1,7 +1,9 @@
-"""The CUDA-graph runner: one graph for each exact set of sizes, static inputs, copied outputs, a bounded number.
+"""The CUDA-graph runner: one graph for each exact set of sizes, static inputs, copied outputs, a
+bounded number.
 
-A call copies its inputs into the graph's buffers, replays, and clones the outputs on the same stream, so no later
-replay changes a result.  Parameters and buffers are used in place; their addresses are checked on each call.
+A call copies its inputs into the graph's buffers, replays, and clones the outputs on the same
+stream, so no later replay changes a result.  Parameters and buffers are used in place; their
+addresses are checked on each call.
 """
 
 from __future__ import annotations
@@ -26,7 +28,14 @@ from symshape.graph.steps import Value, values_in
 from symshape.runtime.policy.keeping import FADES
 from symshape.runtime.policy.ledger import Ledger
 from symshape.runtime.policy.size_offers import SizeOffers
-from symshape.runtime.runners.cuda.capture import Inside, is_capturing, record, replay_alone, settle, warmed_up_aside
+from symshape.runtime.runners.cuda.capture import (
+    Inside,
+    is_capturing,
+    record,
+    replay_alone,
+    settle,
+    warmed_up_aside,
+)
 from symshape.runtime.runners.cuda.capture_faults import around_uncaptured
 from symshape.runtime.runners.cuda.graph_bytes import weight_of
 from symshape.runtime.runners.cuda.launch import launcher
@@ -40,9 +49,15 @@ from symshape.runtime.runners.work import Work, estimates_of
 from symshape.torch_internals import cuda
 
 _current_stream: Callable[[int], int] = cuda.current_stream
-"""Returns the raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
-_APART = "the call is part of another capture, or what the program writes shares memory with another input or parameter"
-_WORTH_A_GRAPH = 256  # calls at the same addresses: a capture (0.6 ms) is earned back at about 2.5 µs a call
+"""Returns the raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU
+builds).
+"""
+_APART = (
+    "the call is part of another capture, or what the program writes shares memory with "
+    "another input or parameter"
+)
+# calls at the same addresses: a capture (0.6 ms) is earned back at about 2.5 µs a call
+_WORTH_A_GRAPH = 256
 _MOST_SIZES = 10_000  # sizes remembered as refused
 
 
@@ -67,11 +82,13 @@ class Captured:
 
 
 class Repeats:
-    """The count of successive calls whose inputs had the same addresses, and the graph that reads them in place.
+    """The count of successive calls whose inputs had the same addresses, and the graph that reads
+    them in place.
 
-    A caller whose inputs are always in the same memory (a serving loop with buffers of its own) is spared the copy:
-    after ``_WORTH_A_GRAPH`` such calls the program is captured once more on that memory.  That graph is replayed only
-    for inputs at exactly these addresses, and dropped when other addresses come.
+    A caller whose inputs are always in the same memory (a serving loop with buffers of its own) is
+    spared the copy: after ``_WORTH_A_GRAPH`` such calls the program is captured once more on that
+    memory.  That graph is replayed only for inputs at exactly these addresses, and dropped when
+    other addresses come.
     """
 
     __slots__ = ("addresses", "count", "direct")
@@ -84,7 +101,8 @@ class Repeats:
     def see(self, addresses: list[int], before: int = 0) -> bool:
         """Record a call's input addresses; return whether it is time to capture on them.
 
-        ``before``: the number of successive calls with these addresses that were counted elsewhere, with this one.
+        ``before``: the number of successive calls with these addresses that were counted elsewhere,
+        with this one.
         """
         if before == _WORTH_A_GRAPH:
             self.addresses, self.count = addresses, before - 1
@@ -97,13 +115,15 @@ class Repeats:
 class CudaGraphRunner:
     """A runner with one CUDA graph for each exact set of sizes.
 
-    With ``patient``, sizes are captured once the ledger says that it pays: their calls run eagerly until then.
+    With ``patient``, sizes are captured once the ledger says that it pays: their calls run eagerly
+    until then.
 
     Attributes:
         instead: the runner of the pieces, if the whole program could not be captured; else None.
 
     Raises:
-        Unfit: the program cannot be captured (no CUDA, data-dependent sizes, random numbers, gradients …).
+        Unfit: the program cannot be captured (no CUDA, data-dependent sizes, random numbers,
+            gradients …).
     """
 
     def __init__(
@@ -128,17 +148,25 @@ class CudaGraphRunner:
         self._estimates = estimates_of(program.graph)
         self._symbols = list(program.positions.items())
         work, ledger = Work(program.graph, tuple(program.positions)), Ledger(store.promise)
-        self._offers = SizeOffers(ledger, self._estimates, work, "a graph of {}".format) if patient else None
+        self._offers = (
+            SizeOffers(ledger, self._estimates, work, "a graph of {}".format) if patient else None
+        )
         self._refused: set[tuple[int, ...]] = set()
         self._device = _check_fit(program)
         mutated = {id(value.storage) for value in program.graph.mutated}
-        self._written = [i for i, each in enumerate(program.graph.inputs) if id(each.value.storage) in mutated]
+        self._written = [
+            i for i, each in enumerate(program.graph.inputs) if id(each.value.storage) in mutated
+        ]
         lifted = [each for each in program.graph.lifted if not each.constant]
         self._written_lifted = [each.tensor for each in lifted if id(each.value.storage) in mutated]
         self._writes = bool(self._written or self._written_lifted)
         self._draws = program.graph.uses_randomness
         detached = detached_values(program.graph.nodes)
-        self._detached = [i for i, each in enumerate(program.graph.outputs) if type(each) is Value and each in detached]
+        self._detached = [
+            i
+            for i, each in enumerate(program.graph.outputs)
+            if type(each) is Value and each in detached
+        ]
         self._told = False
         self._released = False
         self._cut = cut
@@ -148,23 +176,29 @@ class CudaGraphRunner:
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """Return the flat outputs of one call."""
-        if self._leases and forward_ad._current_level < 0 and not is_capturing():  # C++ sees other transforms
+        # C++ sees other transforms
+        if self._leases and forward_ad._current_level < 0 and not is_capturing():
             with self._lock:
                 lease = self._leases.get((tuple(values), _current_stream(self._index)))
                 if lease is not None:
                     serving: Captured = lease.item.repeats.direct or lease.item
-                    found: list[Any] | None = None if serving.launch is None else serving.launch(leaves, ())
+                    found: list[Any] | None = (
+                        None if serving.launch is None else serving.launch(leaves, ())
+                    )
                     if found is not None:
                         self._store.clock = now = self._store.clock + 1
                         credit = lease.credit  # ``use``, without a call of Python's
-                        credit.amount = credit.amount * FADES ** (now - credit.last_used) + credit.gain
+                        credit.amount = (
+                            credit.amount * FADES ** (now - credit.last_used) + credit.gain
+                        )
                         credit.last_used = now
                         return found
         if is_transformed():  # copies of inputs would lose torch.func's transforms
             return self._eager(leaves, values)
         if self.instead is not None:
             return self.instead.run(leaves, values)
-        with torch.no_grad():  # no gradients are recorded; and written tensors may require gradients
+        # no gradients are recorded; and written tensors may require gradients
+        with torch.no_grad():
             return self._run(leaves, values)
 
     def _run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
@@ -186,7 +220,11 @@ class CudaGraphRunner:
                 captured = self._capture_or_none(key, leaves, values)
             if captured is not None:
                 repeats = captured.repeats
-                before = 0 if captured.launch is None or repeats.direct is not None else captured.launch.repeated
+                before = (
+                    0
+                    if captured.launch is None or repeats.direct is not None
+                    else captured.launch.repeated
+                )
                 addresses = [tensor.data_ptr() for tensor in inputs]
                 if repeats.see(addresses, before) and inputs and not self._written:
                     repeats.direct = self._capture_direct(key, leaves, values)
@@ -209,7 +247,8 @@ class CudaGraphRunner:
         return results
 
     def _overlapping(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """Return whether memory that the program writes may be shared with another input or a lifted tensor.
+        """Return whether memory that the program writes may be shared with another input or a
+        lifted tensor.
 
         Copies of the inputs would be wrong then.
         """
@@ -237,7 +276,9 @@ class CudaGraphRunner:
             return self.instead.describe()
         return f"cudagraph, {len(self._store.of(self._number))} graphs"
 
-    def _capture_or_none(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
+    def _capture_or_none(
+        self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]
+    ) -> Captured | None:
         if self._released or key.sizes in self._refused:
             return None
         sizes = tuple([values[place] for _, place in self._symbols])
@@ -275,7 +316,9 @@ class CudaGraphRunner:
             reason = f"capture failed: {error}"
             settle(self._device)
             if not isinstance(error, torch.OutOfMemoryError):
-                self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
+                self.instead = around_uncaptured(
+                    self._cut, self._program, self._device, leaves, values
+                )
                 if self.instead is not None:
                     self._store.drop(self._number)  # graphs of other sizes serve no more
         if len(self._refused) >= _MOST_SIZES:
@@ -289,7 +332,9 @@ class CudaGraphRunner:
         """Return the bytes of a graph for these sizes, if the store counts bytes."""
         if self._store.memory is None:
             return Weight()
-        return weight_of(self._program.graph, {name: values[at] for name, at in self._program.positions.items()})
+        return weight_of(
+            self._program.graph, {name: values[at] for name, at in self._program.positions.items()}
+        )
 
     def _capture(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
         start = time.perf_counter()
@@ -309,29 +354,43 @@ class CudaGraphRunner:
                 tensor.copy_(before)
             if random is not None:  # the replay draws the numbers that eager would
                 torch.cuda.set_rng_state(random, self._device)
-        outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted, self._detached)
+        outputs = Outputs(
+            flat, dict(zip(self._positions, inputs, strict=True)), self._lifted, self._detached
+        )
         milliseconds = (time.perf_counter() - start) * 1e3
         if self._offers is not None:
             self._estimates.price.saw(milliseconds)
             self._offers.bought(tuple([values[place] for _, place in self._symbols]), milliseconds)
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
-        self._note("captured", values=tuple(values), text="as a CUDA graph", milliseconds=milliseconds)
+        self._note(
+            "captured", values=tuple(values), text="as a CUDA graph", milliseconds=milliseconds
+        )
         return self._captured(graph, inputs, outputs, copies)
 
-    def _captured(self, graph: Any, inputs: list[torch.Tensor], outputs: Outputs, copies: Any) -> Captured:
+    def _captured(
+        self, graph: Any, inputs: list[torch.Tensor], outputs: Outputs, copies: Any
+    ) -> Captured:
         """Return a captured graph with its launcher."""
         rows = None if self._writes else outputs.rows()
         launch = None
         if rows is not None:
             pairs = list(zip(self._positions, inputs, strict=True))
-            launch = launcher(graph.replay, (), pairs, self._lifted, rows, worth=_WORTH_A_GRAPH, copies=copies)
+            launch = launcher(
+                graph.replay, (), pairs, self._lifted, rows, worth=_WORTH_A_GRAPH, copies=copies
+            )
         addresses = [tensor.data_ptr() for tensor in self._lifted]
         return Captured(replay_alone(graph, copies), inputs, outputs, addresses, launch=launch)
 
     def _record(
-        self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int], buffers: Sequence[torch.Tensor]
+        self,
+        key: GraphKey,
+        leaves: Sequence[Any],
+        values: Sequence[int],
+        buffers: Sequence[torch.Tensor],
     ) -> tuple[torch.cuda.CUDAGraph, list[Any], Any]:
-        """Capture one run, with the copies to these buffers; the outputs are in the graph's memory."""
+        """Capture one run, with the copies to these buffers; the outputs are in the graph's
+        memory.
+        """
         inside = None
         if not self._writes:
             known = {id(each) for each in (*leaves, *self._lifted)}
@@ -339,8 +398,12 @@ class CudaGraphRunner:
         run = partial(self._captured_run, leaves, values)
         return record(run, self._device, self._store.pool(key.stream), inside, draws=self._draws)
 
-    def _capture_direct(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
-        """Capture a graph that reads the call's own inputs in place; return None if that is not possible."""
+    def _capture_direct(
+        self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]
+    ) -> Captured | None:
+        """Capture a graph that reads the call's own inputs in place; return None if that is not
+        possible.
+        """
         start = time.perf_counter()
         try:
             graph, flat, copies = self._record(key, leaves, values, ())
@@ -351,11 +414,20 @@ class CudaGraphRunner:
             return None
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
-        self._note("captured", values=tuple(values), text="on the memory of the arguments", milliseconds=milliseconds)
+        self._note(
+            "captured",
+            values=tuple(values),
+            text="on the memory of the arguments",
+            milliseconds=milliseconds,
+        )
         return self._direct(graph, inputs, outputs, copies)
 
-    def _direct(self, graph: Any, inputs: Mapping[int, torch.Tensor], outputs: Outputs, copies: Any) -> Captured:
-        """Return a graph that reads these inputs in place, with its launcher for calls with the same addresses."""
+    def _direct(
+        self, graph: Any, inputs: Mapping[int, torch.Tensor], outputs: Outputs, copies: Any
+    ) -> Captured:
+        """Return a graph that reads these inputs in place, with its launcher for calls with the
+        same addresses.
+        """
         rows = None if self._writes else outputs.rows()
         launch = None
         if rows is not None:
@@ -366,13 +438,19 @@ class CudaGraphRunner:
 
 
 def _computed(known: set[int], flat: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the tensors to copy out of a graph: each tensor once, without those that existed before."""
-    found = {id(each): each for each in flat if isinstance(each, torch.Tensor) and id(each) not in known}
+    """Return the tensors to copy out of a graph: each tensor once, without those that existed
+    before.
+    """
+    found = {
+        id(each): each for each in flat if isinstance(each, torch.Tensor) and id(each) not in known
+    }
     return list(found.values())
 
 
 def _fused(program: Program, eager: Runner) -> Run:
-    """Return the function to capture: the program with exactly fused kernels; unfused under autocast."""
+    """Return the function to capture: the program with exactly fused kernels; unfused under
+    autocast.
+    """
     graph = fuse(program.graph)
     if graph is program.graph or not program.modes.plain:
         return eager.run
@@ -383,21 +461,39 @@ def _check_fit(program: Program) -> torch.device:
     graph = program.graph
     if not torch.cuda.is_available():
         raise Unfit("there is no CUDA device")
-    read = {value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))}
+    read = {
+        value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))
+    }
     read.update(values_in(graph.outputs))
     read -= RandomStates.of(graph).inside
-    devices = {value.spec.device for value in read} | {each.value.spec.device for each in graph.inputs}
-    devices |= {node.outputs[0].spec.device for node in graph.nodes if node.outputs and node.outputs[0] is not None}
+    devices = {value.spec.device for value in read} | {
+        each.value.spec.device for each in graph.inputs
+    }
+    devices |= {
+        node.outputs[0].spec.device
+        for node in graph.nodes
+        if node.outputs and node.outputs[0] is not None
+    }
     if len(devices) != 1 or next(iter(devices)).type != "cuda":
-        raise Unfit(f"it computes on {', '.join(sorted(map(str, devices))) or 'no device'}, not on one CUDA device")
+        raise Unfit(
+            f"it computes on {', '.join(sorted(map(str, devices))) or 'no device'}, not on one "
+            "CUDA device"
+        )
     check_recordable(program, draws=True)
     return next(iter(devices))
 
 
 def _static_copy(tensor: torch.Tensor) -> torch.Tensor:
     """Return a buffer with the tensor's sizes, strides and values."""
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    extent = 1 + sum(
+        (size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True)
+    )
     if tensor.numel() and not is_dense(tensor):
-        raise Unfit(f"an input has gaps in memory ({tensor.numel()} elements over {extent} elements of memory)")
-    copy = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+        raise Unfit(
+            f"an input has gaps in memory ({tensor.numel()} elements over {extent} elements of "
+            "memory)"
+        )
+    copy = torch.empty_strided(
+        tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    )
     return copy.copy_(tensor)

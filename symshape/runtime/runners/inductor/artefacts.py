@@ -1,9 +1,10 @@
-"""Inductor's compilations of one graph, made when needed, each for as many sizes as Inductor's own guards allow.
+"""Inductor's compilations of one graph, made when needed, each for as many sizes as Inductor's own
+guards allow.
 
-Inductor compiles for symbolic sizes of torch's ShapeEnv and may assume more of them than symshape does.  Its
-assumptions are read back as terms and checked on every new tuple of sizes; other sizes get another artefact.  A shelf
-stores artefacts for other processes, with their assumptions.  (Private names of torch used here were checked on 2.11
-to 2.13.)
+Inductor compiles for symbolic sizes of torch's ShapeEnv and may assume more of them than symshape
+does.  Its assumptions are read back as terms and checked on every new tuple of sizes; other sizes
+get another artefact.  A shelf stores artefacts for other processes, with their assumptions.
+(Private names of torch used here were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Artefact:
 
     Attributes:
         call: Inductor's callable, on tensors and integers in order.
-        check: Inductor's assumptions on the call's integers; None if the code is valid for ``exact`` only.
+        check: Inductor's assumptions on the call's integers; None if the code is valid for
+            ``exact`` only.
         exact: the integers for which the code was compiled.
     """
 
@@ -61,8 +63,8 @@ class Saved:
     """A serialized compilation, for other processes.
 
     Attributes:
-        assumed: the conditions on the slots ``v0, v1, …`` under which the code is valid, as texts; None for ``exact``
-            only.
+        assumed: the conditions on the slots ``v0, v1, …`` under which the code is valid, as texts;
+            None for ``exact`` only.
         exact: the integers for which the code was compiled.
         content: the code (see :mod:`symshape.runtime.runners.inductor.code`).
     """
@@ -76,7 +78,9 @@ class Shelf(Protocol):
     """The persistent store of one graph's artefacts."""
 
     def saved(self) -> Iterable[Saved]:
-        """Return the stored artefacts, the one used last first; none if the store cannot be read."""
+        """Return the stored artefacts, the one used last first; none if the store cannot be
+        read.
+        """
 
     def keep(self, saved: Saved) -> None:
         """Store an artefact if possible."""
@@ -100,7 +104,8 @@ class Artefacts:
         options: Inductor's options that differ from its present settings.
 
     Attributes:
-        shelf: the store that is searched before a compilation, and receives its result; None for no store.
+        shelf: the store that is searched before a compilation, and receives its result; None for no
+            store.
     """
 
     def __init__(
@@ -130,7 +135,9 @@ class Artefacts:
         self._direct = {each.value: each.position for each in graph.inputs}
 
     def rebound(self, graph: Graph) -> Artefacts:
-        """Return the same code for a graph that differs from this one only in the tensors that it reads."""
+        """Return the same code for a graph that differs from this one only in the tensors that it
+        reads.
+        """
         made = copy.copy(self)
         made._graph = graph
         made._lifted = [each.tensor for each in graph.lifted]
@@ -141,17 +148,23 @@ class Artefacts:
         return len(self._made)
 
     def get(self, leaves: Sequence[Any], values: Sequence[int]) -> Artefact | None:
-        """Return the artefact for a call, compiled if need be; None if the graph cannot be compiled for it."""
+        """Return the artefact for a call, compiled if need be; None if the graph cannot be compiled
+        for it.
+        """
         key = tuple(values)
         return self._memo.get(key) or self._find(leaves, key)
 
     def known(self, values: Sequence[int]) -> Artefact | None:
-        """Return the artefact for these integers if one is compiled or loaded already, else None."""
+        """Return the artefact for these integers if one is compiled or loaded already, else
+        None.
+        """
         key = tuple(values)
         return self._memo.get(key) or next((each for each in self._made if each.serves(key)), None)
 
     def kept(self, values: Sequence[int]) -> Artefact | None:
-        """Return the artefact for these integers that another process stored, loaded now, or None."""
+        """Return the artefact for these integers that another process stored, loaded now, or
+        None.
+        """
         key = tuple(values)
         with self._lock:
             found = None if self.shelf is None or self.full else self._load(key)
@@ -190,7 +203,9 @@ class Artefacts:
         self._made, self._memo = (), {}
 
     def _keep(self, made: Artefact) -> None:
-        """Add an artefact, unless everything was released meanwhile: then only the present call uses it."""
+        """Add an artefact, unless everything was released meanwhile: then only the present call
+        uses it.
+        """
         if not self._closed:
             self._made = (*self._made, made)
 
@@ -208,7 +223,9 @@ class Artefacts:
                     return None
                 try:
                     found = self._load(key) or self._compile(leaves, key)
-                except Exception as error:  # a compiler may raise anything: the graph still runs op by op
+                except (
+                    Exception
+                ) as error:  # a compiler may raise anything: the graph still runs op by op
                     pass_on(error)
                     self._closed = True
                     self._failed(error)
@@ -245,9 +262,17 @@ class Artefacts:
 
     def _given(self, leaf: Any, path: str) -> Given:
         names = slot_names(len(self._slots))
-        slots = [(name, slot) for name, slot in zip(names, self._slots, strict=True) if slot.source.arg == path]
+        slots = [
+            (name, slot)
+            for name, slot in zip(names, self._slots, strict=True)
+            if slot.source.arg == path
+        ]
         slots = slots[: leaf.dim()] if isinstance(leaf, torch.Tensor) else slots
-        return Given(leaf, tuple(name for name, _ in slots), tuple(slot.term.op is not Op.CONST for _, slot in slots))
+        return Given(
+            leaf,
+            tuple(name for name, _ in slots),
+            tuple(slot.term.op is not Op.CONST for _, slot in slots),
+        )
 
     def _read(self, assumed: tuple[str, ...] | None) -> tuple[Check | None, tuple[str, ...] | None]:
         """Return the assumptions as a check, and as given; both None if they cannot be parsed."""
@@ -264,7 +289,9 @@ class Artefacts:
         """
         names = slot_names(len(self._slots))
         ranges = dict.fromkeys(names, (None, None))
-        return compile_check(GuardSet([Guard(parse(each)) for each in assumed], ranges=ranges), names)
+        return compile_check(
+            GuardSet([Guard(parse(each)) for each in assumed], ranges=ranges), names
+        )
 
 
 def _only_tensors(module: torch.fx.GraphModule) -> None:

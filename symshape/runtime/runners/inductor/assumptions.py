@@ -1,7 +1,9 @@
-"""The assumptions that torch's ShapeEnv made during a compilation, as conditions on the integers of a call.
+"""The assumptions that torch's ShapeEnv made during a compilation, as conditions on the integers of
+a call.
 
-Conditions are texts in integer arithmetic.  Inductor also compares true quotients of sizes with floats (for example
-whether padding a matrix product pays); such a comparison is replaced by an integer condition that implies it.
+Conditions are texts in integer arithmetic.  Inductor also compares true quotients of sizes with
+floats (for example whether padding a matrix product pays); such a comparison is replaced by an
+integer condition that implies it.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ __all__ = ["assumptions"]
 _FARTHEST = 2**62  # bounds are clamped to this magnitude
 
 
-def assumptions(shape_env: Any, symbols: Mapping[str, str], fixed: Mapping[str, int]) -> tuple[str, ...] | None:
-    """Return torch's ShapeEnv's records as conditions on slots; None (exact sizes only) if they are unreadable.
+def assumptions(
+    shape_env: Any, symbols: Mapping[str, str], fixed: Mapping[str, int]
+) -> tuple[str, ...] | None:
+    """Return torch's ShapeEnv's records as conditions on slots; None (exact sizes only) if they are
+    unreadable.
 
     Args:
         shape_env: the compilation's ShapeEnv.
@@ -37,14 +42,19 @@ def assumptions(shape_env: Any, symbols: Mapping[str, str], fixed: Mapping[str, 
             conditions += [f"{low} <= {name}", f"{name} <= {high}"]
         if shape_env.replacements and any(str(s) not in symbols for s in shape_env.replacements):
             return None
-        conditions += [_renamed(f"{symbol} == {value}", symbols) for symbol, value in shape_env.replacements.items()]
+        conditions += [
+            _renamed(f"{symbol} == {value}", symbols)
+            for symbol, value in shape_env.replacements.items()
+        ]
     except (KeyError, OverflowError, TypeError):
         return None
     return tuple(conditions)
 
 
 def _in_whole_numbers(condition: Any) -> Iterator[str]:
-    """Yield a SymPy condition as texts; for a true quotient compared with a float, conditions that imply it."""
+    """Yield a SymPy condition as texts; for a true quotient compared with a float, conditions that
+    imply it.
+    """
     if getattr(condition, "rel_op", None) not in _NEAREST:
         yield str(condition)
         return
@@ -66,9 +76,11 @@ _NEAREST = {
     "<": ("<=", lambda bound: math.nextafter(bound, -math.inf)),
     "<=": ("<=", lambda bound: bound),
 }
-"""The exact inequality that implies an inequality of a rounded quotient, and the float to compare with.
+"""The exact inequality that implies an inequality of a rounded quotient, and the float to compare
+with.
 
-Rounding to the nearest float is monotonic: a quotient that is at least a float is not rounded to less than that float.
+Rounding to the nearest float is monotonic: a quotient that is at least a float is not rounded to
+less than that float.
 """
 
 

@@ -1,8 +1,10 @@
-"""Inductor's code for one graph: compiled, serialized for another process, and loaded, by torch's private names.
+"""Inductor's code for one graph: compiled, serialized for another process, and loaded, by torch's
+private names.
 
-The names were read on 2.11 and 2.13 and run on 2.13.  The bytes are a pickle of AOTAutograd's own saved form, with
-Inductor's Python source and C++ or Triton in it: to load them is to run code, so load only trusted bytes.  Inductor
-stores the built kernels in its own cache folder (TORCHINDUCTOR_CACHE_DIR); without it they are built again.
+The names were read on 2.11 and 2.13 and run on 2.13.  The bytes are a pickle of AOTAutograd's own
+saved form, with Inductor's Python source and C++ or Triton in it: to load them is to run code, so
+load only trusted bytes.  Inductor stores the built kernels in its own cache folder
+(TORCHINDUCTOR_CACHE_DIR); without it they are built again.
 """
 
 from __future__ import annotations
@@ -32,26 +34,37 @@ NO_OPTIONS: Mapping[str, Any] = {}
 
 
 def compiled(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any, options: Mapping[str, Any] = NO_OPTIONS
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    mode: Any,
+    options: Mapping[str, Any] = NO_OPTIONS,
 ) -> Code:
-    """Compile a graph with Inductor for these fake inputs of ``mode`` and these options, without caches.
+    """Compile a graph with Inductor for these fake inputs of ``mode`` and these options, without
+    caches.
 
-    An artefact from a cache lacks its assumptions about sizes, which ``mode.shape_env`` is asked for later: torch's
-    caches restore only assumptions on integers that are inputs themselves (seen on 2.13).
+    An artefact from a cache lacks its assumptions about sizes, which ``mode.shape_env`` is asked
+    for later: torch's caches restore only assumptions on integers that are inputs themselves (seen
+    on 2.13).
     """
     with _compiling(mode, {**options, "force_disable_caches": True}) as compile_fx:
         return compile_fx(module, inputs)  # type: ignore[no-any-return]
 
 
 def compiled_to_keep(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any, options: Mapping[str, Any] = NO_OPTIONS
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    mode: Any,
+    options: Mapping[str, Any] = NO_OPTIONS,
 ) -> tuple[Code, bytes | None]:
-    """Compile like :func:`compiled`, with the backward pass; return the code and its bytes, if serializable."""
+    """Compile like :func:`compiled`, with the backward pass; return the code and its bytes, if
+    serializable.
+    """
     import torch.compiler.config
 
     from symshape.torch_internals import inductor_config
 
-    # AOTAutograd serializes only cacheable code.  The unique tag keeps it from finding an entry in a cache.
+    # AOTAutograd serializes only cacheable code.  The unique tag keeps it from finding an entry in
+    # a cache.
     named = {"cache_key_tag": f"symshape {secrets.token_hex(16)}", "force_disable_caches": False}
     whole = {
         "enable_autograd_cache": True,
@@ -65,7 +78,8 @@ def compiled_to_keep(
         write = getattr(code, "serialize", None)
         content = None
         if write is not None:
-            with contextlib.suppress(Exception):  # the code may hold something that cannot be pickled
+            # the code may hold something that cannot be pickled
+            with contextlib.suppress(Exception):
                 content = pickle.dumps(write())
                 _without_copy(content)
     return code, content
@@ -76,7 +90,8 @@ def _without_copy(content: bytes) -> None:
 
     The file's name is the digest of its content, so no other file is deleted.
     """
-    folder = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", os.devnull), "aotautograd")  # torch sets it
+    # torch sets it
+    folder = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", os.devnull), "aotautograd")
     name = base64.b32encode(hashlib.sha256(content).digest())[:51].decode().lower()
     for path in folder.glob(f"*/{name}"):
         path.unlink()
@@ -84,7 +99,9 @@ def _without_copy(content: bytes) -> None:
 
 
 def loaded(content: bytes) -> Code:
-    """Load the bytes that :func:`compiled_to_keep` wrote, in another process.  This runs code in them."""
+    """Load the bytes that :func:`compiled_to_keep` wrote, in another process.  This runs code in
+    them.
+    """
     from torch._functorch._aot_autograd.aot_autograd_result import deserialize_bundled_cache_entry
 
     from symshape.torch_internals import inductor_config
@@ -99,7 +116,9 @@ def prepare_to_load() -> None:
 
 
 def made_for() -> str:
-    """Return a digest of the flags and threads that code depends on, besides graph, inputs and torch's version."""
+    """Return a digest of the flags and threads that code depends on, besides graph, inputs and
+    torch's version.
+    """
     from symshape.torch_internals import inductor_config
 
     matmul = torch.backends.cuda.matmul
@@ -120,6 +139,7 @@ def _compiling(mode: Any, options: dict[str, Any]) -> Any:
     from symshape.torch_internals.inductor import compile_fx
 
     context: AbstractContextManager[Any] = tracing(TracingContext(mode))
-    # Outside of modes: torch's runtime enters a mode of its own around the first call of a graph (2.11).
+    # Outside of modes: torch's runtime enters a mode of its own around the first call of a graph
+    # (2.11).
     with outside_modes(), context, inductor_config.inductor.patch({**_ALIKE, **options}):
         yield compile_fx

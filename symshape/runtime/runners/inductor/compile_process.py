@@ -1,9 +1,10 @@
 """A process that compiles beside this one, so that calls go on meanwhile.
 
-A compiler shares much with the rest of its process: the flags of FX and Dynamo, random states, the device while a
-graph is captured.  A compiling thread therefore breaks other code (seen: other functions' ``torch.compile``,
-captures); a process does not.  The process is started by the first request, answers in order, and ends after a minute
-without work, or with this process.  On CUDA it has a context of its own on the device (some 500 MB) while it lives.
+A compiler shares much with the rest of its process: the flags of FX and Dynamo, random states, the
+device while a graph is captured.  A compiling thread therefore breaks other code (seen: other
+functions' ``torch.compile``, captures); a process does not.  The process is started by the first
+request, answers in order, and ends after a minute without work, or with this process.  On CUDA it
+has a context of its own on the device (some 500 MB) while it lives.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class CompileProcess:
             ) from error
         self._running = running = _Running(process)
         for work in (running.speak, partial(self._listen, running)):
-            threading.Thread(target=work, daemon=True, name="symshape: what is compiled elsewhere").start()
+            threading.Thread(
+                target=work, daemon=True, name="symshape: what is compiled elsewhere"
+            ).start()
         return running
 
     def _listen(self, running: _Running) -> None:
@@ -149,7 +152,9 @@ class _Running:
         self.asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def speak(self) -> None:
-        """Send the requests: in a thread, since the process reads only once it has imported torch."""
+        """Send the requests: in a thread, since the process reads only once it has imported
+        torch.
+        """
         with suppress(OSError), self.input:
             while (request := self.asked.get()) is not None:
                 write(self.input, request)

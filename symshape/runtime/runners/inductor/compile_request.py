@@ -1,7 +1,9 @@
-"""A request for one compilation by Inductor: the graph, its arguments, and the sizes that may vary; also as bytes.
+"""A request for one compilation by Inductor: the graph, its arguments, and the sizes that may vary;
+also as bytes.
 
-Bytes are for the compiling process (:mod:`symshape.runtime.runners.inductor.compile_process`), where fake tensors
-replace the arguments.  (Private names of torch used here were read on 2.11 and 2.13.)
+Bytes are for the compiling process (:mod:`symshape.runtime.runners.inductor.compile_process`),
+where fake tensors replace the arguments.  (Private names of torch used here were read on 2.11 and
+2.13.)
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class Given:
 
     Attributes:
         leaf: a tensor or an integer.
-        names: the names of the tensor's sizes, or of the integer; empty for a tensor whose sizes are constants.
+        names: the names of the tensor's sizes, or of the integer; empty for a tensor whose sizes
+            are constants.
         varies: for each name, whether another integer may come.
     """
 
@@ -54,11 +57,14 @@ class Request:
     options: Mapping[str, Any]
 
     def compiled(self, *, keep: bool) -> tuple[Code, tuple[str, ...] | None, bytes | None]:
-        """Return the code, its assumptions on named integers (None: exact values only), and its bytes if ``keep``."""
+        """Return the code, its assumptions on named integers (None: exact values only), and its
+        bytes if ``keep``.
+        """
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        # Sizes of 0 and 1 are constants to torch: Inductor's code for others does not serve them, and no guard says so.
+        # Sizes of 0 and 1 are constants to torch: Inductor's code for others does not serve them,
+        # and no guard says so.
         mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True)
         symbols: dict[str, str] = {}
         fixed: dict[str, int] = {}
@@ -81,16 +87,22 @@ class Request:
         ]
         buffer = io.BytesIO()
         try:
-            _Packer(buffer, protocol=5).dump((nodes, [*map(_without_memory, self.arguments)], dict(self.options)))
+            _Packer(buffer, protocol=5).dump(
+                (nodes, [*map(_without_memory, self.arguments)], dict(self.options))
+            )
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise UnsupportedError(
-                f"the program cannot be sent to the process that compiles: {error}", reason=Reason.INSTALLATION
+                f"the program cannot be sent to the process that compiles: {error}",
+                reason=Reason.INSTALLATION,
             ) from error
         return buffer.getvalue()
 
     def _nodes(self) -> list[tuple[Any, ...]]:
         nodes = self.module.graph.nodes
-        return [(each.op, each.name, each.target, _plain(each.args), _plain(each.kwargs)) for each in nodes]
+        return [
+            (each.op, each.name, each.target, _plain(each.args), _plain(each.kwargs))
+            for each in nodes
+        ]
 
     def digest(self) -> str:
         """Return a hash that is equal in all processes for equal graphs and kinds of arguments."""
@@ -104,7 +116,10 @@ class Request:
         graph = torch.fx.Graph()
         made: dict[str, torch.fx.Node] = {}
         for op, name, target, args, kwargs in nodes:
-            given: Any = [torch.fx.node.map_aggregate(each, lambda leaf: _node(leaf, made)) for each in (args, kwargs)]
+            given: Any = [
+                torch.fx.node.map_aggregate(each, lambda leaf: _node(leaf, made))
+                for each in (args, kwargs)
+            ]
             made[name] = graph.create_node(op, target, given[0], given[1], name)
         graph.lint()
         return cls(torch.fx.GraphModule(torch.nn.Module(), graph), arguments, options)
@@ -131,7 +146,9 @@ class _Outline:
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         with FakeTensorMode():
-            return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype, device=self.device)
+            return torch.empty_strided(
+                self.sizes, self.strides, dtype=self.dtype, device=self.device
+            )
 
 
 def _plain(arguments: Any) -> Any:
@@ -151,11 +168,13 @@ def _without_memory(given: Given) -> Given:
         return given
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
         raise UnsupportedError(
-            f"a {type(tensor).__name__} cannot be sent to the process that compiles", reason=Reason.INSTALLATION
+            f"a {type(tensor).__name__} cannot be sent to the process that compiles",
+            reason=Reason.INSTALLATION,
         )
     if tensor.is_conj() or tensor.is_neg():
         raise UnsupportedError(
-            "a lazily conjugated tensor cannot be sent to the process that compiles", reason=Reason.INSTALLATION
+            "a lazily conjugated tensor cannot be sent to the process that compiles",
+            reason=Reason.INSTALLATION,
         )
     outline = _Outline(tuple(tensor.size()), tuple(tensor.stride()), tensor.dtype, tensor.device)
     return attrs.evolve(given, leaf=outline)
@@ -178,7 +197,9 @@ class _Packer(pickle.Pickler):
     def persistent_id(self, thing: Any) -> Any:
         if isinstance(thing, OpOverload):
             return "operator", thing._schema.name, thing._overloadname
-        if isinstance(thing, (torch.Tensor, torch.nn.Module, torch.fx.Node, torch.SymInt, torch.SymFloat)):
+        if isinstance(
+            thing, (torch.Tensor, torch.nn.Module, torch.fx.Node, torch.SymInt, torch.SymFloat)
+        ):
             raise pickle.PicklingError(f"a {type(thing).__name__} in its graph")
         return None
 
@@ -191,7 +212,9 @@ class _Unpacker(pickle.Unpickler):
 
 
 def _fake(mode: Any, given: Given, symbols: dict[str, str], fixed: dict[str, int]) -> Any:
-    """Return a fake argument; each named integer becomes a symbol of torch's or is fixed, as recorded by name."""
+    """Return a fake argument; each named integer becomes a symbol of torch's or is fixed, as
+    recorded by name.
+    """
     from torch._dynamo.source import ConstantSource
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
@@ -199,7 +222,9 @@ def _fake(mode: Any, given: Given, symbols: dict[str, str], fixed: dict[str, int
     if isinstance(leaf, torch.Tensor):
         if not given.names:
             return mode.from_tensor(leaf, static_shapes=True)
-        dynamic = [DimDynamic.DYNAMIC if each else DimDynamic.STATIC for each in given.varies[: leaf.dim()]]
+        dynamic = [
+            DimDynamic.DYNAMIC if each else DimDynamic.STATIC for each in given.varies[: leaf.dim()]
+        ]
         context: Any = StatelessSymbolicContext(dynamic_sizes=dynamic)
         source = ConstantSource(f"symshape_{given.names[0]}")
         fake = mode.from_tensor(leaf, symbolic_context=context, source=source)

@@ -1,7 +1,7 @@
 """The compiling process: requests come on its standard input, answers go to its standard output.
 
-:mod:`symshape.runtime.runners.inductor.compile_process` starts it.  It ends when its input ends, that is at the latest
-with the process that started it, also in the middle of a compilation.
+:mod:`symshape.runtime.runners.inductor.compile_process` starts it.  It ends when its input ends,
+that is at the latest with the process that started it, also in the middle of a compilation.
 """
 
 from __future__ import annotations
@@ -50,11 +50,16 @@ class Conditions:
 
         flags = {name: getattr(torch.backends.cuda.matmul, name) for name in _MATMUL}
         return cls(
-            tuple(each.save_config_portable() for each in _configs()), torch.get_num_threads(), flags, made_for()
+            tuple(each.save_config_portable() for each in _configs()),
+            torch.get_num_threads(),
+            flags,
+            made_for(),
         )
 
     def restored(self) -> bool:
-        """Apply the settings to this process; return whether code compiled here then fits the other process."""
+        """Apply the settings to this process; return whether code compiled here then fits the other
+        process.
+        """
         import torch
 
         from symshape.runtime.runners.inductor.code import made_for
@@ -68,7 +73,11 @@ class Conditions:
         return made_for() == self.made_for
 
 
-_MATMUL = ("allow_tf32", "allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
+_MATMUL = (
+    "allow_tf32",
+    "allow_fp16_reduced_precision_reduction",
+    "allow_bf16_reduced_precision_reduction",
+)
 
 
 def _configs() -> tuple[Any, ...]:
@@ -127,11 +136,15 @@ def answer(number: int, conditions: Conditions, content: bytes) -> Answer:
 
     try:
         if not conditions.restored():
-            return Answer(number, reason="the process that compiles cannot be given this process's flags")
+            return Answer(
+                number, reason="the process that compiles cannot be given this process's flags"
+            )
         with torch.no_grad():
             _, assumed, code = Request.unpacked(content).compiled(keep=True)
     except Exception as error:  # a compiler may raise anything
-        return Answer(number, reason=f"{type(error).__name__}: {error} (in the process that compiles)")
+        return Answer(
+            number, reason=f"{type(error).__name__}: {error} (in the process that compiles)"
+        )
     if code is None:
         return Answer(number, reason="torch cannot write what it compiled")
     return Answer(number, assumed, code)

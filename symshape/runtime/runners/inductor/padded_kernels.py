@@ -1,4 +1,6 @@
-"""Inductor's kernels for padded programs: compiled once with symbolic capacities, captured at those of each bucket."""
+"""Inductor's kernels for padded programs: compiled once with symbolic capacities, captured at those
+of each bucket.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,15 @@ _MAX_TEMPLATES = 4  # forms of padded programs
 _ENOUGH = 3  # buckets whose agreement decides for the next ones
 _MAX_ARTEFACTS = 3  # of a template: a compilation takes as long as thousands of calls
 _OPTIONS = {"shape_padding": False}
-"""Inductor's options: without its own padding of products, as inputs are aligned here and its timing splits sizes."""
+"""Inductor's options: without its own padding of products, as inputs are aligned here and its
+timing splits sizes.
+"""
 
 
 class Compiled:
-    """A padded program compiled by Inductor, for one bucket: a call runs it on the bucket's buffers."""
+    """A padded program compiled by Inductor, for one bucket: a call runs it on the bucket's
+    buffers.
+    """
 
     def __init__(self, artefacts: Artefacts, artefact: Artefact, leaves: Sequence[Any]) -> None:
         self._artefacts = artefacts
@@ -50,8 +56,8 @@ class Compiled:
 class Kernels:
     """Inductor's compilations of the padded programs of one traced program.
 
-    Nothing is compiled in a thread (``compile_process`` says why).  Either the caller waits, or another process
-    compiles one program after the other, and the next call loads its code.
+    Nothing is compiled in a thread (``compile_process`` says why).  Either the caller waits, or
+    another process compiles one program after the other, and the next call loads its code.
 
     Args:
         pad: makes the padded program of a region, without sharing equal parts.
@@ -59,11 +65,14 @@ class Kernels:
         process: compiles beside calls; None if no process does.
 
     Attributes:
-        reason: why a program runs eager's kernels for good, the first time that happened; else empty.
+        reason: why a program runs eager's kernels for good, the first time that happened; else
+            empty.
         shelf: the store of compilations between processes; None for no store.
     """
 
-    def __init__(self, pad: Pad, in_calls: bool = True, process: CompileProcess | None = None) -> None:
+    def __init__(
+        self, pad: Pad, in_calls: bool = True, process: CompileProcess | None = None
+    ) -> None:
         self._pad = pad
         self._compiles = in_calls
         self._settles = False
@@ -83,10 +92,16 @@ class Kernels:
     @property
     def state(self) -> int:
         """A number that changes when more compiled programs may be available than before."""
-        return -1 if self._closed else 2 * (len(self._templates) + len(self) + self._answers) + self._compiles
+        return (
+            -1
+            if self._closed
+            else 2 * (len(self._templates) + len(self) + self._answers) + self._compiles
+        )
 
     def due(self, seen: int | None) -> bool:
-        """Return whether it is time to ask for a compiled program; ``seen``: the state at the last request."""
+        """Return whether it is time to ask for a compiled program; ``seen``: the state at the last
+        request.
+        """
         if self._closed or seen == self.state:
             return False
         if self._compiles or len(self) > 0:
@@ -95,7 +110,9 @@ class Kernels:
 
     @property
     def patient(self) -> bool:
-        """Return whether a capture must pay: a bucket makes one only after it has lost that much time without."""
+        """Return whether a capture must pay: a bucket makes one only after it has lost that much
+        time without.
+        """
         there = len(self) > 0 or self._answered is not None
         return self._process is not None and there and not (self._compiles or self._settles)
 
@@ -105,7 +122,9 @@ class Kernels:
 
     @property
     def trusted(self) -> bool:
-        """Return whether Inductor's kernels were faster in every one of several buckets, so that no other is timed."""
+        """Return whether Inductor's kernels were faster in every one of several buckets, so that no
+        other is timed.
+        """
         known = self._process is not None and not self._closed and len(self) > 0
         return known and not self._choices["eager"] and self._choices["inductor"] >= _ENOUGH
 
@@ -121,7 +140,9 @@ class Kernels:
 
     @property
     def pending(self) -> bool:
-        """Return whether another process is compiling; requests of the parent of a fork do not count."""
+        """Return whether another process is compiling; requests of the parent of a fork do not
+        count.
+        """
         return not self._idle.is_set() and self._asker == os.getpid()
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -139,21 +160,33 @@ class Kernels:
                 self._compiles = outer
 
     def place(self, padded: PaddedGraph) -> Artefacts | None:
-        """Return the artefacts of a bucket's program; None if its form forbids compilation, or it was not requested."""
+        """Return the artefacts of a bucket's program; None if its form forbids compilation, or it
+        was not requested.
+        """
         with self._lock:
             return self._artefacts(padded)
 
-    def compiled(self, place: Artefacts, buffers: Sequence[torch.Tensor], sizes: torch.Tensor) -> Compiled | None:
-        """Return a bucket's compiled program; None if it is not ready, or Inductor cannot compile it."""
+    def compiled(
+        self, place: Artefacts, buffers: Sequence[torch.Tensor], sizes: torch.Tensor
+    ) -> Compiled | None:
+        """Return a bucket's compiled program; None if it is not ready, or Inductor cannot compile
+        it.
+        """
         leaves = [*buffers, sizes] if sizes.numel() else list(buffers)
         values = tuple(size for tensor in leaves for size in tensor.size())
         with self._lock:
             if self._compiles:
                 self.wait()
             self._take_in()
-            if self.shelf is not None and place.shelf is None and not self._shelved(place, leaves, self.shelf):
+            if (
+                self.shelf is not None
+                and place.shelf is None
+                and not self._shelved(place, leaves, self.shelf)
+            ):
                 return None
-            artefact = place.get(leaves, values) if self._compiles else self._there(place, leaves, values)
+            artefact = (
+                place.get(leaves, values) if self._compiles else self._there(place, leaves, values)
+            )
             return None if artefact is None else Compiled(place, artefact, leaves)
 
     def _shelved(self, place: Artefacts, leaves: Sequence[Any], shelf: Shelf) -> bool:
@@ -166,8 +199,12 @@ class Kernels:
             return False
         return True
 
-    def _there(self, place: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]) -> Artefact | None:
-        """Return code that exists already; if there is none, ask the compiling process for it and return None."""
+    def _there(
+        self, place: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]
+    ) -> Artefact | None:
+        """Return code that exists already; if there is none, ask the compiling process for it and
+        return None.
+        """
         found = place.known(values)
         if found is None and self._process is not None:
             found = place.kept(values)
@@ -195,7 +232,9 @@ class Kernels:
             self._idle.set()
             pass_on(error)
             self._only_waiting(
-                str(error) if isinstance(error, UnsupportedError) else f"{type(error).__name__}: {error}"
+                str(error)
+                if isinstance(error, UnsupportedError)
+                else f"{type(error).__name__}: {error}"
             )
 
     def _take_in(self) -> None:
@@ -249,29 +288,41 @@ class Kernels:
             return None
         chosen = worth_aligning(own)  # the same products at other capacities, too
         own = align(own, chosen)
-        found = next((artefacts for template, artefacts in self._templates if template.serves(own)), None)
+        found = next(
+            (artefacts for template, artefacts in self._templates if template.serves(own)), None
+        )
         if found is None and not (self._compiles or self._process):
             return None
         if found is None and len(self._templates) < _MAX_TEMPLATES:
             template = generalise(own, lambda region: align(self._pad(region), chosen))
             if template is not None:
                 found = Artefacts(
-                    template.graph, template.paths, template.slots, self.fail, _MAX_ARTEFACTS, options=_OPTIONS
+                    template.graph,
+                    template.paths,
+                    template.slots,
+                    self.fail,
+                    _MAX_ARTEFACTS,
+                    options=_OPTIONS,
                 )
                 self._templates.append((template, found))
         if found is None:
             self._tell(
-                f"the program at {dict(padded.region.caps)} has no form in common with those of other capacities"
+                f"the program at {dict(padded.region.caps)} has no form in common with those of "
+                "other capacities"
             )
         return found
 
     def _apart(self, padded: PaddedGraph) -> PaddedGraph | None:
-        """Pad a bucket's program again without sharing equal parts; None if its inputs or outputs then differ."""
+        """Pad a bucket's program again without sharing equal parts; None if its inputs or outputs
+        then differ.
+        """
         region = padded.region
         own = self._pad(Region(region.given, region.exact, region.caps))
         places = [[place for place, _ in each.outputs.values()] for each in (own, padded)]
         alike = len(own.sizes) == len(padded.sizes) and all(map(is_, own.sizes, padded.sizes))
         alike = alike and places[0] == places[1] and own.written == padded.written
-        alike = alike and [each.outline() for each in own.rewrites] == [each.outline() for each in padded.rewrites]
+        alike = alike and [each.outline() for each in own.rewrites] == [
+            each.outline() for each in padded.rewrites
+        ]
         counts = [(len(each.graph.inputs), len(each.graph.outputs)) for each in (own, padded)]
         return own if alike and counts[0] == counts[1] else None

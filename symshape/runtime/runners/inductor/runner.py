@@ -44,10 +44,16 @@ class InductorRunner:
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """Return the flat outputs of one call."""
         artefact = None if is_transformed() else self.artefacts.get(leaves, values)
-        return self._eager(leaves, values) if artefact is None else self.artefacts.run(artefact, leaves)
+        return (
+            self._eager(leaves, values)
+            if artefact is None
+            else self.artefacts.run(artefact, leaves)
+        )
 
     def rebound(self, program: Program, eager: Runner) -> InductorRunner:
-        """Return a runner with the same code for a program that differs only in the tensors outside its arguments."""
+        """Return a runner with the same code for a program that differs only in the tensors outside
+        its arguments.
+        """
         made = copy.copy(self)
         made._eager = eager.run
         made.artefacts = self.artefacts.rebound(program.graph)

@@ -1,4 +1,6 @@
-"""Writes into parts of a call's arguments, from a padded program's results: see ``rewrites`` of padding."""
+"""Writes into parts of a call's arguments, from a padded program's results: see ``rewrites`` of
+padding.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,16 @@ from symshape.runtime.padding.rewrites import Answered, Rewrite
 __all__ = ["Again", "copied_back", "rewriting"]
 
 Again = Callable[[torch.Tensor, Sequence[torch.Tensor]], object]
-"""``again(argument, tensors)`` writes results of the padded program (``tensors``) into an argument of the call."""
+"""``again(argument, tensors)`` writes results of the padded program (``tensors``) into an argument
+of the call.
+"""
 _Prepared = Callable[[Sequence[int]], Callable[[Sequence[torch.Tensor]], Any]]
 
 
 def rewriting(rewrite: Rewrite, numbers: Numbers) -> Callable[[Sequence[int]], Again]:
-    """Return a function from the numbers of a call to the function that repeats a write on the call's argument."""
+    """Return a function from the numbers of a call to the function that repeats a write on the
+    call's argument.
+    """
     views = [(op, _prepared(rest, numbers)) for op, rest in rewrite.views]
     args = _prepared(rewrite.args, numbers)
     names, named = list(rewrite.kwargs), _prepared(list(rewrite.kwargs.values()), numbers)
@@ -32,7 +38,9 @@ def rewriting(rewrite: Rewrite, numbers: Numbers) -> Callable[[Sequence[int]], A
         def again(argument: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
             for op, rest in parts:
                 argument = op(argument, *rest(tensors))
-            rewrite.op(argument, *args_at(tensors), **dict(zip(names, named_at(tensors), strict=True)))
+            rewrite.op(
+                argument, *args_at(tensors), **dict(zip(names, named_at(tensors), strict=True))
+            )
 
         return again
 
@@ -40,7 +48,9 @@ def rewriting(rewrite: Rewrite, numbers: Numbers) -> Callable[[Sequence[int]], A
 
 
 def _prepared(arg: Any, numbers: Numbers) -> _Prepared:
-    """Return a function that computes an argument, from the numbers of a call and then from the program's tensors."""
+    """Return a function that computes an argument, from the numbers of a call and then from the
+    program's tensors.
+    """
     if isinstance(arg, Answered):
         part, place = Part(arg.axes, numbers), arg.place
 
@@ -64,7 +74,10 @@ def _prepared(arg: Any, numbers: Numbers) -> _Prepared:
 
 
 def copied_back(
-    narrow: Callable[[torch.Tensor], torch.Tensor], place: int, argument: torch.Tensor, tensors: Sequence[torch.Tensor]
+    narrow: Callable[[torch.Tensor], torch.Tensor],
+    place: int,
+    argument: torch.Tensor,
+    tensors: Sequence[torch.Tensor],
 ) -> None:
     """Copy the valid part of one of the tensors to an argument."""
     argument.copy_(narrow(tensors[place]))

@@ -1,9 +1,11 @@
-"""The bound inputs of a program, read at the caller's address instead of copied: parameters, caches, tables.
+"""The bound inputs of a program, read at the caller's address instead of copied: parameters,
+caches, tables.
 
-A program run through ``torch.compile`` receives its parameters at every call, at the same address each time.  A
-captured graph may read them there.  An input whose sizes and strides never vary is *bound* to its address; a graph is
-replayed only for calls whose bound inputs are exactly where they were at its capture.  An input that moves before it
-has stayed for a while is copied from then on, like inputs whose sizes vary.
+A program run through ``torch.compile`` receives its parameters at every call, at the same address
+each time.  A captured graph may read them there.  An input whose sizes and strides never vary is
+*bound* to its address; a graph is replayed only for calls whose bound inputs are exactly where they
+were at its capture.  An input that moves before it has stayed for a while is copied from then on,
+like inputs whose sizes vary.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class BoundInputs:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.steady = tuple(place for place, each in enumerate(graph.inputs) if _constant(each.value.spec))
+        self.steady = tuple(
+            place for place, each in enumerate(graph.inputs) if _constant(each.value.spec)
+        )
         self.addresses: list[int] = []
         self._changed: dict[int, int] = {}
         self._calls = 0
@@ -45,7 +49,9 @@ class BoundInputs:
     def _bind(self, places: tuple[int, ...]) -> None:
         self.places = places
         self._pick: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]] = (
-            itemgetter(*places) if len(places) > 1 else lambda inputs: [inputs[place] for place in places]
+            itemgetter(*places)
+            if len(places) > 1
+            else lambda inputs: [inputs[place] for place in places]
         )
 
     def see(self, inputs: Sequence[torch.Tensor]) -> None:

@@ -1,4 +1,6 @@
-"""A bucket: one padded program with its buffers, which hold inputs at their capacities, and the true sizes."""
+"""A bucket: one padded program with its buffers, which hold inputs at their capacities, and the
+true sizes.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ class Bucket:
         words: the sizes that the bucket serves, in the caller's words.
 
     Args:
-        share: returns memory for the buffers that other buckets use too; None for own memory, also of its results.
+        share: returns memory for the buffers that other buckets use too; None for own memory, also
+            of its results.
         bound: the inputs that are read at the caller's address; shared by all buckets of a program.
         kernels: compiles the program too; None for eager's kernels alone.
         timed: whether the program is timed even if there is only one way to run it.
@@ -76,12 +79,18 @@ class Bucket:
     ) -> None:
         assert made.padded is not None
         assert made.results is not None
-        self.made, self._modes, self._drawing = made, program.modes, device if program.graph.uses_randomness else None
+        self.made, self._modes, self._drawing = (
+            made,
+            program.modes,
+            device if program.graph.uses_randomness else None,
+        )
         self._padded = made.padded
         self._results = made.results
         self._numbers = made.results.numbers
         self._parts = [Part(axes, self._numbers) for axes in made.padded.axes]
-        self._rewrites = [(each.place, rewriting(each, self._numbers)) for each in made.padded.rewrites]
+        self._rewrites = [
+            (each.place, rewriting(each, self._numbers)) for each in made.padded.rewrites
+        ]
         self._true_sizes = TrueSizes(self._numbers.places(made.padded.sizes), device)
         self._specs = [each.value.spec for each in made.padded.inputs[: len(made.padded.axes)]]
         self._bound = bound
@@ -90,14 +99,17 @@ class Bucket:
         self._whole: list[int] = []  # steady inputs that are copied nevertheless
         self.sizes = self._true_sizes.tensor
         self._run, longer = running(made.padded, device, self._moving)
-        self._use(Memory(self._specs, self.sizes.unbind(), longer).allocate_all(self._moving, share))
+        self._use(
+            Memory(self._specs, self.sizes.unbind(), longer).allocate_all(self._moving, share)
+        )
         self._rows = rows_of(made)
         self._positions = [each.position for each in program.graph.inputs]
         self._launch: Launch | None = None
         self._lifted = [each.tensor for each in made.padded.lifted]
         self._pool, self._note, self._lent = pool, note, share is None
         self._kernels, self._timed = kernels, timed
-        self._asked: int | None = None  # the state of the kernels at the last request without result
+        # the state of the kernels at the last request without result
+        self._asked: int | None = None
         self._place: Artefacts | None = None  # this bucket's artefacts among the kernels'
         self.variants: tuple[Variant, ...] = ()
         self.recording: Recording | None = None
@@ -115,7 +127,9 @@ class Bucket:
 
     @property
     def buffers(self) -> list[torch.Tensor]:
-        """The buffers that inputs are copied to, at their capacities, with the memory behind them for appending."""
+        """The buffers that inputs are copied to, at their capacities, with the memory behind them
+        for appending.
+        """
         return self._memory.tensors
 
     @property
@@ -125,14 +139,20 @@ class Bucket:
 
     @staticmethod
     def weight_of(made: Plan, *, lent: bool = False) -> Weight:
-        """Return the bytes of a bucket before it is made; ``lent`` is for a bucket whose results are lent."""
+        """Return the bytes of a bucket before it is made; ``lent`` is for a bucket whose results
+        are lent.
+        """
         assert made.padded is not None
         padded = made.padded
-        return weight_of(padded.formulas or padded.graph, made.caps, None if lent else len(padded.axes))
+        return weight_of(
+            padded.formulas or padded.graph, made.caps, None if lent else len(padded.axes)
+        )
 
     @property
     def bytes(self) -> int:
-        """The bytes of the buffers and of the capture: measured after a capture on a device, else counted."""
+        """The bytes of the buffers and of the capture: measured after a capture on a device, else
+        counted.
+        """
         weight = self.lease.weight
         if self.recording is None or self.recording.reserved is None:
             return weight.own + weight.shared + weight.buffers
@@ -144,24 +164,34 @@ class Bucket:
         return exact and all(values[name] <= cap for name, cap in self.made.caps.items())
 
     def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
-        """Return the placement of a call with these sizes; with ``lend``, results are lent instead of copied."""
+        """Return the placement of a call with these sizes; with ``lend``, results are lent instead
+        of copied.
+        """
         placement = Placement(values, self._numbers.at(values), lend)
         if self._timed:
             placement.fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
         return placement
 
     def _find_parts(self, placement: Placement) -> list[torch.Tensor]:
-        """Compute where the inputs go: only what the device needs to start; the rest follows while the device works."""
+        """Compute where the inputs go: only what the device needs to start; the rest follows while
+        the device works.
+        """
         found = placement.numbers
         placement.inputs = parts = [part.apart(buffer, found) for part, buffer in self._moved]
         placement.memory = self._memory
         placement.sizes = self._true_sizes.of(found)
-        merged = [(number, part.sizes_apart(found)) for number, (part, _) in enumerate(self._moved) if part.merged]
+        merged = [
+            (number, part.sizes_apart(found))
+            for number, (part, _) in enumerate(self._moved)
+            if part.merged
+        ]
         placement.merged = merged
         return parts
 
     def _answering(self, placement: Placement) -> Answer:
-        """Return the function that makes the results at this placement, and prepare its writes to arguments."""
+        """Return the function that makes the results at this placement, and prepare its writes to
+        arguments.
+        """
         found = placement.numbers
         back: list[tuple[int, Again]] = [
             (position, partial(copied_back, self._parts[position].at(found), place))
@@ -173,7 +203,9 @@ class Bucket:
         return answer
 
     def launched(self, leaves: Sequence[Any], placement: Placement) -> list[Any] | None:
-        """Return the flat results of one call, launched from C++; None, with nothing done, if it cannot be."""
+        """Return the flat results of one call, launched from C++; None, with nothing done, if it
+        cannot be.
+        """
         launch, kernels = self._launch, self._kernels
         if launch is None or placement.lend is not None:
             return None
@@ -185,7 +217,9 @@ class Bucket:
             self._bound.stayed()
         return results
 
-    def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
+    def call(
+        self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement
+    ) -> list[Any]:
         """Return the flat results of one call."""
         self.wrote = False
         self._calls += 1
@@ -195,7 +229,8 @@ class Bucket:
                 tensors = self._ready()()
                 self.wrote = bool(self._padded.stored)
                 results = (placement.answer or self._answering(placement))(tensors, leaves)
-                for position, again in placement.back:  # only now: results may be views of written memory
+                # only now: results may be views of written memory
+                for position, again in placement.back:
                     self.wrote = True
                     again(inputs[position], tensors)
             finally:
@@ -204,7 +239,9 @@ class Bucket:
             return results
 
     def _take(self, inputs: Sequence[torch.Tensor], placement: Placement) -> None:
-        """Copy the inputs of a call that are not read at the caller's address, and write the true sizes."""
+        """Copy the inputs of a call that are not read at the caller's address, and write the true
+        sizes.
+        """
         given, targets, bound = list(inputs), placement.inputs, self._bound
         if targets is None or placement.memory is not self._memory:
             targets = self._find_parts(placement)
@@ -238,16 +275,22 @@ class Bucket:
         return [self._memory.buffers[place] for place in self._whole]
 
     def warm_up(self) -> None:
-        """Capture the program on the buffers' present contents and run it once; its writes are undone."""
+        """Capture the program on the buffers' present contents and run it once; its writes are
+        undone.
+        """
         with torch.no_grad(), unchanged(self._padded.stored, self._drawing):
             if self._bound is not None:
                 self._bound.let_go()  # there is no call, so no inputs to read
                 self._loose(self._bound)
-            self._true_sizes.write(self._true_sizes.of(self._numbers.at({**self.made.exact, **self.made.caps})))
+            self._true_sizes.write(
+                self._true_sizes.of(self._numbers.at({**self.made.exact, **self.made.caps}))
+            )
             self._ready()()
 
     def settle(self) -> None:
-        """Capture Inductor's kernels if they are compiled by now, on zeroed buffers; not if inputs are bound."""
+        """Capture Inductor's kernels if they are compiled by now, on zeroed buffers; not if inputs
+        are bound.
+        """
         kernels, read = self._kernels, self._bound is not None and self._bound.steady
         if self.recording is not None and kernels is not None and not read and self._wants(kernels):
             for each in self.buffers:
@@ -256,7 +299,8 @@ class Bucket:
                 self._ready()
 
     def _ready(self) -> Replay:
-        """Return the replay of the program, captured now unless it was captured for the present addresses.
+        """Return the replay of the program, captured now unless it was captured for the present
+        addresses.
 
         If the capture fails, the old recording stays, but is not used for the new addresses.
         """
@@ -275,12 +319,15 @@ class Bucket:
         if self._kernels is not None and self._wants(self._kernels):
             self._compile(self._kernels)
         alone = self._bound is None or not self._bound.steady or self.recording.launch is not None
-        if self._launch is None and self._rows is not None and alone:  # else replay reads ``arguments`` of a call
+        # else replay reads ``arguments`` of a call
+        if self._launch is None and self._rows is not None and alone:
             self._launch = self._launcher(self.recording, self._rows)
         return self.recording.replay
 
     def _first(self, why: str) -> Recording:
-        """Capture eager's kernels; or Inductor's at once if other buckets have found them to be faster."""
+        """Capture eager's kernels; or Inductor's at once if other buckets have found them to be
+        faster.
+        """
         kernels = self._kernels
         if kernels is not None and kernels.trusted and not self._timed:
             found = self._found(kernels)
@@ -296,11 +343,15 @@ class Bucket:
     def _wants(self, kernels: Kernels) -> bool:
         """Return whether it is time to ask for Inductor's kernels.
 
-        If calls do not wait for compilers, they first have to lose the time of another capture, supposing that
-        Inductor's kernels take half the time of eager's.  So the total is at most twice that of the right choice from
-        the start.
+        If calls do not wait for compilers, they first have to lose the time of another capture,
+        supposing that Inductor's kernels take half the time of eager's.  So the total is at most
+        twice that of the right choice from the start.
         """
-        if len(self.variants) != 1 or self.variants[0].kernels != "eager" or not kernels.due(self._asked):
+        if (
+            len(self.variants) != 1
+            or self.variants[0].kernels != "eager"
+            or not kernels.due(self._asked)
+        ):
             return False
         if not kernels.patient:
             return True
@@ -309,7 +360,9 @@ class Bucket:
         if self.variants[0].milliseconds is None:
             self.variants = self._measured(self.variants)
         lost = self._calls * (self.variants[0].milliseconds or 0.0) / 2
-        self._look = self._calls + (0 if (pays := lost >= self.planned_ms + self.milliseconds) else _LOOKS)
+        self._look = self._calls + (
+            0 if (pays := lost >= self.planned_ms + self.milliseconds) else _LOOKS
+        )
         return pays
 
     def _measured(self, variants: Sequence[Variant]) -> tuple[Variant, ...]:
@@ -322,7 +375,11 @@ class Bucket:
         moving += [place for place in (() if bound is None else bound.steady) if place not in read]
         replay = recording.replay if recording.launch is None else recording.launch
         found: Launch | None = launcher(
-            *(replay, recording.tensors, [(self._positions[place], self._memory.buffers[place]) for place in moving]),
+            *(
+                replay,
+                recording.tensors,
+                [(self._positions[place], self._memory.buffers[place]) for place in moving],
+            ),
             *(self._lifted, rows, self._true_sizes),
             device=self.sizes.device,
             copies=recording.copies,
@@ -336,7 +393,10 @@ class Bucket:
 
     def _recorded(self, run: Replay, why: str, memory: Memory | None = None) -> Recording:
         start = time.perf_counter()
-        device, buffers = self.sizes.device, [(memory or self._memory).buffers[place] for place in self._moving]
+        device, buffers = (
+            self.sizes.device,
+            [(memory or self._memory).buffers[place] for place in self._moving],
+        )
         inside = None if self._rows is None else Inside(buffers, partial(copied_out, self._rows))
         alone, draws = with_autocast_off(run, self._modes), self._drawing is not None
         recording = captured(alone, device, self._pool, draws=draws, lent=self._lent, inside=inside)
@@ -345,13 +405,20 @@ class Bucket:
         if device.type == "cuda":
             events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))
         how = "as a CUDA graph" if device.type == "cuda" else "op by op on its buffers"
-        self._note("captured", sizes=self.words, text=f"{how}, {why}" if why else how, milliseconds=self.milliseconds)
+        self._note(
+            "captured",
+            sizes=self.words,
+            text=f"{how}, {why}" if why else how,
+            milliseconds=self.milliseconds,
+        )
         return recording
 
     def _found(self, kernels: Kernels) -> tuple[Compiled, Memory] | None:
-        """Return Inductor's code for the program, and the gapless memory that the code needs; None without code.
+        """Return Inductor's code for the program, and the gapless memory that the code needs; None
+        without code.
 
-        Eager's kernels may append to inputs in place, in other memory: both exist until one kind is chosen.
+        Eager's kernels may append to inputs in place, in other memory: both exist until one kind is
+        chosen.
         """
         self._place = self._place or kernels.place(self._padded)
         self._asked = kernels.state
@@ -366,7 +433,9 @@ class Bucket:
         self._asked = kernels.state
         return None if found is None else (found, memory)
 
-    def _with_inductors(self, kernels: Kernels, compiled: Compiled, memory: Memory) -> Recording | None:
+    def _with_inductors(
+        self, kernels: Kernels, compiled: Compiled, memory: Memory
+    ) -> Recording | None:
         try:
             return self._recorded(compiled, "with Inductor's kernels", memory)
         except CaptureFailed as error:
@@ -379,7 +448,9 @@ class Bucket:
             self._run, _ = running(self._padded, self.sizes.device, ())
 
     def _compile(self, kernels: Kernels) -> None:
-        """Capture Inductor's code for the program, if it is compiled; the faster kernels serve from now on."""
+        """Capture Inductor's code for the program, if it is compiled; the faster kernels serve from
+        now on.
+        """
         found = self._found(kernels)
         recording = None if found is None else self._with_inductors(kernels, *found)
         if found is None or recording is None:
@@ -387,7 +458,9 @@ class Bucket:
         self.variants = self._measured((*self.variants, Variant("inductor", recording)))
         chosen = self.variants[0].kernels
         self.recording, self._launch = self.variants[0].recording, None
-        self.variants = tuple([attrs.evolve(each, recording=self.recording) for each in self.variants])
+        self.variants = tuple(
+            [attrs.evolve(each, recording=self.recording) for each in self.variants]
+        )
         if chosen == "inductor":
             self._use_plain(found[1])
         kernels.chosen(chosen)

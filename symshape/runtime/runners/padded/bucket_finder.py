@@ -1,4 +1,6 @@
-"""The choice of a bucket for a call's sizes: their own, a new one if there is room, a larger one, or none."""
+"""The choice of a bucket for a call's sizes: their own, a new one if there is room, a larger one,
+or none.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,15 @@ Step = Callable[[int], int]
 Sizes = Mapping[str, int]
 
 _REMEMBERED = 4096  # calls remembered, by their sizes
-_AGAIN = 4  # calls per storable bucket after which sizes without a bucket of their own ask for one again
-_PATIENCE = 512  # calls after which a bucket that did not fit into memory is tried again; doubled each time
+# calls per storable bucket after which sizes without a bucket of their own ask for one again
+_AGAIN = 4
+# calls after which a bucket that did not fit into memory is tried again; doubled each time
+_PATIENCE = 512
 
 
 class BucketFinder:
-    """The finder and maker of one program's buckets, which the store keeps.  Callers hold the store's lock.
+    """The finder and maker of one program's buckets, which the store keeps.  Callers hold the
+    store's lock.
 
     Args:
         lend: lends results instead of copying them.
@@ -78,7 +83,8 @@ class BucketFinder:
         self._kernels = kernels
         self._timed = timed
         self.blueprints = blueprints_of(program, any_randomness=any_randomness, compiled=True)
-        self._bound = None if lend is not None else BoundInputs(program.graph)  # lent results may return as inputs
+        # lent results may return as inputs
+        self._bound = None if lend is not None else BoundInputs(program.graph)
         self.refusals: dict[str, Refusal] = {}
         self._number = store.number()
         self._symbols = list(program.positions.items())
@@ -91,7 +97,9 @@ class BucketFinder:
         self._failed: OrderedDict[Any, tuple[int, int]] = OrderedDict()
         self._weights: OrderedDict[Any, Weight] = OrderedDict()
         self._choices: OrderedDict[Any, Choice] = OrderedDict()
-        self._by_steps: dict[Any, Bucket] = {}  # by stream, and the steps and exact sizes of the bucket
+        self._by_steps: dict[
+            Any, Bucket
+        ] = {}  # by stream, and the steps and exact sizes of the bucket
         self._stepped = _Steps()
         self._padded, self._layouts = sorted(candidates(program)), TrueLayouts(program.graph)
         self._index = device.index or 0
@@ -102,7 +110,9 @@ class BucketFinder:
         self.failures = 0
 
     def find(self, values: tuple[int, ...]) -> Found | None:
-        """Return the bucket for a call and the call's placement in it; None if the call runs op by op."""
+        """Return the bucket for a call and the call's placement in it; None if the call runs op by
+        op.
+        """
         key = (values, current_stream(self._index) if self._on_cuda else 0)
         found = self._calls.get(key)
         if found is not None:
@@ -110,11 +120,14 @@ class BucketFinder:
         if not self._by_steps or self.new is not None or 0 in values:
             return self._find(key)
         steps = self._stepped
-        rounded = [steps[values[place]] if pads else values[place] for _, place, pads in self._rounding]
+        rounded = [
+            steps[values[place]] if pads else values[place] for _, place, pads in self._rounding
+        ]
         bucket = self._by_steps.get((key[1], *rounded))
         sizes = {name: values[place] for name, place, _ in self._rounding}
         if bucket is None or (
-            min(sizes.values(), default=0) < self._layouts.exact_from and self._layouts.differ(sizes)
+            min(sizes.values(), default=0) < self._layouts.exact_from
+            and self._layouts.differ(sizes)
         ):
             return self._find(key)
         self.new = key, (bucket, bucket.place(sizes, self._lend))
@@ -127,7 +140,9 @@ class BucketFinder:
         self._by_steps.clear()
 
     def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
-        """Return the bucket made for these sizes on the current stream, made now if there is room; else None."""
+        """Return the bucket made for these sizes on the current stream, made now if there is room;
+        else None.
+        """
         return self._own(sizes, self.stream())
 
     def pads(self) -> bool:
@@ -145,7 +160,9 @@ class BucketFinder:
             self.new = None
             _remember(self._calls, key, found)
             self._guests.pop(key, None)
-            self._note("bucket chosen", values=key[0], sizes=found[0].words, text="their own bucket")
+            self._note(
+                "bucket chosen", values=key[0], sizes=found[0].words, text="their own bucket"
+            )
 
     def _find(self, key: tuple[tuple[int, ...], int]) -> Found | None:
         values, stream = key
@@ -165,11 +182,19 @@ class BucketFinder:
         if bucket is not None:
             self.new = key, (bucket, bucket.place(sizes, self._lend))
             return self.new[1]
-        covering = [(prod(each.made.caps.values()), each) for each in self.buckets(stream) if each.covers(sizes)]
+        covering = [
+            (prod(each.made.caps.values()), each)
+            for each in self.buckets(stream)
+            if each.covers(sizes)
+        ]
         _, bucket = min(covering, key=itemgetter(0), default=(0, None))
         found = None if bucket is None else (bucket, bucket.place(sizes, self._lend))
         if until == 0 or (None if guest is None else guest[0]) is not bucket:
-            said = ("no bucket, they run op by op", "") if bucket is None else ("a larger bucket", bucket.words)
+            said = (
+                ("no bucket, they run op by op", "")
+                if bucket is None
+                else ("a larger bucket", bucket.words)
+            )
             self._note("bucket chosen", values=values, text=said[0], sizes=said[1])
         _remember(self._guests, key, (self._store.clock + _AGAIN * self._store.limit, found))
         return found
@@ -187,19 +212,31 @@ class BucketFinder:
         return found
 
     def _note_steps(self, sizes: Mapping[str, int], stream: int, bucket: Bucket) -> None:
-        """Index a bucket by its rounded sizes, if its capacities depend on nothing else: no plan and no guard."""
+        """Index a bucket by its rounded sizes, if its capacities depend on nothing else: no plan
+        and no guard.
+        """
         steps = {name: self._stepped[sizes[name]] for name, _, pads in self._rounding if pads}
         if not self._planned and bucket.made.caps == steps:
-            self._by_steps[(stream, *[steps.get(name, sizes[name]) for name, _, _ in self._rounding])] = bucket
+            self._by_steps[
+                (stream, *[steps.get(name, sizes[name]) for name, _, _ in self._rounding])
+            ] = bucket
 
     def _made_now(
-        self, sizes: Sizes, stream: int, chosen: Choice, planned: Sequence[Sizes], credit: float | None = None
+        self,
+        sizes: Sizes,
+        stream: int,
+        chosen: Choice,
+        planned: Sequence[Sizes],
+        credit: float | None = None,
     ) -> Bucket | None:
         """Return a new bucket for these sizes, or None if there is no room."""
         key = self._key(stream, chosen)
         start = time.perf_counter()
-        weight = self._weights.get(key)  # known before the work of planning it, if it was planned before
-        if not self._may_try(key) or not self._store.admits(key, stream, weight, credit, self._wanting):
+        # known before the work of planning it, if it was planned before
+        weight = self._weights.get(key)
+        if not self._may_try(key) or not self._store.admits(
+            key, stream, weight, credit, self._wanting
+        ):
             return None
         with seldom_collected():
             made = plan(self._program, sizes, self.refusals, planned, blueprints=self.blueprints)
@@ -207,13 +244,17 @@ class BucketFinder:
             return None if made.padded is None else self._made(made, stream, start, credit)
 
     # -- for the policy that decides which buckets exist
-    def make(self, sizes: Mapping[str, int], stream: int, caps: Mapping[str, int], credit: float) -> Bucket | None:
-        """Return a new bucket of these capacities for calls of these sizes; None if there is no room.
+    def make(
+        self, sizes: Mapping[str, int], stream: int, caps: Mapping[str, int], credit: float
+    ) -> Bucket | None:
+        """Return a new bucket of these capacities for calls of these sizes; None if there is no
+        room.
 
         Args:
             sizes: the sizes of a call, by symbol.
             stream: the stream that the call runs on.
-            caps: the capacities of padded symbols and values of exact ones; others where an op refuses a symbol.
+            caps: the capacities of padded symbols and values of exact ones; others where an op
+                refuses a symbol.
             credit: the ms that the bucket would have saved.
         """
         padded = {name: cap for name, cap in caps.items() if name in self.padded}
@@ -221,23 +262,35 @@ class BucketFinder:
         return self._made_now(sizes, stream, Choice(exact, padded), [caps], credit)
 
     def chosen(self, sizes: Mapping[str, int], step: Step) -> dict[str, int] | None:
-        """Return the capacities for these sizes by these steps, and exact symbols' values; None if none is padded."""
+        """Return the capacities for these sizes by these steps, and exact symbols' values; None if
+        none is padded.
+        """
         found = self._choose(sizes, step)
         return {**found.exact, **found.caps} if found.caps else None
 
     def planned(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
-        """Return the bucket that the user has planned for these sizes, made now if need be; else None."""
+        """Return the bucket that the user has planned for these sizes, made now if need be; else
+        None.
+        """
         if not self._planned:
             return None
         caps = self._choose(sizes, step_up).caps
-        if not any(all(each.get(name) == cap for name, cap in caps.items()) for each in self._planned):
+        if not any(
+            all(each.get(name) == cap for name, cap in caps.items()) for each in self._planned
+        ):
             return None
         return self._own(sizes, stream)
 
     def may_pad(self, values: Sequence[int]) -> bool:
-        """Return whether a call may use a bucket: not with sizes of 0, nor with layouts that padding changes."""
+        """Return whether a call may use a bucket: not with sizes of 0, nor with layouts that
+        padding changes.
+        """
         sizes = {name: values[place] for name, place in self._symbols}
-        return bool(self.padded) and all(sizes[name] for name in self._padded) and not self._layouts.differ(sizes)
+        return (
+            bool(self.padded)
+            and all(sizes[name] for name in self._padded)
+            and not self._layouts.differ(sizes)
+        )
 
     @property
     def padded(self) -> set[str]:
@@ -245,12 +298,17 @@ class BucketFinder:
         return set(self._padded) - self.refusals.keys()
 
     def _choose(self, sizes: Mapping[str, int], step: Step) -> Choice:
-        """Return the capacities for these sizes; plain steps are remembered for all sizes that they hold."""
+        """Return the capacities for these sizes; plain steps are remembered for all sizes that they
+        hold.
+        """
         if self._planned:
             return choose(self._program, sizes, self.refusals, self._planned, step)
         padded = [name for name in self._padded if name not in self.refusals]
         steps = {name: step(sizes[name]) for name in padded}
-        key, own = (step, *[steps.get(name, value) for name, value in sizes.items()]), (step, "", *sizes.values())
+        key, own = (
+            (step, *[steps.get(name, value) for name, value in sizes.items()]),
+            (step, "", *sizes.values()),
+        )
         found = self._choices.get(key) or self._choices.get(own)
         if found is None or len(found.caps) != len(steps):
             found = choose(self._program, sizes, self.refusals, (), step)
@@ -263,7 +321,11 @@ class BucketFinder:
         found: Bucket | None = self._store.peek(key)
         weight = Bucket.weight_of(made, lent=self._lend is not None)
         _remember(self._weights, key, weight)
-        if found is not None or not self._may_try(key) or not self._store.admits(key, stream, weight, credit):
+        if (
+            found is not None
+            or not self._may_try(key)
+            or not self._store.admits(key, stream, weight, credit)
+        ):
             return found
         pool = self._store.pool(stream) if self._device.type == "cuda" else None
         try:
@@ -275,7 +337,9 @@ class BucketFinder:
                 self._kernels,
                 timed=self._timed,
                 bound=self._bound,
-                share=None if self._lend is not None else partial(self._store.share, stream, self._device),
+                share=None
+                if self._lend is not None
+                else partial(self._store.share, stream, self._device),
                 note=self._note,
             )
         except torch.OutOfMemoryError as error:
@@ -292,7 +356,9 @@ class BucketFinder:
             weight=weight,
             buffers=bucket.memory.shared,
             leave=partial(self._forget, bucket),
-            evicted=partial(self._note, "dropped", sizes=bucket.words, text="others were wanted more"),
+            evicted=partial(
+                self._note, "dropped", sizes=bucket.words, text="others were wanted more"
+            ),
         )
         bucket.planned_ms = milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.BucketMade(dict(made.caps), dict(made.exact), milliseconds))
@@ -300,10 +366,11 @@ class BucketFinder:
         return bucket
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
-        """Prefer the smallest of these capacities that holds a call, and steps where none does, from now on.
+        """Prefer the smallest of these capacities that holds a call, and steps where none does,
+        from now on.
 
-        Buckets with other capacities are removed: their calls have a better bucket now, or get one when they come
-        again.
+        Buckets with other capacities are removed: their calls have a better bucket now, or get one
+        when they come again.
         """
         planned = {tuple(sorted(each.items())): dict(each) for each in (*self._planned, *caps)}
         self._planned = sorted(planned.values(), key=lambda each: prod(each.values()))
@@ -330,7 +397,11 @@ class BucketFinder:
     def served(self) -> dict[tuple[int, ...], Bucket]:
         """Return the bucket found last for each tuple of integers."""
         self.keep()
-        guests = {values: found[0] for (values, _), (_, found) in self._guests.items() if found is not None}
+        guests = {
+            values: found[0]
+            for (values, _), (_, found) in self._guests.items()
+            if found is not None
+        }
         return guests | {values: bucket for (values, _), (bucket, _) in self._calls.items()}
 
     def clear(self) -> None:
@@ -342,7 +413,12 @@ class BucketFinder:
         self._failed.clear()
 
     def _key(self, stream: int, chosen: Choice | Plan) -> Any:
-        return self._number, stream, tuple(sorted(chosen.exact.items())), tuple(sorted(chosen.caps.items()))
+        return (
+            self._number,
+            stream,
+            tuple(sorted(chosen.exact.items())),
+            tuple(sorted(chosen.caps.items())),
+        )
 
     def _may_try(self, key: Any) -> bool:
         until, _ = self._failed.get(key, (0, 0))
@@ -379,7 +455,11 @@ class BucketFinder:
             self._by_steps.pop(key, None)
         for key in [key for key, found in self._calls.copy().items() if found[0] is bucket]:
             self._calls.pop(key, None)
-        for key in [key for key, (_, found) in self._guests.copy().items() if found is not None and found[0] is bucket]:
+        for key in [
+            key
+            for key, (_, found) in self._guests.copy().items()
+            if found is not None and found[0] is bucket
+        ]:
             self._guests.pop(key, None)
 
 

@@ -1,4 +1,6 @@
-"""The memory of buckets: the buffers that inputs are copied to, and the arguments that programs run on."""
+"""The memory of buckets: the buffers that inputs are copied to, and the arguments that programs run
+on.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +35,22 @@ class Memory:
     Args:
         specs: the specs of the inputs.
         sizes: the true sizes, which the program takes after the inputs.
-        longer: by index of an input: the dimension in which its buffer has memory behind it, and for how many
-            positions.
+        longer: by index of an input: the dimension in which its buffer has memory behind it, and
+            for how many positions.
 
     Attributes:
         arguments: the arguments of the program; None for one that is not there yet.
         buffers: the buffers that inputs are copied to, by index.
         longer: as given.
-        shared: the bytes that the buffers share with those of other buckets; None if they share none.
+        shared: the bytes that the buffers share with those of other buckets; None if they share
+            none.
     """
 
     def __init__(
-        self, specs: Sequence[Any], sizes: Sequence[torch.Tensor], longer: Mapping[int, tuple[int, int]]
+        self,
+        specs: Sequence[Any],
+        sizes: Sequence[torch.Tensor],
+        longer: Mapping[int, tuple[int, int]],
     ) -> None:
         self._specs = specs
         self._whole: dict[int, torch.Tensor] = {}  # the buffers, with the memory behind them
@@ -54,7 +60,9 @@ class Memory:
         self.shared: torch.Tensor | None = None
 
     def allocate_all(self, places: Sequence[int], share: Share | None) -> Memory:
-        """Allocate the buffers of these inputs, in shared memory if ``share`` is given; return ``self``."""
+        """Allocate the buffers of these inputs, in shared memory if ``share`` is given; return
+        ``self``.
+        """
         needed = [aligned_bytes(self._sizes(place), self._specs[place].dtype) for place in places]
         if share is None or not sum(needed):
             for place in places:
@@ -72,7 +80,9 @@ class Memory:
     def allocate(self, place: int) -> torch.Tensor:
         """Allocate the buffer of an input in memory of its own, and return the buffer."""
         spec = self._specs[place]
-        return self._keep(place, torch.zeros(self._sizes(place), dtype=spec.dtype, device=spec.device))
+        return self._keep(
+            place, torch.zeros(self._sizes(place), dtype=spec.dtype, device=spec.device)
+        )
 
     def _sizes(self, place: int) -> list[int]:
         sizes, longer = list(self._specs[place].sizes), self.longer.get(place)
@@ -88,7 +98,9 @@ class Memory:
         return made
 
     def plain(self) -> Memory:
-        """Return memory without extra space behind buffers: ``self``, or new buffers with the same contents."""
+        """Return memory without extra space behind buffers: ``self``, or new buffers with the same
+        contents.
+        """
         if not self.longer:
             return self
         made = Memory(self._specs, self.arguments[len(self._specs) :], {})
@@ -110,8 +122,12 @@ class Memory:
 
 
 @contextmanager
-def unchanged(tensors: Sequence[torch.Tensor], drawing: torch.device | None = None) -> Iterator[None]:
-    """Restore the tensors' values, and the random state of the device ``drawing``, when the context ends."""
+def unchanged(
+    tensors: Sequence[torch.Tensor], drawing: torch.device | None = None
+) -> Iterator[None]:
+    """Restore the tensors' values, and the random state of the device ``drawing``, when the context
+    ends.
+    """
     before = [tensor.clone() for tensor in tensors]
     default = None if drawing is None else default_generator(drawing)
     state = None if default is None else state_of(default)

@@ -1,9 +1,10 @@
-"""Fusion of the ops that append to a padded cache: one pass over memory, where single ops take three.
+"""Fusion of the ops that append to a padded cache: one pass over memory, where single ops take
+three.
 
-``cat`` of a padded tensor and its continuation leaves a gap.  The padding rule closes the gap by gathering at
-positions known at run time, and attention then masks what is beyond the last valid key.  Before a program is captured,
-those three ops (``cat``, ``index_select``, ``where``) become one op that writes the cache and then appends at its
-valid end.
+``cat`` of a padded tensor and its continuation leaves a gap.  The padding rule closes the gap by
+gathering at positions known at run time, and attention then masks what is beyond the last valid
+key.  Before a program is captured, those three ops (``cat``, ``index_select``, ``where``) become
+one op that writes the cache and then appends at its valid end.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _aten = torch.ops.aten
 
 
 _library = torch.library.Library("symshape", "FRAGMENT")
-_library.define("appended(Tensor first, Tensor[] rest, Tensor start, Tensor over, Tensor fill, int dim) -> Tensor")
+_library.define(
+    "appended(Tensor first, Tensor[] rest, Tensor start, Tensor over, Tensor fill, int dim) -> "
+    "Tensor"
+)
 
 
 @torch.library.impl(_library, "appended", "CompositeExplicitAutograd")
@@ -40,10 +44,11 @@ def _appended(
     fill: torch.Tensor,
     dim: int,
 ) -> torch.Tensor:
-    """Return ``first`` up to ``start``, then ``rest``, then ``fill``, in new memory as long as the parts together.
+    """Return ``first`` up to ``start``, then ``rest``, then ``fill``, in new memory as long as the
+    parts together.
 
-    ``first`` (…, n, …), ``rest`` tensors (…, m, …), ``start`` 0-d int64, ``over`` bool of n + m: the positions from
-    ``start`` on; ``fill`` 0-d.
+    ``first`` (…, n, …), ``rest`` tensors (…, m, …), ``start`` 0-d int64, ``over`` bool of n + m:
+    the positions from ``start`` on; ``fill`` 0-d.
     """
     behind = rest[0] if len(rest) == 1 else torch.cat(list(rest), dim)
     length, more = first.size(dim), behind.size(dim)
@@ -65,7 +70,11 @@ APPENDED: OpOverload = torch.ops.symshape.appended.default
 def append(padded: PaddedGraph) -> Graph:
     """Return the graph of a padded program with such three ops fused into one."""
     graph = padded.graph
-    makers = {step.outputs[0]: step for step in graph.nodes if step.single and step.outputs and step.outputs[0]}
+    makers = {
+        step.outputs[0]: step
+        for step in graph.nodes
+        if step.single and step.outputs and step.outputs[0]
+    }
     uses: Counter[Value] = Counter()
     for step in graph.steps:
         if isinstance(step, Node):
@@ -76,7 +85,12 @@ def append(padded: PaddedGraph) -> Graph:
     instead: dict[Value, Value] = {}
     for step in graph.nodes:
         found = _Found.of(step, makers, padded)
-        if found is None or uses[found.read] != 1 or uses[found.joined] != 1 or found.joined in returned:
+        if (
+            found is None
+            or uses[found.read] != 1
+            or uses[found.joined] != 1
+            or found.joined in returned
+        ):
             continue
         replaced[id(step)] = attrs.evolve(step, op=APPENDED, args=found.args, kwargs={})
         dropped.update(map(id, (makers[found.read], makers[found.joined])))
@@ -84,14 +98,24 @@ def append(padded: PaddedGraph) -> Graph:
             instead[found.read] = step.outputs[0]  # type: ignore[assignment]
     if not replaced:
         return graph
-    steps: list[Step] = [replaced.get(id(step), step) for step in graph.steps if id(step) not in dropped]
-    outputs = map_argument(graph.outputs, lambda leaf: instead.get(leaf, leaf) if type(leaf) is Value else leaf)
+    steps: list[Step] = [
+        replaced.get(id(step), step) for step in graph.steps if id(step) not in dropped
+    ]
+    outputs = map_argument(
+        graph.outputs, lambda leaf: instead.get(leaf, leaf) if type(leaf) is Value else leaf
+    )
     return without_unread(attrs.evolve(graph, steps=tuple(steps), outputs=outputs))
 
 
 _NUMBERING = frozenset(
     {
-        *(_aten.arange.default, _aten.ge.Tensor, _aten.rsub.Scalar, _aten.mul.Tensor, _aten.add.Tensor),
+        *(
+            _aten.arange.default,
+            _aten.ge.Tensor,
+            _aten.rsub.Scalar,
+            _aten.mul.Tensor,
+            _aten.add.Tensor,
+        ),
         *(_aten.clamp.default, _aten.scalar_tensor.default),
     }
 )
@@ -112,7 +136,9 @@ def without_unread(graph: Graph) -> Graph:
 
 @attrs.frozen
 class _Found:
-    """A ``where`` that can be fused: the results of its ``cat`` and ``index_select``, and the fused op's arguments."""
+    """A ``where`` that can be fused: the results of its ``cat`` and ``index_select``, and the fused
+    op's arguments.
+    """
 
     joined: Value
     read: Value
@@ -120,12 +146,16 @@ class _Found:
 
     @classmethod
     def of(cls, node: Node, makers: Mapping[Value, Node], padded: PaddedGraph) -> _Found | None:
-        """Return the fusion of a node; None if the node is another op or its inputs do not match."""
+        """Return the fusion of a node; None if the node is another op or its inputs do not
+        match.
+        """
         if node.op is not _aten.where.self or node.kwargs:
             return None
         mask, read, fill = node.args
         select, number = makers.get(read), makers.get(fill)
-        if not _is(select, _aten.index_select.default) or not _is(number, _aten.scalar_tensor.default):
+        if not _is(select, _aten.index_select.default) or not _is(
+            number, _aten.scalar_tensor.default
+        ):
             return None
         joined, dim, index = select.args  # type: ignore[union-attr]
         join, gap = makers.get(joined), _gap(makers.get(index), makers)
@@ -154,7 +184,9 @@ def _is(node: Node | None, op: Any) -> bool:
 
 
 def _gap(clamp: Node | None, makers: Mapping[Value, Node]) -> tuple[Value, Value, int] | None:
-    """Match positions that skip the first part's padding: return its valid end, the mask beyond, its capacity."""
+    """Match positions that skip the first part's padding: return its valid end, the mask beyond,
+    its capacity.
+    """
     if not _is(clamp, _aten.clamp.default):
         return None
     moved = makers.get(clamp.args[0])  # type: ignore[union-attr]
@@ -173,7 +205,9 @@ def _gap(clamp: Node | None, makers: Mapping[Value, Node]) -> tuple[Value, Value
     return end, over, length
 
 
-def _ends_at(mask: Value, dim: int, makers: Mapping[Value, Node], padded: PaddedGraph, end: Term) -> bool:
+def _ends_at(
+    mask: Value, dim: int, makers: Mapping[Value, Node], padded: PaddedGraph, end: Term
+) -> bool:
     """Return whether a mask is true up to this size in a dimension, and of size 1 in the others."""
     shape = list(mask.spec.sizes)
     node = makers.get(mask)

@@ -1,8 +1,9 @@
-"""A CUDA kernel that appends to a padded cache in place: it touches only the positions from the valid part's end on.
+"""A CUDA kernel that appends to a padded cache in place: it touches only the positions from the
+valid part's end on.
 
-Only the device knows where the valid part ends.  Torch's ops would read and write the whole cache to decide for each
-element; here each block begins where the valid part ends.  NVRTC compiles the kernel in a fraction of a second, where
-Triton takes two or three (``tests/bench/results/regret*``).
+Only the device knows where the valid part ends.  Torch's ops would read and write the whole cache
+to decide for each element; here each block begins where the valid part ends.  NVRTC compiles the
+kernel in a fraction of a second, where Triton takes two or three (``tests/bench/results/regret*``).
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ extern "C" __global__ void append(
     const Element fill = *fill_at;
     const int places = blockDim.x / lanes, lane = threadIdx.x %% lanes;
     const long long step = (long long)gridDim.y * places;
-    for (long long place = start + blockIdx.y * places + threadIdx.x / lanes; place < total; place += step)
+    long long place = start + blockIdx.y * places + threadIdx.x / lanes;
+    for (; place < total; place += step)
         for (long long inner = lane; inner < width; inner += lanes)
             whole[place * whole_place + inner * whole_inner] = place - start < more
                 ? behind[(place - start) * behind_place + inner * behind_inner] : fill;
@@ -68,12 +70,15 @@ def _kernel(itemsize: int, device: int) -> Any:
         return cuda.compile_kernel(_SOURCE % _INTEGERS[itemsize][1], "append")
 
 
-def write(whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill: torch.Tensor, dim: int) -> bool:
-    """Write ``behind`` into ``whole`` from ``start`` on, then ``fill`` up to its end; return whether that was done.
+def write(
+    whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill: torch.Tensor, dim: int
+) -> bool:
+    """Write ``behind`` into ``whole`` from ``start`` on, then ``fill`` up to its end; return
+    whether that was done.
 
-    Elements before ``start`` are neither read nor written.  All tensors are on one device; ``start`` is 0-d int64,
-    ``fill`` 0-d.  Tensors of more than three dimensions that do not merge, or of huge strides, are left to torch's
-    ops.
+    Elements before ``start`` are neither read nor written.  All tensors are on one device;
+    ``start`` is 0-d int64, ``fill`` 0-d.  Tensors of more than three dimensions that do not merge,
+    or of huge strides, are left to torch's ops.
     """
     inner, outer = _dims(whole, behind, dim)
     total, width = whole.size(dim), inner[0]
@@ -81,13 +86,17 @@ def write(whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill: 
         return False
     first, second = [(1, 0, 0)] * (2 - len(outer)) + outer
     rows, lanes = first[0] * second[0], _power_of_two(min(width, _THREADS))
-    strides = [(first[i], second[i], tensor.stride(dim), inner[i]) for i, tensor in ((1, whole), (2, behind))]
+    strides = [
+        (first[i], second[i], tensor.stride(dim), inner[i])
+        for i, tensor in ((1, whole), (2, behind))
+    ]
     if max(rows, total, width, *strides[0], *strides[1]) > _MOST:
         return False
     places = _THREADS // lanes
     parts = max(1, min(-(-total // places), _BLOCKS // rows, _MOST_BLOCKS))
     dtype, _ = _INTEGERS[whole.element_size()]
-    bits = [each.view(dtype) for each in (whole, behind, fill)]  # bytes are copied, whatever their dtype
+    # bytes are copied, whatever their dtype
+    bits = [each.view(dtype) for each in (whole, behind, fill)]
     with torch.cuda.device_of(whole):
         _kernel(whole.element_size(), whole.get_device())(
             grid=(rows, parts, 1),
@@ -114,7 +123,9 @@ def _power_of_two(number: int) -> int:
 
 
 def _dims(whole: torch.Tensor, behind: torch.Tensor, dim: int) -> tuple[Dim, list[Dim]]:
-    """Return the dimensions except ``dim``, merged where both tensors allow it: the innermost one and the others."""
+    """Return the dimensions except ``dim``, merged where both tensors allow it: the innermost one
+    and the others.
+    """
     found: list[Dim] = []
     for d, size in enumerate(whole.shape):
         if d == dim or size == 1:

@@ -1,4 +1,6 @@
-"""The buckets of a program under ``auto``, made and used as the cost ledger decides, call by call."""
+"""The buckets of a program under ``auto``, made and used as the cost ledger decides, call by
+call.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,16 @@ _REMEMBERED = 4096  # calls, by their sizes; ranges of sizes
 _TIMED = 3
 """The number of bucket calls that are timed: the host's time does not depend on the sizes."""
 _ASKING, _FREE = 0.02, 5.0
-"""The share of the calls' time that asking the ledger may take, and the ms of asking that are free."""
+"""The share of the calls' time that asking the ledger may take, and the ms of asking that are free.
+"""
 _TIMED_EAGERLY = 64
 """The number of first eager calls that are timed; after them, every sixteenth is."""
 
 
 @attrs.define(eq=False)
 class _Standing:
-    """An answer of the ledger that holds for a number of calls, for all sizes with the same finest rounding.
+    """An answer of the ledger that holds for a number of calls, for all sizes with the same finest
+    rounding.
 
     Attributes:
         bucket: the bucket that serves these sizes; None if they run eagerly.
@@ -48,7 +52,8 @@ class _Standing:
 
 
 class ChosenBuckets:
-    """The choice of a bucket for each call of one program by the ledger.  Callers hold the store's lock.
+    """The choice of a bucket for each call of one program by the ledger.  Callers hold the store's
+    lock.
 
     Args:
         program: the program.
@@ -63,7 +68,12 @@ class ChosenBuckets:
     """
 
     def __init__(
-        self, program: Program, finder: BucketFinder, ledger: Ledger, device: torch.device, lend: Lend | None = None
+        self,
+        program: Program,
+        finder: BucketFinder,
+        ledger: Ledger,
+        device: torch.device,
+        lend: Lend | None = None,
     ) -> None:
         self._finder, self._ledger, self._lend = finder, ledger, lend
         self._symbols = list(program.positions.items())
@@ -78,9 +88,13 @@ class ChosenBuckets:
         self._cells: OrderedDict[Any, _Standing] = OrderedDict()
         self._pads: list[bool] | None = None  # whether each symbol is padded; None until computed
         self._buying: tuple[Bucket, Caps, float, int] | None = None
-        self._ran = self._unasked_calls = 0  # eager calls; calls answered without the ledger since its last answer
-        self._asking = self._unasked_ms = 0.0  # ms of asking the ledger, and of calls answered without it
-        self._spans: list[tuple[float, Any, Any]] = []  # work, and the events around an eager call's kernels
+        # eager calls; calls answered without the ledger since its last answer
+        self._ran = self._unasked_calls = 0
+        # ms of asking the ledger, and of calls answered without it
+        self._asking = self._unasked_ms = 0.0
+        self._spans: list[
+            tuple[float, Any, Any]
+        ] = []  # work, and the events around an eager call's kernels
         finder.on_forget = self._forget
 
     def find(self, values: tuple[int, ...]) -> Found | None:
@@ -99,7 +113,11 @@ class ChosenBuckets:
         cell = stream, self._cell(sizes)
         standing = self._cells.get(cell)
         named = dict(zip((name for name, _ in self._symbols), sizes, strict=True))
-        if standing is None or standing.left <= 0 or not (standing.bucket is None or standing.bucket.covers(named)):
+        if (
+            standing is None
+            or standing.left <= 0
+            or not (standing.bucket is None or standing.bucket.covers(named))
+        ):
             times = 1 if standing is None or standing.left > 0 else standing.calls
             if self._asking > _FREE + _ASKING * (self._ledger.promise.served + self._unasked_ms):
                 standing = self._unasked(named, stream, times)
@@ -118,10 +136,19 @@ class ChosenBuckets:
         return found
 
     def _unasked(self, named: dict[str, int], stream: int, times: int) -> _Standing:
-        """Answer without the ledger, whose share of time is used up: the smallest bucket, if faster than eager."""
-        there = [(self._work(self._caps(each)), each) for each in self._finder.buckets(stream) if each.covers(named)]
+        """Answer without the ledger, whose share of time is used up: the smallest bucket, if faster
+        than eager.
+        """
+        there = [
+            (self._work(self._caps(each)), each)
+            for each in self._finder.buckets(stream)
+            if each.covers(named)
+        ]
         work, bucket = min(there, key=itemgetter(0), default=(0.0, None))
-        eager, padded = self.estimates.eager(self._work(tuple(named.values()))), self.estimates.bucket(work)
+        eager, padded = (
+            self.estimates.eager(self._work(tuple(named.values()))),
+            self.estimates.bucket(work),
+        )
         if bucket is None or padded > eager:
             bucket = None
         self._unasked_calls += times
@@ -130,14 +157,18 @@ class ChosenBuckets:
         return _Standing(bucket, rest, rest)
 
     def _cell(self, sizes: Caps) -> Caps:
-        """Return the key of all sizes with the same finest rounding; the sizes themselves if the user has a plan."""
+        """Return the key of all sizes with the same finest rounding; the sizes themselves if the
+        user has a plan.
+        """
         if self._finder.has_plan:
             return sizes
         if self._pads is None:
             padded = self._finder.padded
             self._pads = [name in padded for name, _ in self._symbols]
         fine = LEVELS[-1]
-        return tuple([fine(size) if pads else size for size, pads in zip(sizes, self._pads, strict=True)])
+        return tuple(
+            [fine(size) if pads else size for size, pads in zip(sizes, self._pads, strict=True)]
+        )
 
     def _decide(self, sizes: Caps, named: dict[str, int], stream: int, times: int) -> _Standing:
         """Ask the ledger for an answer, and begin to make the bucket that it wants, if any."""
@@ -162,9 +193,13 @@ class ChosenBuckets:
             bucket = self._make(named, stream, answer, offers)
             if bucket is not None:
                 return _Standing(bucket, 1, 1)
-        return _Standing(None if answer.serves is None else buckets[answer.serves], answer.rest, answer.rest)
+        return _Standing(
+            None if answer.serves is None else buckets[answer.serves], answer.rest, answer.rest
+        )
 
-    def _make(self, named: dict[str, int], stream: int, answer: Answer, offers: SizeOffers) -> Bucket | None:
+    def _make(
+        self, named: dict[str, int], stream: int, answer: Answer, offers: SizeOffers
+    ) -> Bucket | None:
         """Begin to make a bucket; its first call captures it and completes the purchase."""
         start, failures, caps = time.perf_counter(), self._finder.failures, answer.makes or ()
         padded = {name: cap for (name, _), cap in zip(self._symbols, caps, strict=True)}
@@ -180,7 +215,9 @@ class ChosenBuckets:
         return bucket
 
     def bought(self, bucket: Bucket) -> None:
-        """Record that a bucket has served a call; if it was made for that call, its purchase is complete."""
+        """Record that a bucket has served a call; if it was made for that call, its purchase is
+        complete.
+        """
         buying, self._buying = self._buying, None
         if buying is None:
             return
@@ -199,7 +236,9 @@ class ChosenBuckets:
         self._widest.made(self._caps(bucket))
 
     def timed(self, start: float) -> None:
-        """Record the host's time of a bucket call that began at ``start`` (``time.perf_counter``)."""
+        """Record the host's time of a bucket call that began at ``start``
+        (``time.perf_counter``).
+        """
         self.estimates.bucket_host.saw((time.perf_counter() - start) * 1e3)
 
     def broke_off(self) -> None:
@@ -211,7 +250,9 @@ class ChosenBuckets:
 
     def served(self) -> dict[tuple[int, ...], Bucket]:
         """Return the bucket of each tuple of integers that a bucket serves."""
-        return {values: found[0] for (values, _), (_, found) in self._calls.items() if found is not None}
+        return {
+            values: found[0] for (values, _), (_, found) in self._calls.items() if found is not None
+        }
 
     @property
     def settled(self) -> bool:
@@ -219,12 +260,18 @@ class ChosenBuckets:
         return self._buying is None and len(self.estimates.bucket_host) >= _TIMED
 
     def run_eagerly(self, run: Any, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """Run a call eagerly and return its results; the first calls, and a few later ones, are timed."""
+        """Run a call eagerly and return its results; the first calls, and a few later ones, are
+        timed.
+        """
         self._ran += 1
         if self._ran > _TIMED_EAGERLY and self._ran % 16:
             results: list[Any] = run(leaves, values)
             return results
-        events = (torch.cuda.Event(True), torch.cuda.Event(True)) if self._on_cuda and len(self._spans) < 4 else None
+        events = (
+            (torch.cuda.Event(True), torch.cuda.Event(True))
+            if self._on_cuda and len(self._spans) < 4
+            else None
+        )
         if events is not None:
             events[0].record()
         start = time.perf_counter()
@@ -249,12 +296,17 @@ class ChosenBuckets:
     def _offers_on(self, stream: int) -> SizeOffers:
         found = self._offers.get(stream)
         if found is None:
-            found = self._offers[stream] = SizeOffers(self._ledger, self.estimates, self._work, self._words)
+            found = self._offers[stream] = SizeOffers(
+                self._ledger, self.estimates, self._work, self._words
+            )
         return found
 
     def _words(self, caps: Caps) -> str:
         names = dict(zip((name for name, _ in self._symbols), caps, strict=True))
-        return f"a bucket up to {', '.join(f'{self._sources[name]} {cap}' for name, cap in names.items())}"
+        return (
+            "a bucket up to "
+            f"{', '.join(f'{self._sources[name]} {cap}' for name, cap in names.items())}"
+        )
 
     def _caps(self, bucket: Bucket) -> Caps:
         sizes = {**bucket.made.exact, **bucket.made.caps}
@@ -264,7 +316,9 @@ class ChosenBuckets:
         return tuple([sizes[name] for name, _ in self._symbols])
 
     def _named(self, largest: Caps, named: dict[str, int]) -> dict[str, int]:
-        """Return the largest sizes seen of padded symbols, and the call's own sizes of the others."""
+        """Return the largest sizes seen of padded symbols, and the call's own sizes of the
+        others.
+        """
         padded = self._finder.padded
         return {
             name: most if name in padded else named[name]
@@ -284,7 +338,9 @@ class ChosenBuckets:
         self._buying = self._pads = None
 
     def lines(self, most: int = 6) -> list[str]:
-        """Return the ledger's contents for a report: estimates, purchases, and the offers with the most credit."""
+        """Return the ledger's contents for a report: estimates, purchases, and the offers with the
+        most credit.
+        """
         if not self.estimates.ready:
             return [str(self.estimates)]
         found = [str(self.estimates)]

@@ -1,8 +1,10 @@
-"""Small exact rewrites of a graph before its capture: fewer kernels, the same values up to rounding.
+"""Small exact rewrites of a graph before its capture: fewer kernels, the same values up to
+rounding.
 
-``relu(addmm(bias, x, w))`` becomes ``_addmm_activation``, whose epilogue adds the bias and clamps in the matmul's own
-kernel (cuBLASLt; torch falls back to the two ops where that does not apply).  Appends to padded tensors are fused into
-one pass (:mod:`symshape.runtime.runners.padded.cache_append`).
+``relu(addmm(bias, x, w))`` becomes ``_addmm_activation``, whose epilogue adds the bias and clamps
+in the matmul's own kernel (cuBLASLt; torch falls back to the two ops where that does not apply).
+Appends to padded tensors are fused into one pass
+(:mod:`symshape.runtime.runners.padded.cache_append`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _aten = torch.ops.aten
 Run = Callable[[Sequence[Any]], list[Any]]
 """Runs a program on its inputs and true sizes."""
 FUSED = frozenset({"cuda"})
-"""The device types where kernels are merged and appends are in place: devices that replay a recording."""
+"""The device types where kernels are merged and appends are in place: devices that replay a
+recording.
+"""
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -44,11 +48,15 @@ def fuse(graph: Graph) -> Graph:
             continue
         product = products.get(step.args[0])
         if product is not None and (product.grad, product.inference) == (step.grad, step.inference):
-            merged[id(step)] = attrs.evolve(step, op=_aten._addmm_activation.default, args=product.args)
+            merged[id(step)] = attrs.evolve(
+                step, op=_aten._addmm_activation.default, args=product.args
+            )
             dropped.add(id(product))
     if not merged:
         return graph
-    steps: list[Step] = [merged.get(id(step), step) for step in graph.steps if id(step) not in dropped]
+    steps: list[Step] = [
+        merged.get(id(step), step) for step in graph.steps if id(step) not in dropped
+    ]
     return attrs.evolve(graph, steps=tuple(steps))
 
 
@@ -57,8 +65,11 @@ def fuse_padded(padded: PaddedGraph) -> Graph:
     return fuse(append(padded))
 
 
-def running(padded: PaddedGraph, device: torch.device, own: Sequence[int]) -> tuple[Run, Mapping[int, tuple[int, int]]]:
-    """Return the function that runs a padded program, and the dimension and amount by which buffers must be longer.
+def running(
+    padded: PaddedGraph, device: torch.device, own: Sequence[int]
+) -> tuple[Run, Mapping[int, tuple[int, int]]]:
+    """Return the function that runs a padded program, and the dimension and amount by which buffers
+    must be longer.
 
     Args:
         padded: the program.
@@ -75,7 +86,9 @@ def running(padded: PaddedGraph, device: torch.device, own: Sequence[int]) -> tu
 
 
 def captured_graph(padded: PaddedGraph, own: Sequence[int]) -> Extended:
-    """Return the graph of a padded program that is captured on a device, and the lengths that its buffers need."""
+    """Return the graph of a padded program that is captured on a device, and the lengths that its
+    buffers need.
+    """
     return extended(fuse_padded(padded), padded, own)
 
 

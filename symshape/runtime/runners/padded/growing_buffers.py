@@ -1,7 +1,9 @@
-"""Buffers of a padded program that are longer than the inputs copied to them, so that appends need no new memory.
+"""Buffers of a padded program that are longer than the inputs copied to them, so that appends need
+no new memory.
 
-For ``cat((past[i, 0], k), 2)`` of a cache that is copied to one of the program's buffers, the buffer is made longer.
-The program sees the part of the buffer that is the cache, and the append writes from the end of the valid part on.
+For ``cat((past[i, 0], k), 2)`` of a cache that is copied to one of the program's buffers, the
+buffer is made longer. The program sees the part of the buffer that is the cache, and the append
+writes from the end of the valid part on.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ __all__ = ["Extended", "extended"]
 _aten = torch.ops.aten
 _ALIGNED = 16  # bytes: the largest alignment that kernels check for
 
-_SHARE_UNSAID = frozenset({_aten._unsafe_view.default, _aten.dropout.default, _aten.conj_physical.default})
+_SHARE_UNSAID = frozenset(
+    {_aten._unsafe_view.default, _aten.dropout.default, _aten.conj_physical.default}
+)
 """Ops whose result may be their argument, or a view of it, though their schema does not say so."""
 
 Box = tuple[tuple[int, int], ...]
@@ -100,12 +104,14 @@ def extended(graph: Graph, padded: PaddedGraph, places: Collection[int]) -> Exte
     """Return the graph of a padded program with in-place appends to inputs that nothing else reads.
 
     Args:
-        graph: the graph with each append as one op (:func:`symshape.runtime.runners.padded.cache_append.append`).
+        graph: the graph with each append as one op
+            (:func:`symshape.runtime.runners.padded.cache_append.append`).
         padded: the program that the graph was made from.
         places: the inputs whose buffers belong to the program and may be made longer.
     """
     left = {place for place, _ in padded.written} | {each.place for each in padded.rewrites}
-    left |= {place for place, axes in enumerate(padded.axes) if any(len(axis) > 1 for axis in axes)}  # reshaped
+    # reshaped
+    left |= {place for place, axes in enumerate(padded.axes) if any(len(axis) > 1 for axis in axes)}
     uses = _Uses(graph, [place for place in places if place not in left])
     more: dict[int, tuple[int, int]] = {}
     replaced: dict[int, Node] = {}
@@ -130,18 +136,23 @@ class _Uses:
 
     Attributes:
         appends: by index of an input, the appends to parts of it.
-        refused: the inputs that other ops read, or whose memory the graph returns, or writes to afterwards.
+        refused: the inputs that other ops read, or whose memory the graph returns, or writes to
+            afterwards.
     """
 
     def __init__(self, graph: Graph, places: Collection[int]) -> None:
         self.appends: dict[int, list[_Append]] = {}
         self.refused: set[int] = set()
         self._regions: dict[Value, _Region] = {}
-        self._made: dict[Value, int] = {}  # results of appends and their views, with the input's index
+        self._made: dict[
+            Value, int
+        ] = {}  # results of appends and their views, with the input's index
         for place in places:
             value = graph.inputs[place].value
             sizes = value.spec.sizes
-            self._regions[value] = _Region(place, tuple(range(len(sizes))), tuple([(0, size) for size in sizes]))
+            self._regions[value] = _Region(
+                place, tuple(range(len(sizes))), tuple([(0, size) for size in sizes])
+            )
         for step in graph.steps:
             if isinstance(step, Node):
                 self._read(step)
@@ -153,13 +164,17 @@ class _Uses:
 
     def _read(self, node: Node) -> None:
         for value in node.reads:
-            if value in self._regions and (node.reads.count(value) > 1 or not self._followed(node, value)):
+            if value in self._regions and (
+                node.reads.count(value) > 1 or not self._followed(node, value)
+            ):
                 self.refused.add(self._regions[value].place)
             if value in self._made:
                 self._note_view(node, value)
 
     def _followed(self, node: Node, value: Value) -> bool:
-        """Return whether a reader of a view is an append to it, or itself a view of a known part."""
+        """Return whether a reader of a view is an append to it, or itself a view of a known
+        part.
+        """
         region = self._regions[value]
         if node.kwargs or not node.args or node.args[0] is not value:
             return False
@@ -178,7 +193,9 @@ class _Uses:
         return True
 
     def _note_view(self, node: Node, value: Value) -> None:
-        """Record views of an append's result as sharing its memory; refuse writes to it and ``as_strided``."""
+        """Record views of an append's result as sharing its memory; refuse writes to it and
+        ``as_strided``.
+        """
         place = self._made[value]
         if value in written_values(node) or "as_strided" in node.op.name():
             self.refused.add(place)
@@ -187,7 +204,9 @@ class _Uses:
 
 
 def _fit(appends: Sequence[_Append], value: Value, longer: tuple[int, int]) -> bool:
-    """Return whether all appends to an input fit into one longer buffer, each with the layout of new memory."""
+    """Return whether all appends to an input fit into one longer buffer, each with the layout of
+    new memory.
+    """
     axis, more = longer
     sizes = list(value.spec.sizes)
     whole = (0, sizes[axis])
@@ -197,17 +216,23 @@ def _fit(appends: Sequence[_Append], value: Value, longer: tuple[int, int]) -> b
     strides = contiguous_strides(sizes)
     for each in appends:
         made = each.node.outputs[0].spec  # type: ignore[union-attr]
-        offset = sum(start * stride for (start, _), stride in zip(each.region.box, strides, strict=True))
+        offset = sum(
+            start * stride for (start, _), stride in zip(each.region.box, strides, strict=True)
+        )
         if offset * made.dtype.itemsize % _ALIGNED:
             return False
         own = [strides[dim] for dim in each.region.dims]
-        if any(a != b for size, a, b in zip(made.sizes, own, made.strides, strict=True) if size != 1):
+        if any(
+            a != b for size, a, b in zip(made.sizes, own, made.strides, strict=True) if size != 1
+        ):
             return False
     return _apart([each.region.box for each in appends])
 
 
 def _apart(boxes: Sequence[Box], dim: int = 0) -> bool:
-    """Return whether no two of these parts share an element; False if comparing dimension by dimension cannot tell."""
+    """Return whether no two of these parts share an element; False if comparing dimension by
+    dimension cannot tell.
+    """
     if len(boxes) < 2:
         return True
     if dim == len(boxes[0]):
@@ -221,7 +246,7 @@ def _apart(boxes: Sequence[Box], dim: int = 0) -> bool:
     return all(_apart(each, dim + 1) for each in alike.values())
 
 
-# --- views whose part of an input is known ----------------------------------------------------------------------------
+# --- views whose part of an input is known --------------------------------------------------------
 
 Parts = Sequence[_Region] | None
 
@@ -237,7 +262,9 @@ def _unbind(region: _Region, dim: int = 0) -> Parts:
     return [region.at(dim, index, index + 1).without(dim) for index in range(region.size(dim))]
 
 
-def _slice(region: _Region, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Parts:
+def _slice(
+    region: _Region, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Parts:
     dim %= len(region.dims)
     begin, stop, _ = slice(start, end).indices(region.size(dim))
     return [region.at(dim, begin, max(begin, stop))] if step == 1 else None

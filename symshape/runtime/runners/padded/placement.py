@@ -1,4 +1,6 @@
-"""The placement of a call's sizes in a bucket, computed once for these sizes, as far as calls need it."""
+"""The placement of a call's sizes in a bucket, computed once for these sizes, as far as calls need
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,12 @@ class Placement:
         inputs: the valid parts of the buffers; None before the first call that C++ does not serve.
         memory: the memory whose parts ``inputs`` are.
         sizes: the true sizes that the program reads.
-        merged: by index of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
-        answer: makes the results; None before the first call, which makes it while the device works.
-        back: for each input that the program writes to, its index, and a function that writes its new elements.
+        merged: by index of an input whose dimensions are products of sizes: its sizes, each a
+            dimension of its own.
+        answer: makes the results; None before the first call, which makes it while the device
+            works.
+        back: for each input that the program writes to, its index, and a function that writes its
+            new elements.
     """
 
     values: Mapping[str, int]

@@ -1,7 +1,9 @@
-"""The padded runner: one program for a range of sizes, on buffers with the inputs at their capacities and true sizes.
+"""The padded runner: one program for a range of sizes, on buffers with the inputs at their
+capacities and true sizes.
 
-Each call runs the same padded program on the same buffers and copies the valid part of its results out: on the CPU op
-by op, on CUDA as one CUDA graph for each bucket, all of them from one memory pool.
+Each call runs the same padded program on the same buffers and copies the valid part of its results
+out: on the CPU op by op, on CUDA as one CUDA graph for each bucket, all of them from one memory
+pool.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class Warmed:
     """The result of making a bucket before it is needed.
 
     Attributes:
-        sizes: the sizes up to which the bucket serves; symbols that an op refuses have exactly this value.
+        sizes: the sizes up to which the bucket serves; symbols that an op refuses have exactly this
+            value.
         milliseconds: how long making and capturing took.
         bytes: the bucket's bytes: measured on a device, else counted.
         reason: why there is no bucket; empty if there is one.
@@ -76,11 +79,12 @@ class PaddedRunner:
         eager: serves calls that no bucket can.
         store: stores the buckets of the compiled function.
         options: the options, for example whether results are lent.
-        where_it_pays: whether buckets are made and used as the ledger decides; else each call has one.
+        where_it_pays: whether buckets are made and used as the ledger decides; else each call has
+            one.
         otherwise: serves if no size can be padded; eager by default.
         note: records events in the history of the compiled function.
-        cut: splits the program into pieces around an op that cannot be captured; None for a program that is never
-            split.
+        cut: splits the program into pieces around an op that cannot be captured; None for a program
+            that is never split.
 
     Attributes:
         store: stores the buckets of the compiled function.
@@ -110,7 +114,8 @@ class PaddedRunner:
         self.store = store
         self._positions = [each.position for each in program.graph.inputs]
         self._draws = draws_any(program, options)
-        self._repeats = repeats_draws if program.graph.uses_randomness else bool  # ``bool()`` is False
+        # ``bool()`` is False
+        self._repeats = repeats_draws if program.graph.uses_randomness else bool
         self.device = _check_fit(program, draws=self._draws)
         self._apart = Apart(program, self.device, cut)
         self._on_cpu = self.device.type == "cpu"
@@ -136,16 +141,20 @@ class PaddedRunner:
         )
         self._chosen: ChosenBuckets | None = None
         if where_it_pays:
-            self._chosen = ChosenBuckets(program, self._finder, Ledger(store.promise), self.device, lending)
+            self._chosen = ChosenBuckets(
+                program, self._finder, Ledger(store.promise), self.device, lending
+            )
         self._released = False
         self._lock = store.lock
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """Return the flat outputs of one call."""
         apart, serves = self._apart, self._eager
-        if interpreters() is not None or forward_ad._current_level >= 0 or self._repeats():  # ``is_transformed``
+        # ``is_transformed``
+        if interpreters() is not None or forward_ad._current_level >= 0 or self._repeats():
             return serves(leaves, values)
-        if apart.spoilt and (self._on_cpu or not is_capturing()):  # finding the failed op needs a capture
+        # finding the failed op needs a capture
+        if apart.spoilt and (self._on_cpu or not is_capturing()):
             with self._lock:
                 apart.without_uncaptured(leaves, values)
         if apart.instead is not None:
@@ -157,11 +166,14 @@ class PaddedRunner:
                 self.store.clock = now = self.store.clock + 1
                 chosen = self._chosen
                 found = None if self._released else (chosen or self._finder).find(tuple(values))
-                if not apart.whole and (found is None or self._finder.new is not None or (chosen and chosen.changed)):
+                if not apart.whole and (
+                    found is None or self._finder.new is not None or (chosen and chosen.changed)
+                ):
                     instead = apart.without_refused(self._finder)
                     if instead is not None:
                         return instead.run(leaves, values)
-                if self._released:  # perhaps just now: the objects of an entry may die at any moment
+                # perhaps just now: the objects of an entry may die at any moment
+                if self._released:
                     self._finder.clear()
                 elif found is None and chosen is not None and self._finder.pads():
                     serves = partial(chosen.run_eagerly, self._eager)
@@ -173,7 +185,11 @@ class PaddedRunner:
                     credit.amount = credit.amount * FADES ** (now - credit.last_used) + credit.gain
                     credit.last_used = now
                     try:
-                        results = bucket.launched(leaves, placement) if chosen is None or chosen.settled else None
+                        results = (
+                            bucket.launched(leaves, placement)
+                            if chosen is None or chosen.settled
+                            else None
+                        )
                         if results is None:
                             results = self._called(bucket, placement, leaves)
                         if self._finder.new is not None:
@@ -188,14 +204,17 @@ class PaddedRunner:
                     except (IndexError, RuntimeError) as error:
                         if bucket.wrote:
                             raise
-                        # eager raises its own error for the data, or accepts it: it ignores data of empty results
+                        # eager raises its own error for the data, or accepts it: it ignores data of
+                        # empty results
                         self._fell_back(f"for one call: {error}")
                     if chosen is not None:
                         chosen.broke_off()
         return serves(leaves, values)
 
     def _called(self, bucket: Bucket, placement: Placement, leaves: Sequence[Any]) -> list[Any]:
-        """Return the results of a padded call; the first few calls without a capture are timed for the ledger."""
+        """Return the results of a padded call; the first few calls without a capture are timed for
+        the ledger.
+        """
         inputs = [leaves[position] for position in self._positions]
         chosen = self._chosen
         if chosen is None or chosen.settled:
@@ -212,8 +231,12 @@ class PaddedRunner:
         return results
 
     def _overlap(self, leaves: Sequence[Any]) -> bool:
-        """Return whether memory that the program writes is shared with another tensor of this call."""
-        found = overlap(((leaves[position], written) for position, written in self._writing), self._lifted)
+        """Return whether memory that the program writes is shared with another tensor of this
+        call.
+        """
+        found = overlap(
+            ((leaves[position], written) for position, written in self._writing), self._lifted
+        )
         if found and not self._told:
             self._told = True
             self._fell_back("what it writes overlaps another tensor of the call")
@@ -224,29 +247,39 @@ class PaddedRunner:
         self._note("ran op by op", text=reason)
 
     def _spoil(self, error: CaptureFailed) -> None:
-        """Give up capturing: the program runs op by op, and from the next call on in pieces if possible."""
+        """Give up capturing: the program runs op by op, and from the next call on in pieces if
+        possible.
+        """
         self.release()
         self._apart.spoil()
         self._fell_back(f"capture failed: {error}")
 
     @property
     def instead(self) -> Runner | None:
-        """The runner of the pieces, if the whole program cannot be captured or padded; else None."""
+        """The runner of the pieces, if the whole program cannot be captured or padded; else
+        None.
+        """
         return self._apart.instead
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
-        """Prefer the smallest of these capacities that holds a call, and steps where none does, from now on."""
+        """Prefer the smallest of these capacities that holds a call, and steps where none does,
+        from now on.
+        """
         with self._lock:
             self._finder.prefer(caps)
             if self._chosen is not None:
                 self._chosen.clear()
 
     def plan_for(self, sizes: Mapping[str, int]) -> Plan | None:
-        """Return the plan of the bucket that :meth:`warm_up` would make for these sizes; None if it makes none."""
+        """Return the plan of the bucket that :meth:`warm_up` would make for these sizes; None if it
+        makes none.
+        """
         with self._lock:
             if self._released:
                 return None
-            made = plan(self._program, sizes, self.refusals, [sizes], blueprints=self._finder.blueprints)
+            made = plan(
+                self._program, sizes, self.refusals, [sizes], blueprints=self._finder.blueprints
+            )
             return None if made.padded is None else made
 
     def warm_up(self, sizes: Mapping[str, int]) -> Warmed:
@@ -267,7 +300,10 @@ class PaddedRunner:
             except CaptureFailed as error:
                 self._spoil(error)
                 return Warmed(sizes, reason=f"capture failed: {error}")
-            except (IndexError, RuntimeError) as error:  # an op refuses the zeros: a call captures instead
+            except (
+                IndexError,
+                RuntimeError,
+            ) as error:  # an op refuses the zeros: a call captures instead
                 return Warmed(sizes, reason=f"left to the first call: {error}")
             caps = {**sizes, **bucket.made.caps}
             return Warmed(caps, (time.perf_counter() - start) * 1e3, bucket.bytes)
@@ -278,7 +314,8 @@ class PaddedRunner:
             self._kernels.shelf = shelf
 
     def settle(self, until: float | None = None) -> bool:
-        """Wait until no other process compiles, and capture its code; return whether that was done in time.
+        """Wait until no other process compiles, and capture its code; return whether that was done
+        in time.
 
         Args:
             until: how long to wait, as a time of ``time.monotonic``; None for as long as it takes.
@@ -325,7 +362,11 @@ class PaddedRunner:
         if self.instead is not None:
             return self.instead.describe()
         kinds = [each.variants[0].kernels for each in self.buckets if each.variants]
-        compiled = f", {kinds.count('inductor')} of them run Inductor's kernels" if "inductor" in kinds else ""
+        compiled = (
+            f", {kinds.count('inductor')} of them run Inductor's kernels"
+            if "inductor" in kinds
+            else ""
+        )
         said = "" if self._kernels is None else self._kernels.reason
         if self._kernels is not None and self._kernels.pending:
             said = "; ".join(filter(None, ("Inductor's are being compiled", said)))
@@ -337,7 +378,9 @@ class PaddedRunner:
             return [] if self._chosen is None else self._chosen.lines()
 
     def padding(self) -> PaddingReport:
-        """Return how each symbol is padded in the bucket with the most repairs, or why it is not."""
+        """Return how each symbol is padded in the bucket with the most repairs, or why it is
+        not.
+        """
         with self._lock:
             buckets = self.buckets
             if not buckets:
@@ -371,7 +414,9 @@ def _kernels(program: Program, device: torch.device, options: Options) -> Kernel
     aliased = aliased_storages(program.graph)
     process = shared if options.kernels == "background" else None
     return Kernels(
-        lambda region: pad(program.graph, region, device, aliased, apart=True), options.kernels == "inductor", process
+        lambda region: pad(program.graph, region, device, aliased, apart=True),
+        options.kernels == "inductor",
+        process,
     )
 
 
@@ -383,19 +428,27 @@ def _check_fit(program: Program, *, draws: bool) -> torch.device:
     graph = program.graph
     check_recordable(program, draws=draws)
     mutated = set(graph.mutated)
-    memory = [each.tensor.untyped_storage().data_ptr() for each in graph.lifted if each.tensor.numel()]
+    memory = [
+        each.tensor.untyped_storage().data_ptr() for each in graph.lifted if each.tensor.numel()
+    ]
     if any(overlaps_itself(each.tensor) for each in graph.lifted if each.value in mutated):
         raise Unfit("it writes to a parameter or a buffer whose elements share memory")
     if any(
-        memory.count(each.tensor.untyped_storage().data_ptr()) > 1 for each in graph.lifted if each.value in mutated
+        memory.count(each.tensor.untyped_storage().data_ptr()) > 1
+        for each in graph.lifted
+        if each.value in mutated
     ):
         raise Unfit("it writes to a parameter or a buffer that shares memory with another one")
     if program.modes.device:
         raise Unfit("it runs under a default device")
     device = device_of(graph)
-    read = {value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))}
+    read = {
+        value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))
+    }
     read.update(values_in(graph.outputs), (each.value for each in graph.inputs))
-    read.update(node.outputs[0] for node in graph.nodes if node.outputs and node.outputs[0] is not None)
+    read.update(
+        node.outputs[0] for node in graph.nodes if node.outputs and node.outputs[0] is not None
+    )
     devices = {value.spec.device for value in read - RandomStates.of(graph).inside}
     if len(devices) > 1:
         raise Unfit(f"it computes on {', '.join(sorted(map(str, devices)))}, not on one device")

@@ -13,10 +13,12 @@ _FEW = 3  # separate launches that take as long as one launch for a list of tens
 
 
 class TrueSizes:
-    """The true sizes that a padded program reads; each call writes the sizes that changed since the last call.
+    """The true sizes that a padded program reads; each call writes the sizes that changed since the
+    last call.
 
-    A few sizes are filled in; many are changed by one launch that adds the differences.  The numbers are arguments of
-    the launches, so no host memory has to stay unchanged until the device has read it.
+    A few sizes are filled in; many are changed by one launch that adds the differences.  The
+    numbers are arguments of the launches, so no host memory has to stay unchanged until the device
+    has read it.
 
     Args:
         places: the indices of the sizes among the numbers of a call.
@@ -26,7 +28,8 @@ class TrueSizes:
         places: the indices of the sizes among the numbers of a call.
         tensor: the sizes, as the next kernels on the device will see them.
         each: each size, as a view of ``tensor``.
-        held: the sizes written last; None while unknown.  (``compiled_launch.cpp`` reads and writes it, too.)
+        held: the sizes written last; None while unknown.  (``compiled_launch.cpp`` reads and writes
+            it, too.)
 
     >>> sizes = TrueSizes((2, 0), torch.device("cpu"))
     >>> sizes.write(sizes.of((7, 8, 9)))
@@ -61,5 +64,7 @@ class TrueSizes:
                 for place in changed:
                     self.each[place].fill_(sizes[place])
             else:
-                torch._foreach_add_(self.each, [new - old for new, old in zip(sizes, held, strict=True)])
+                torch._foreach_add_(
+                    self.each, [new - old for new, old in zip(sizes, held, strict=True)]
+                )
         self.held = sizes

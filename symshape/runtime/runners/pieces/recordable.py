@@ -1,4 +1,6 @@
-"""The checks that a program can be run once on fixed memory and then replayed: no host reads, no autograd recording."""
+"""The checks that a program can be run once on fixed memory and then replayed: no host reads, no
+autograd recording.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,18 @@ __all__ = ["check_recordable", "check_without_gradients"]
 
 
 def check_recordable(program: Program, *, draws: bool = False) -> None:
-    """Raise unless a program does the same in every run; with ``draws``, it may draw random numbers.
+    """Raise unless a program does the same in every run; with ``draws``, it may draw random
+    numbers.
 
     Raises:
-        Unfit: it reads data on the host, draws random numbers, records gradients, or changes inference mode inside.
+        Unfit: it reads data on the host, draws random numbers, records gradients, or changes
+            inference mode inside.
     """
     graph = program.graph
     shared = RandomStates.of(graph).shared
-    faulty = [(node, fault) for node in graph.nodes if (fault := fault_of_node(node, shared)) is not None]
+    faulty = [
+        (node, fault) for node in graph.nodes if (fault := fault_of_node(node, shared)) is not None
+    ]
     if faulty:
         raise Unfit(min(faulty, key=lambda each: _rank(each[0]))[1].reason)
     if graph.uses_randomness and not draws:
@@ -44,11 +50,15 @@ def check_without_gradients(program: Program) -> None:
     roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
     asking = [value for value in roots if program.modes.grad and _requires_grad(program, value)]
     if asking and not RecordedHistory(graph.steps, asking).silent:
-        raise Unfit("gradients are recorded; run it under torch.no_grad() or train through torch.compile")
+        raise Unfit(
+            "gradients are recorded; run it under torch.no_grad() or train through torch.compile"
+        )
 
 
 def _rank(node: Node) -> int:
-    """Return a fault's rank for reports: calls that are no operators come first, then data reads, then modes."""
+    """Return a fault's rank for reports: calls that are no operators come first, then data reads,
+    then modes.
+    """
     op: Any = node.op
     return 0 if isinstance(op, OpaqueCall) else 1 if node.bindings else 2
 

@@ -1,8 +1,8 @@
 """A program in pieces: recordable pieces are recorded, and the ops between them run eagerly.
 
-An op that reads data on the host, draws random numbers, computes elsewhere or cannot be captured keeps only itself
-from being recorded.  Each piece is a program with its own runner.  Sizes that come from data are arguments to the
-pieces after them.
+An op that reads data on the host, draws random numbers, computes elsewhere or cannot be captured
+keeps only itself from being recorded.  Each piece is a program with its own runner.  Sizes that
+come from data are arguments to the pieces after them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Stage:
         piece: the steps of the program.
         program: the piece as a program.
         runner: the piece's runner; None if the piece runs eagerly.
-        reasons: why the piece runs eagerly, with the user's lines; empty for the last stage, which makes the results.
+        reasons: why the piece runs eagerly, with the user's lines; empty for the last stage, which
+            makes the results.
         run: runs the piece.
         leaves, values: where its tensor and integer arguments are held.
         gives: where its results are held.
@@ -75,12 +76,7 @@ class PiecewiseRunner:
     """
 
     def __init__(
-        self,
-        program: Program,
-        make: Make,
-        *,
-        draws: bool = False,
-        left: Left | None = None,
+        self, program: Program, make: Make, *, draws: bool = False, left: Left | None = None
     ) -> None:
         check_without_gradients(program)
         graph = program.graph
@@ -96,20 +92,25 @@ class PiecewiseRunner:
             raise Unfit("none of its pieces can be recorded")
 
     def _held(self, parts: Sequence[Part]) -> dict[Value | str, int]:
-        """Return the index at which each value of a call is held: inputs, integers, constants, results of pieces."""
+        """Return the index at which each value of a call is held: inputs, integers, constants,
+        results of pieces.
+        """
         held: list[Value | str] = [each.value for each in self._program.graph.inputs]
         held += self._program.positions
         held += [each.value for each in self._constants]
         for part in parts:
             held += part.subgraph.gives
-        return {each: place for place, each in enumerate(dict.fromkeys(held))}  # two pieces may give the same count
+        # two pieces may give the same count
+        return {each: place for place, each in enumerate(dict.fromkeys(held))}
 
     def _stages(self, parts: Sequence[Part], make: Make) -> Iterator[Stage]:
         places = self._places
         last: dict[int, int] = {}
         for number, part in enumerate(parts):
             found = part.subgraph
-            last.update((places[each], number) for each in (*found.takes, *found.names, *found.gives))
+            last.update(
+                (places[each], number) for each in (*found.takes, *found.names, *found.gives)
+            )
         for number, part in enumerate(parts):
             program, runner, reasons = part.program, None, part.reasons
             if part.piece.recorded:
@@ -138,11 +139,14 @@ class PiecewiseRunner:
         results: list[Any] = []
         for stage in self.stages:
             try:
-                results = stage.run([held[i] for i in stage.leaves], [held[i] for i in stage.values])
+                results = stage.run(
+                    [held[i] for i in stage.leaves], [held[i] for i in stage.values]
+                )
             except Exception as error:
                 self._tell(error, stage)
                 raise
-            for place, result in zip(stage.gives, results, strict=False):  # the last stage's are the call's results
+            # the last stage's are the call's results
+            for place, result in zip(stage.gives, results, strict=False):
                 held[place] = result
             for place in stage.drops:
                 held[place] = None
@@ -167,20 +171,30 @@ class PiecewiseRunner:
         """Return the number of pieces, their runners, and what runs eagerly between them."""
         recorded = [stage for stage in self.stages if stage.runner is not None]
         between = [self._why(stage) for stage in self.stages if stage.reasons]
-        served = "; ".join(stage.runner.describe() for stage in recorded if stage.runner is not None)
-        return f"in {len(recorded) + len(between)} pieces ({served}; run eagerly: {', '.join(between)})"
+        served = "; ".join(
+            stage.runner.describe() for stage in recorded if stage.runner is not None
+        )
+        return (
+            f"in {len(recorded) + len(between)} pieces ({served}; run eagerly: "
+            f"{', '.join(between)})"
+        )
 
     def _why(self, stage: Stage) -> str:
         """Return the ops of a stage that run eagerly, and why, each op and reason once."""
         steps = self._program.graph.steps
         said = dict.fromkeys(
-            f"{name_of_step(steps[number])}, since {fault.reason}" for number, fault in stage.piece.faults
+            f"{name_of_step(steps[number])}, since {fault.reason}"
+            for number, fault in stage.piece.faults
         )
         return "; ".join(said or stage.reasons)
 
 
-def parts_of(runner: Runner, program: Program) -> Iterator[tuple[Program, PaddedRunner | tuple[str, ...]]]:
-    """Yield each part of a program with its padded runner, or with the reasons why it is not padded."""
+def parts_of(
+    runner: Runner, program: Program
+) -> Iterator[tuple[Program, PaddedRunner | tuple[str, ...]]]:
+    """Yield each part of a program with its padded runner, or with the reasons why it is not
+    padded.
+    """
     instead = runner.instead if isinstance(runner, (PaddedRunner, CudaGraphRunner)) else None
     if instead is not None:
         yield from parts_of(instead, program)

@@ -1,4 +1,6 @@
-"""The splitting of a padded program into pieces that leave out ops that cannot be captured or that refuse padding."""
+"""The splitting of a padded program into pieces that leave out ops that cannot be captured or that
+refuse padding.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from symshape.runtime.runners.protocol import Cut, Runner
 __all__ = ["Apart"]
 
 _FEW = 8
-"""The number of exact-size tuples up to which a bucket for each costs less than splitting the program."""
+"""The number of exact-size tuples up to which a bucket for each costs less than splitting the
+program.
+"""
 
 
 class Apart:
@@ -44,17 +48,23 @@ class Apart:
         self.spoilt = self._cut is not None
 
     def without_uncaptured(self, leaves: Sequence[Any], values: Sequence[int]) -> None:
-        """After a failed capture, split the program around the op that cannot be captured, if one is found."""
+        """After a failed capture, split the program around the op that cannot be captured, if one
+        is found.
+        """
         if self.spoilt:
             self.spoilt = False
             self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
 
     def without_refused(self, finder: BucketFinder) -> Runner | None:
-        """Split the program around the ops that refuse padding, if no symbol is padded or too many sizes are exact."""
+        """Split the program around the ops that refuse padding, if no symbol is padded or too many
+        sizes are exact.
+        """
         refused = finder.refusals
         if not refused:
             return None
-        values = {tuple(each.made.exact.get(name, 0) for name in refused) for each in finder.buckets()}
+        values = {
+            tuple(each.made.exact.get(name, 0) for name in refused) for each in finder.buckets()
+        }
         if finder.pads() and len(values) <= _FEW:
             return None
         self.whole = True

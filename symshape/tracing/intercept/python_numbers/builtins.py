@@ -1,9 +1,10 @@
 """Replacements for Python's builtins in traced code, which treat a symbolic number as a plain one.
 
-A size of a traced tensor, or an integer argument, is a ``torch.SymInt``, which is no ``int`` to Python. A program that
-tests ``isinstance(n, int)`` would take another branch than in eager. So the names ``isinstance`` and ``type`` in traced
-code mean functions of ours during the trace. The same holds for ``len``, ``divmod``, ``max``, ``min``, ``sorted``,
-``id`` and ``print``. Code that is not recorded (see ``state/trusted``) keeps Python's.
+A size of a traced tensor, or an integer argument, is a ``torch.SymInt``, which is no ``int`` to
+Python. A program that tests ``isinstance(n, int)`` would take another branch than in eager. So the
+names ``isinstance`` and ``type`` in traced code mean functions of ours during the trace. The same
+holds for ``len``, ``divmod``, ``max``, ``min``, ``sorted``, ``id`` and ``print``. Code that is not
+recorded (see ``state/trusted``) keeps Python's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from symshape.graph.float_terms import OF_ONE, OF_TWO, float_term
 from symshape.tracing.intercept import size_extremes
 from symshape.tracing.intercept.python_numbers import math_and_format
 from symshape.tracing.intercept.python_numbers.methods import is_of_data
-from symshape.tracing.intercept.python_numbers.operators import PLAIN, as_integer, is_ours, of_numpy, stands_for
+from symshape.tracing.intercept.python_numbers.operators import (
+    PLAIN,
+    as_integer,
+    is_ours,
+    of_numpy,
+    stands_for,
+)
 from symshape.tracing.intercept.python_numbers.substituted_functions import StandIn
 from symshape.tracing.intercept.ranges import SymbolicRange, plain_range
 from symshape.tracing.symbolic.keys import plain_key
@@ -42,7 +49,8 @@ _SEQUENCES = (list, tuple, torch.Size)
 
 
 def plain_isinstance(value: object, kinds: Any) -> bool:
-    """Compute ``isinstance(value, kinds)``; a symbolic number also is an instance of its plain number's classes.
+    """Compute ``isinstance(value, kinds)``; a symbolic number also is an instance of its plain
+    number's classes.
 
     >>> plain_isinstance(3, int), plain_isinstance("3", (int, float))
     (True, False)
@@ -86,7 +94,8 @@ class _Kind(type):
 
 
 class PlainType(type, metaclass=_Kind):
-    """The replacement for ``type``: a symbolic number or tensor has the type of the plain one that it stands for.
+    """The replacement for ``type``: a symbolic number or tensor has the type of the plain one that
+    it stands for.
 
     >>> PlainType(3) is int, isinstance(int, PlainType)
     (True, True)
@@ -127,7 +136,9 @@ def plain_divmod(a: Any, b: Any) -> Any:
 
 
 def _is_inexact(number: Any) -> bool:
-    """Return whether a symbolic float is ours and no ratio of integers, so that a guard cannot compare it."""
+    """Return whether a symbolic float is ours and no ratio of integers, so that a guard cannot
+    compare it.
+    """
     return is_ours(number) and number.node.ratio() is None
 
 
@@ -142,18 +153,35 @@ def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
         if len(args) == 1:
             args = (size_extremes.listed_once(args[0]),)
         listed = args[0] if len(args) == 1 and type(args[0]) in _SEQUENCES else args
-        if kwargs.keys() <= {"default"} and (len(args) == 1 or not kwargs) and size_extremes.is_term(listed):
+        if (
+            kwargs.keys() <= {"default"}
+            and (len(args) == 1 or not kwargs)
+            and size_extremes.is_term(listed)
+        ):
             return choose_size(listed)
         kinds = {type(each) for each in args}
-        if len(args) < 2 or kwargs or torch.SymFloat not in kinds or not kinds <= {float, torch.SymFloat}:
+        if (
+            len(args) < 2
+            or kwargs
+            or torch.SymFloat not in kinds
+            or not kinds <= {float, torch.SymFloat}
+        ):
             return choose(*args, **kwargs)
-        ours = next((each.node for each in args if type(each) is torch.SymFloat and is_of_data(each)), None)
+        ours = next(
+            (each.node for each in args if type(each) is torch.SymFloat and is_of_data(each)), None
+        )
         if ours is None:
-            ours = next((each.node for each in args if type(each) is torch.SymFloat and _is_inexact(each)), None)
+            ours = next(
+                (each.node for each in args if type(each) is torch.SymFloat and _is_inexact(each)),
+                None,
+            )
         if ours is None:
             return choose(*args)
-        found, *others = (each.node if type(each) is torch.SymFloat else ours.wrap_float(each) for each in args)
-        for each in others:  # in Python's order: of equal numbers, and where one is NaN, the first stays
+        found, *others = (
+            each.node if type(each) is torch.SymFloat else ours.wrap_float(each) for each in args
+        )
+        # in Python's order: of equal numbers, and where one is NaN, the first stays
+        for each in others:
             found = getattr(found, f"sym_{name}")(each)
         return torch.SymFloat(found)
 
@@ -161,7 +189,8 @@ def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def contains(container: Any, item: Any) -> bool:
-    """Compute ``item in container``. A symbolic integer is compared with the keys: hashing would fix its value.
+    """Compute ``item in container``. A symbolic integer is compared with the keys: hashing would
+    fix its value.
 
     >>> contains({7, 8}, 7)
     True
@@ -175,15 +204,21 @@ def contains(container: Any, item: Any) -> bool:
 
 
 def plain_id(value: Any) -> int:
-    """Compute ``id(value)``. The stand-in of an argument is refused: its id differs from call to call.
+    """Compute ``id(value)``. The stand-in of an argument is refused: its id differs from call to
+    call.
 
     >>> plain_id(None) == id(None)
     True
     """
-    what = "a tensor" if type(value) is SymbolicTensor and value._value in value._tracer.originals else ""
+    what = (
+        "a tensor"
+        if type(value) is SymbolicTensor and value._value in value._tracer.originals
+        else ""
+    )
     if what or id(value) in _stand_ins:
         raise UnsupportedError(
-            f"the function calls id() on {what or 'an object'} among its arguments, and that number differs from "
+            f"the function calls id() on {what or 'an object'} among its arguments, and that "
+            "number differs from "
             "call to call; identify the argument by a name or a number of your own",
             reason=Reason.IDENTITY,
         )
@@ -196,12 +231,20 @@ def _of_symbols(function: Callable[..., float]) -> Callable[..., Any]:
     is_node_method = function.__name__ not in (*OF_ONE, *OF_TWO)
 
     def compute(*args: Any) -> Any:
-        numbers = [each for each in args if type(each) in (torch.SymInt, torch.SymFloat) and is_ours(each)]
-        if not numbers or len(args) != most or not all(_isinstance(each, _NUMBERS) for each in args):
+        numbers = [
+            each for each in args if type(each) in (torch.SymInt, torch.SymFloat) and is_ours(each)
+        ]
+        if (
+            not numbers
+            or len(args) != most
+            or not all(_isinstance(each, _NUMBERS) for each in args)
+        ):
             return function(*args)
         wrap = numbers[0].node.wrap_float
         nodes = [
-            of_python(torch.sym_float(each).node) if any(each is one for one in numbers) else wrap(float(each))
+            of_python(torch.sym_float(each).node)
+            if any(each is one for one in numbers)
+            else wrap(float(each))
             for each in args
         ]
         if not is_node_method:
@@ -212,19 +255,28 @@ def _of_symbols(function: Callable[..., float]) -> Callable[..., Any]:
 
 
 def _log(number: Any, *base: Any) -> Any:
-    """Compute ``math.log`` with an optional base: the natural logarithm divided by that of the base."""
-    if len(base) == 1 and type(base[0]) in (int, float) and type(number) in (torch.SymInt, torch.SymFloat):
+    """Compute ``math.log`` with an optional base: the natural logarithm divided by that of the
+    base.
+    """
+    if (
+        len(base) == 1
+        and type(base[0]) in (int, float)
+        and type(number) in (torch.SymInt, torch.SymFloat)
+    ):
         return _natural_log(number) / math.log(base[0])
     return _natural_log(number, *base)
 
 
 def _of_class(function: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """Return ``math.isnan`` or a relative, whose answer is the same for every integer."""
-    return lambda number: function(0 if type(number) is torch.SymInt and is_ours(number) else number)
+    return lambda number: function(
+        0 if type(number) is torch.SymInt and is_ours(number) else number
+    )
 
 
 def plain_gcd(*integers: Any) -> Any:
-    """Compute ``math.gcd``. For a size and a plain number the guard is on the remainder of the size by that number.
+    """Compute ``math.gcd``. For a size and a plain number the guard is on the remainder of the size
+    by that number.
 
     >>> plain_gcd(12, 8)
     4
@@ -257,8 +309,13 @@ MATH |= {
     id(math.comb): math_and_format.comb,
     id(math.perm): math_and_format.perm,
 }
-MATH |= {id(math.lcm): lambda *integers: math_and_format.lcm(plain_gcd, *integers), id(math.fsum): math_and_format.fsum}
-"""Replacements, by ``id``, for functions that C computes with plain numbers only; symbolic numbers give formulas."""
+MATH |= {
+    id(math.lcm): lambda *integers: math_and_format.lcm(plain_gcd, *integers),
+    id(math.fsum): math_and_format.fsum,
+}
+"""Replacements, by ``id``, for functions that C computes with plain numbers only; symbolic numbers
+give formulas.
+"""
 
 
 def plain_int(*args: Any, **kwargs: Any) -> Any:
@@ -278,7 +335,8 @@ def plain_int(*args: Any, **kwargs: Any) -> Any:
 
 
 def plain_float(*args: Any) -> Any:
-    """Compute ``float``; a symbolic number stays symbolic, and the value of a tensor may be symbolic.
+    """Compute ``float``; a symbolic number stays symbolic, and the value of a tensor may be
+    symbolic.
 
     >>> plain_float(2), plain_float("2.5")
     (2.0, 2.5)
@@ -287,7 +345,9 @@ def plain_float(*args: Any) -> Any:
         return float(*args)
     value = _number_of(args[0])
     if type(value) is torch.SymInt and is_ours(value):
-        return torch.SymFloat(value.node.env.nodes.float_node(float_term("as_float", value.node.sym_float().term)))
+        return torch.SymFloat(
+            value.node.env.nodes.float_node(float_term("as_float", value.node.sym_float().term))
+        )
     if type(value) is not torch.SymFloat:
         return float(value)
     return torch.SymFloat(of_python(value.node)) if is_ours(value) else value
@@ -302,7 +362,11 @@ def plain_bool(*args: Any) -> Any:
     if len(args) != 1:
         return bool(*args)
     value = _item_of(args[0])
-    if type(value) in (torch.SymBool, torch.SymInt) and is_ours(value) and not value.node.has_hint():
+    if (
+        type(value) in (torch.SymBool, torch.SymInt)
+        and is_ours(value)
+        and not value.node.has_hint()
+    ):
         return value if type(value) is torch.SymBool else value != 0
     return bool(value)
 
@@ -315,14 +379,18 @@ def _item_of(value: Any) -> Any:
 
 
 def _number_of(value: Any) -> Any:
-    """Return the number in a traced tensor of one element, a truth as an integer; any other value unchanged."""
+    """Return the number in a traced tensor of one element, a truth as an integer; any other value
+    unchanged.
+    """
     found = _item_of(value)
     is_truth = found is not value and type(found) is torch.SymBool and is_ours(found)
     return as_integer(found) if is_truth else found
 
 
 def dispatching(dispatch: Callable[[type], Any]) -> Callable[[type], Any]:
-    """Return a ``functools.singledispatch`` lookup that takes classes of symbolic values for those of plain ones."""
+    """Return a ``functools.singledispatch`` lookup that takes classes of symbolic values for those
+    of plain ones.
+    """
     return lambda kind: dispatch(_CLASSES.get(kind, kind))
 
 

@@ -1,6 +1,8 @@
-"""Object identity and class of stand-ins: the functions for ``is``, ``__class__`` and ``match`` in traced code.
+"""Object identity and class of stand-ins: the functions for ``is``, ``__class__`` and ``match`` in
+traced code.
 
-Python answers these without asking the objects, so the interpreter of traced code has to call these functions instead.
+Python answers these without asking the objects, so the interpreter of traced code has to call these
+functions instead.
 """
 
 from __future__ import annotations
@@ -33,17 +35,24 @@ class Identity:
     def __init__(self, trace: Trace, leaves: Sequence[Any]) -> None:
         self._trace = trace
         self._positions: dict[int, int] = {}
-        for position, leaf in enumerate(leaves):  # constants that are guarded by their parts, not by identity
+        # constants that are guarded by their parts, not by identity
+        for position, leaf in enumerate(leaves):
             kind = _type(leaf)
-            if kind not in PLAIN and not isinstance(leaf, torch.Tensor) and constant_parts(leaf) is not None:
+            if (
+                kind not in PLAIN
+                and not isinstance(leaf, torch.Tensor)
+                and constant_parts(leaf) is not None
+            ):
                 self._positions.setdefault(id(leaf), position)
         self._kept = tuple(leaves)  # so that the ids stay valid
 
     def is_same(self, a: Any, b: Any) -> bool:
-        """Return ``a is b`` as eager finds it; an answer that depends on the call becomes a part of its key.
+        """Return ``a is b`` as eager finds it; an answer that depends on the call becomes a part of
+        its key.
 
         Raises:
-            UnsupportedError: Python says nothing about it (whether two equal large integers are one object).
+            UnsupportedError: Python says nothing about it (whether two equal large integers are one
+                object).
         """
         if b is None or a is None:
             return a is b
@@ -82,14 +91,16 @@ class Identity:
         elif float(a) != float(b):
             return False
         raise UnsupportedError(
-            "the program compares two equal numbers with `is`, whose answer Python does not define; compare them "
+            "the program compares two equal numbers with `is`, whose answer Python does not "
+            "define; compare them "
             "with ==",
             reason=Reason.NUMBERS,
         )
 
 
 def class_of(value: Any) -> Any:
-    """Return ``value.__class__``; for a symbolic number, the class of the number that it stands for.
+    """Return ``value.__class__``; for a symbolic number, the class of the number that it stands
+    for.
 
     >>> class_of(3) is int
     True
@@ -98,7 +109,8 @@ def class_of(value: Any) -> Any:
 
 
 def subject_of(value: Any) -> Any:
-    """Return the subject that a class pattern of ``match`` tests: for a symbolic number, the number, fixed by a guard.
+    """Return the subject that a class pattern of ``match`` tests: for a symbolic number, the
+    number, fixed by a guard.
 
     >>> subject_of("a")
     'a'

@@ -1,4 +1,6 @@
-"""Integer functions of ``math`` that keep sizes symbolic where they can, and ``json.dumps``, which fixes them."""
+"""Integer functions of ``math`` that keep sizes symbolic where they can, and ``json.dumps``, which
+fixes them.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def lcm(gcd: Callable[..., Any], *integers: Any) -> Any:
 def fsum(numbers: Any) -> Any:
     """Compute ``math.fsum``; integers need no extra precision."""
     numbers = list(numbers)
-    if not any(map(_is_symbolic, numbers)) or not all(type(each) is int or _is_symbolic(each) for each in numbers):
+    if not any(map(_is_symbolic, numbers)) or not all(
+        type(each) is int or _is_symbolic(each) for each in numbers
+    ):
         return math.fsum(numbers)
     return sum(numbers) * 1.0
 
@@ -81,7 +85,9 @@ def dumps(*args: Any, **kwargs: Any) -> str:
     '{"n": [1, 2]}'
     """
     plain_args = [_with_plain_numbers(each) for each in args]
-    return json.dumps(*plain_args, **{name: _with_plain_numbers(value) for name, value in kwargs.items()})
+    return json.dumps(
+        *plain_args, **{name: _with_plain_numbers(value) for name, value in kwargs.items()}
+    )
 
 
 def _with_plain_numbers(value: Any) -> Any:

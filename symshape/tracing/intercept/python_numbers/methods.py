@@ -1,8 +1,9 @@
-"""Methods of Python's numbers that ``torch.SymInt`` and its relatives lack or define differently, added during a trace.
+"""Methods of Python's numbers that ``torch.SymInt`` and its relatives lack or define differently,
+added during a trace.
 
-``k.bit_count()``, ``k.to_bytes(2, "big")``, ``f"{k:05d}"`` and ``pickle.dumps(k)`` need the number: a guard fixes it.
-``round(k, -1)`` rounds to tens as Python does, where torch returns ``k``. Symbolic numbers of other tracers keep
-torch's methods. (Checked on torch 2.11 to 2.13.)
+``k.bit_count()``, ``k.to_bytes(2, "big")``, ``f"{k:05d}"`` and ``pickle.dumps(k)`` need the number:
+a guard fixes it. ``round(k, -1)`` rounds to tens as Python does, where torch returns ``k``.
+Symbolic numbers of other tracers keep torch's methods. (Checked on torch 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ import torch
 from guards.terms import boolean
 from symshape.graph.float_terms import FloatTerm
 from symshape.tracing.intercept.python_numbers import numpy_functions
-from symshape.tracing.intercept.python_numbers.operators import PLAIN, is_ours, of_numpy, operators, plain
+from symshape.tracing.intercept.python_numbers.operators import (
+    PLAIN,
+    is_ours,
+    of_numpy,
+    operators,
+    plain,
+)
 from symshape.tracing.symbolic.nodes.texts import formatted, wants_value
 from symshape.user_code import is_optimisers
 
@@ -33,8 +40,14 @@ _plain_rfloordiv: Callable[[Any, Any], Any] = torch.SymFloat.__rfloordiv__
 
 
 def is_of_data(number: Any) -> bool:
-    """Return whether a symbolic float belongs to a trace of ours and is known only when the program runs."""
-    return is_ours(number) and isinstance(number.node.term, FloatTerm) and bool(number.node.term.unbacked())
+    """Return whether a symbolic float belongs to a trace of ours and is known only when the program
+    runs.
+    """
+    return (
+        is_ours(number)
+        and isinstance(number.node.term, FloatTerm)
+        and bool(number.node.term.unbacked())
+    )
 
 
 def _attribute(number: Any, name: str) -> Any:
@@ -82,9 +95,11 @@ def _format(number: Any, spec: str) -> str:
 
 
 def _hash(number: Any) -> int:
-    """Return the hash of the number, fixed by a guard, where the program hashes: a dictionary key, an item of a set.
+    """Return the hash of the number, fixed by a guard, where the program hashes: a dictionary key,
+    an item of a set.
 
-    Other code gets a hash only of a number that is already fixed: an ordered dictionary cannot be searched without.
+    Other code gets a hash only of a number that is already fixed: an ordered dictionary cannot be
+    searched without.
     """
     if not is_ours(number):
         return _plain_hash(number)
@@ -100,12 +115,20 @@ def _is_fixed(number: Any) -> bool:
 
 
 def _pow(number: Any, other: Any) -> Any:
-    """Compute a power of a number known only at run time; a base that must not be negative is checked there."""
-    if is_ours(number) and (is_of_data(number) or number.node.env.data.is_argument(number.node.term)):
+    """Compute a power of a number known only at run time; a base that must not be negative is
+    checked there.
+    """
+    if is_ours(number) and (
+        is_of_data(number) or number.node.env.data.is_argument(number.node.term)
+    ):
         exponents = (int, float, torch.SymInt, torch.SymFloat)
         env = number.node.env
         safe = type(other) in (int, float) and other >= 0 and other % 1 == 0
-        if not safe and env.data.is_argument(number.node.term) and not env.data.decide("gt", number.node.term, 0.0):
+        if (
+            not safe
+            and env.data.is_argument(number.node.term)
+            and not env.data.decide("gt", number.node.term, 0.0)
+        ):
             return float(number) ** other  # a complex number, or an error
         return number.__float_pow__(other) if isinstance(other, exponents) else NotImplemented
     return _plain_pow(number, other)
@@ -113,9 +136,13 @@ def _pow(number: Any, other: Any) -> Any:
 
 def _floor_divided(number: Any, other: Any) -> Any:
     """Compute float ``//``, which is not the floor of a rounded quotient: ``1.0 // 0.1`` is 9."""
-    if not is_ours(number) or (number.node.ratio() is not None and type(other) in (int, torch.SymInt)):
+    if not is_ours(number) or (
+        number.node.ratio() is not None and type(other) in (int, torch.SymInt)
+    ):
         return _plain_floordiv(number, other)
-    return float(number) // plain(other) if isinstance(other, (int, float, *PLAIN)) else NotImplemented
+    return (
+        float(number) // plain(other) if isinstance(other, (int, float, *PLAIN)) else NotImplemented
+    )
 
 
 def _int_floor_divided(number: Any, other: Any) -> Any:
@@ -131,14 +158,18 @@ def _int_floor_dividing(number: Any, other: Any) -> Any:
 
 
 def _is_whole(number: Any) -> bool:
-    """Return whether a divisor is a nonzero float with an integer value, for which the quotient's floor is exact."""
+    """Return whether a divisor is a nonzero float with an integer value, for which the quotient's
+    floor is exact.
+    """
     return type(number) is float and number.is_integer() and number != 0
 
 
 def _floor_dividing(number: Any, other: Any) -> Any:
     if not is_ours(number):
         return _plain_rfloordiv(number, other)
-    return plain(other) // float(number) if isinstance(other, (int, float, *PLAIN)) else NotImplemented
+    return (
+        plain(other) // float(number) if isinstance(other, (int, float, *PLAIN)) else NotImplemented
+    )
 
 
 def _unequal(number: Any, other: Any) -> Any:
@@ -179,7 +210,9 @@ METHODS = tuple((kind, name) for kind in PLAIN for name in _methods(kind))
 def number_methods() -> Iterator[None]:
     """Give symbolic numbers of ours the methods of plain numbers inside the block."""
     before = [
-        (kind, name, kind.__dict__.get(name, _MISSING), ours) for kind in PLAIN for name, ours in _methods(kind).items()
+        (kind, name, kind.__dict__.get(name, _MISSING), ours)
+        for kind in PLAIN
+        for name, ours in _methods(kind).items()
     ]
     for kind, name, _, ours in before:
         setattr(kind, name, ours)

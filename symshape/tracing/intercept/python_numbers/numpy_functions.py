@@ -1,8 +1,10 @@
-"""NumPy functions on sizes: ``np.sqrt(n)``, ``np.ceil(n / 2)``, ``np.prod(x.shape)``, ``np.array(x.shape)``.
+"""NumPy functions on sizes: ``np.sqrt(n)``, ``np.ceil(n / 2)``, ``np.prod(x.shape)``,
+``np.array(x.shape)``.
 
-NumPy takes a symbolic number for any object and computes with it as Python would. ``np.ceil(n / 2)`` would be an
-integer, where eager gives a NumPy float. So symbolic numbers implement NumPy's protocols during a trace. A few
-functions become formulas (see ``graph/numpy_terms``); the others get plain numbers, which guards fix.
+NumPy takes a symbolic number for any object and computes with it as Python would.
+``np.ceil(n / 2)`` would be an integer, where eager gives a NumPy float. So symbolic numbers
+implement NumPy's protocols during a trace. A few functions become formulas (see
+``graph/numpy_terms``); the others get plain numbers, which guards fix.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ from typing import Any
 import torch
 
 from symshape.graph import numpy_terms
-from symshape.tracing.intercept.python_numbers.operators import PLAIN, as_numpys, is_float64, is_ours, plain
+from symshape.tracing.intercept.python_numbers.operators import (
+    PLAIN,
+    as_numpys,
+    is_float64,
+    is_ours,
+    plain,
+)
 from symshape.tracing.intercept.python_numbers.substituted_functions import standing_for
 from symshape.tracing.intercept.size_extremes import greatest, least
 from symshape.tracing.symbolic.nodes import numpy_floats
@@ -29,7 +37,13 @@ _ROUNDINGS: dict[str, Callable[[Any], Any]] = {
     "trunc": math.trunc,
     "rint": round,
 }
-_ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "remainder": "mod"}
+_ARITHMETIC = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "truediv",
+    "remainder": "mod",
+}
 _OF_INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
     "subtract": operator.sub,
@@ -76,7 +90,9 @@ def ufunc(number: Any, function: Any, method: str, *inputs: Any, **options: Any)
     inputs = tuple(plain(each) if not _is_foreign(each) else array(each) for each in inputs)
     if function.__name__ == "power" and method == "__call__" and len(inputs) == 2 and not options:
         return inputs[0] ** inputs[1]  # for single numbers `**` differs from the function
-    return getattr(function, method)(*inputs, **{name: plain(value) for name, value in options.items()})
+    return getattr(function, method)(
+        *inputs, **{name: plain(value) for name, value in options.items()}
+    )
 
 
 class _Power:
@@ -115,10 +131,18 @@ def _formula(name: str, inputs: tuple[Any, ...]) -> FloatNode | None:
 
 
 def _integer(name: str, inputs: tuple[Any, ...]) -> torch.SymInt | None:
-    """Return the result of a function of two integers, marked as NumPy's; None where plain numbers are needed."""
-    if name not in _OF_INTEGERS or len(inputs) != 2 or not all(type(each) in (int, torch.SymInt) for each in inputs):
+    """Return the result of a function of two integers, marked as NumPy's; None where plain numbers
+    are needed.
+    """
+    if (
+        name not in _OF_INTEGERS
+        or len(inputs) != 2
+        or not all(type(each) in (int, torch.SymInt) for each in inputs)
+    ):
         return None
-    if any(_is_foreign(each) for each in inputs) or (name in _DIVISIONS and not (type(inputs[1]) is int and inputs[1])):
+    if any(_is_foreign(each) for each in inputs) or (
+        name in _DIVISIONS and not (type(inputs[1]) is int and inputs[1])
+    ):
         return None
     found = _OF_INTEGERS[name](*inputs)
     return as_numpys(found) if type(found) is torch.SymInt else None
@@ -157,19 +181,27 @@ def _of_sizes(function: Callable[..., Any], choose: Callable[[Any], Any]) -> Cal
 
     @functools.wraps(function)
     def compute(*args: Any, **options: Any) -> Any:
-        numbers = args[0] if len(args) == 1 and not options and type(args[0]) in (tuple, list, torch.Size) else ()
+        numbers = (
+            args[0]
+            if len(args) == 1 and not options and type(args[0]) in (tuple, list, torch.Size)
+            else ()
+        )
         ours = any(type(each) is torch.SymInt and is_ours(each) for each in numbers)
         if not ours or not all(type(each) in (int, torch.SymInt) for each in numbers):
             return function(*args, **options)
         found = choose(numbers)
-        return as_numpys(found) if type(found) is torch.SymInt else sys.modules["numpy"].int64(found)
+        return (
+            as_numpys(found) if type(found) is torch.SymInt else sys.modules["numpy"].int64(found)
+        )
 
     return compute
 
 
 @functools.cache
 def functions() -> Mapping[int, Any]:
-    """Return, by ``id``, the replacements for NumPy functions in traced code. NumPy must be imported."""
+    """Return, by ``id``, the replacements for NumPy functions in traced code. NumPy must be
+    imported.
+    """
     numpy = sys.modules["numpy"]
     by_name: dict[str, Callable[[Any], Any]] = {
         "prod": math.prod,

@@ -1,7 +1,8 @@
-"""Operators between symbolic numbers and numbers of any class: enumerations, fractions, conditions as integers.
+"""Operators between symbolic numbers and numbers of any class: enumerations, fractions, conditions
+as integers.
 
-torch's numbers know ``int``, ``float`` and ``bool`` alone. Compared with a member of an ``IntEnum`` they give no
-answer, and Python then says that the two are unequal.
+torch's numbers know ``int``, ``float`` and ``bool`` alone. Compared with a member of an ``IntEnum``
+they give no answer, and Python then says that the two are unequal.
 """
 
 from __future__ import annotations
@@ -26,7 +27,20 @@ PLAIN: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBo
 _USUAL = frozenset({int, float, bool, str, type(None), torch.Tensor, *PLAIN})
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _COMPARISONS = tuple(_MIRRORED)
-_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor")
+_ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "lshift",
+    "rshift",
+    "and",
+    "or",
+    "xor",
+)
 _COMPARED = frozenset(f"__{name}__" for name in _COMPARISONS)
 _OF_NUMPY = frozenset(f"__{name}__" for name in ("add", "sub", "mul", "truediv", "mod"))
 _UNARY = ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil")
@@ -55,7 +69,9 @@ def plain(number: Any) -> Any:
 def of_numpy(number: Any) -> bool:
     """Return whether a symbolic number stands for a NumPy number."""
     return (
-        type(number) in PLAIN and is_ours(number) and (_MARK in number.__dict__ or numpy_floats.of_numpy(number.node))
+        type(number) in PLAIN
+        and is_ours(number)
+        and (_MARK in number.__dict__ or numpy_floats.of_numpy(number.node))
     )
 
 
@@ -68,7 +84,9 @@ def stands_for(number: Any) -> Any:
 
 
 def as_numpys(number: torch.SymInt) -> torch.SymInt:
-    """Mark an integer as NumPy's ``int64``; it stays symbolic until the program computes with it."""
+    """Mark an integer as NumPy's ``int64``; it stays symbolic until the program computes with
+    it.
+    """
     made = torch.SymInt(number.node)
     made.__dict__[_MARK] = True
     return made
@@ -76,7 +94,11 @@ def as_numpys(number: torch.SymInt) -> torch.SymInt:
 
 def is_float64(number: Any) -> bool:
     """Return whether a number is a plain ``numpy.float64``."""
-    return type(number).__name__ == "float64" and isinstance(number, float) and type(number).__module__ == "numpy"
+    return (
+        type(number).__name__ == "float64"
+        and isinstance(number, float)
+        and type(number).__module__ == "numpy"
+    )
 
 
 def is_plain_numpys(number: Any) -> bool:
@@ -99,16 +121,24 @@ def operators(kind: type, given: dict[str, Method]) -> dict[str, Method]:
         for way, does in ways[: 1 if name in _COMPARISONS else 2]:
             before = given.get(way) or kind.__dict__.get(way)
             if before is not None:
-                found[way] = _for_all(before, _both(name), does, None if kind is torch.SymBool else bool)
+                found[way] = _for_all(
+                    before, _both(name), does, None if kind is torch.SymBool else bool
+                )
             elif kind is torch.SymBool:
                 found[way] = _of_integers(does)
     if kind is torch.SymInt:
         found |= {"__pow__": _power(found["__pow__"]), "__invert__": lambda number: -number - 1}
-        found |= {way: _alone(kind.__dict__[way], getattr(operator, way)) for way in ("__neg__", "__abs__", "__pos__")}
+        found |= {
+            way: _alone(kind.__dict__[way], getattr(operator, way))
+            for way in ("__neg__", "__abs__", "__pos__")
+        }
     if kind is torch.SymBool:
         found |= {f"__{name}__": _of_integer(f"__{name}__") for name in _UNARY}
         found |= {"__xor__": _differ(found["__xor__"]), "__rxor__": _differ(found["__rxor__"])}
-        found |= {"__index__": lambda number: int(bool(number)), "__float__": lambda number: float(bool(number))}
+        found |= {
+            "__index__": lambda number: int(bool(number)),
+            "__float__": lambda number: float(bool(number)),
+        }
     return found
 
 
@@ -136,13 +166,17 @@ def _for_all(before: Method, ways: tuple[str, str], operate: Method, truth: type
     def method(number: Any, other: Any) -> Any:
         if type(other) is truth:
             return before(number, 1 if other else 0)
-        if computes and (_MARK in number.__dict__ or (type(other) is torch.SymInt and _MARK in other.__dict__)):
+        if computes and (
+            _MARK in number.__dict__ or (type(other) is torch.SymInt and _MARK in other.__dict__)
+        ):
             return operate(plain(number), plain(other))
         if type(other) in _USUAL or not isinstance(other, numbers.Number) or not is_ours(number):
             return before(number, other)
         known: Any = other
         base = int if isinstance(known, int) else float if isinstance(known, float) else None
-        if base is not None and all(getattr(type(known), way, None) is getattr(base, way, None) for way in ways):
+        if base is not None and all(
+            getattr(type(known), way, None) is getattr(base, way, None) for way in ways
+        ):
             return before(number, int.__index__(known) if base is int else float.__float__(known))
         if is_float64(known) and ways[0] in _COMPARED:
             return before(number, float(known))
@@ -159,7 +193,9 @@ def _of_integers(operate: Method) -> Method:
     def method(number: Any, other: Any) -> Any:
         if not is_ours(number):
             return NotImplemented
-        return operate(as_integer(number), as_integer(other) if type(other) is torch.SymBool else other)
+        return operate(
+            as_integer(number), as_integer(other) if type(other) is torch.SymBool else other
+        )
 
     return method
 
@@ -167,7 +203,11 @@ def _of_integers(operate: Method) -> Method:
 def _of_integer(name: str) -> Method:
     def method(number: Any, *args: Any) -> Any:
         integer = as_integer(number)
-        return -integer - 1 if name == "__invert__" else getattr(integer, name, lambda *_: integer)(*args)
+        return (
+            -integer - 1
+            if name == "__invert__"
+            else getattr(integer, name, lambda *_: integer)(*args)
+        )
 
     return method
 

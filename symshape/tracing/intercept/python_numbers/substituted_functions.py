@@ -36,7 +36,9 @@ class StandIn(functools.partial[Any]):
 
 
 def standing_for(original: Any, ours: Callable[..., Any]) -> Any:
-    """Return a stand-in for ``original`` that calls ``ours``; if ``ours`` is a class, return the class."""
+    """Return a stand-in for ``original`` that calls ``ours``; if ``ours`` is a class, return the
+    class.
+    """
     if isinstance(ours, type):
         return ours
     made = StandIn(ours)

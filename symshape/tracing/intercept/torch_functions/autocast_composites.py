@@ -1,7 +1,7 @@
 """Functions whose kernels call ops that autocast changes, out of sight of any mode.
 
-A trace writes autocast's casts into the graph, which runs without autocast. Inside such a kernel there would be no
-casts.
+A trace writes autocast's casts into the graph, which runs without autocast. Inside such a kernel
+there would be no casts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ _FUNCTIONS: Any = (
     *(aten._trilinear, aten.affine_grid_generator, aten.linalg_pinv),
     *(aten._transformer_encoder_layer_fwd, aten._native_multi_head_attention),
 )
-_overloads = [getattr(each, name) for each in _FUNCTIONS if hasattr(each, "overloads") for name in each.overloads()]
+_overloads = [
+    getattr(each, name)
+    for each in _FUNCTIONS
+    if hasattr(each, "overloads")
+    for name in each.overloads()
+]
 CAST_INSIDE = frozenset((*_FUNCTIONS, *_overloads))
 """The functions whose kernels call ops that autocast changes.
 
@@ -38,7 +43,9 @@ def check_cast_inside(function: Any) -> None:
     if dispatch.any_autocast():
         name = getattr(function, "__name__", str(function))
         raise UnsupportedError(
-            f"{name} runs ops inside it that autocast changes, which a compiled graph, where casts are ops of "
-            "their own, would leave out; turn autocast off around that call (torch.autocast(..., enabled=False))",
+            f"{name} runs ops inside it that autocast changes, which a compiled graph, where casts "
+            "are ops of "
+            "their own, would leave out; turn autocast off around that call (torch.autocast(..., "
+            "enabled=False))",
             reason=Reason.OPERATOR,
         )

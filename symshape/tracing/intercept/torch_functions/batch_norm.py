@@ -1,8 +1,9 @@
-"""Batch norm with a cumulative average (``momentum=None``), whose momentum C++ takes for a plain number.
+"""Batch norm with a cumulative average (``momentum=None``), whose momentum C++ takes for a plain
+number.
 
-The number of batches is a tensor, so the weight of the next batch in the running statistics is known only when the
-graph runs. The result does not depend on it: the layer without statistics gives the same. A separate call, by the
-kernel that eager runs, writes the statistics.
+The number of batches is a tensor, so the weight of the next batch in the running statistics is
+known only when the graph runs. The result does not depend on it: the layer without statistics gives
+the same. A separate call, by the kernel that eager runs, writes the statistics.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _kernel = torch.ops.aten.native_batch_norm.default
 
 
 def batch_norm(
-    input: SymbolicTensor,  # noqa: A002 - torch's own name
+    input: SymbolicTensor,
     running_mean: torch.Tensor | None,
     running_var: torch.Tensor | None,
     weight: torch.Tensor | None = None,
@@ -31,7 +32,11 @@ def batch_norm(
     """Compute ``torch.nn.functional.batch_norm`` with a momentum that depends on data."""
     given = running_mean, running_var
     counted = type(momentum) is torch.SymFloat and type(eps) is float and type(training) is bool
-    if not counted or None in given or not can_be_whole((input, *given, weight, bias), on_cuda=True):
+    if (
+        not counted
+        or None in given
+        or not can_be_whole((input, *given, weight, bias), on_cuda=True)
+    ):
         return _batch_norm(input, *given, weight, bias, training, momentum, eps)
     if not training:
         return _batch_norm(input, *given, weight, bias, False, 0.0, eps)

@@ -1,7 +1,9 @@
-"""Composite functions that C++ decides by asking about sizes of 0 and 1 and concrete strides, decided by structure.
+"""Composite functions that C++ decides by asking about sizes of 0 and 1 and concrete strides,
+decided by structure.
 
-The resulting ops are those that eager runs; only the questions on the way differ. C++'s ``reshape`` asks whether sizes
-are 0 or 1, which would leave guards that no program needs. On torch 2.11 its ``matmul`` specialises symbolic sizes.
+The resulting ops are those that eager runs; only the questions on the way differ. C++'s ``reshape``
+asks whether sizes are 0 or 1, which would leave guards that no program needs. On torch 2.11 its
+``matmul`` specialises symbolic sizes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
-_unsafe_view = aten._unsafe_view.default  # given only the packet, torch looks up the overload at each call
+# given only the packet, torch looks up the overload at each call
+_unsafe_view = aten._unsafe_view.default
 _torch_fill_diagonal = torch.Tensor.fill_diagonal_
 _torch_max_pool1d = torch.nn.functional.max_pool1d
 
@@ -54,7 +57,9 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
     spec = tensor._spec
     try:
         sizes = infer_sizes(spec.sizes, _inward(shape))
-        viewable = view_strides(spec.sizes, spec.strides, sizes) is not None or _viewable_here(spec, sizes)
+        viewable = view_strides(spec.sizes, spec.strides, sizes) is not None or _viewable_here(
+            spec, sizes
+        )
     except ShapeError as error:
         raise ProgramError(f"{error} (at {tensor._tracer.env.origin()})") from error
     outer = [outward(size) for size in sizes]
@@ -63,12 +68,16 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
     copy = _unsafe_view(tensor.clone(memory_format=torch.contiguous_format), outer)
     question = functools.partial(view_strides_asking, spec.sizes, spec.strides, sizes)
     tracer = tensor._tracer
-    tracer.copies.append(ReshapeCopy(len(tracer.steps), tensor._value, copy._value, question, user_location()))
+    tracer.copies.append(
+        ReshapeCopy(len(tracer.steps), tensor._value, copy._value, question, user_location())
+    )
     return copy  # type: ignore[no-any-return]
 
 
 def _viewable_here(spec: TensorSpec, sizes: Shape) -> bool:
-    """Return whether the example call's sizes allow a view where the structure alone does not (sizes of 0 and 1)."""
+    """Return whether the example call's sizes allow a view where the structure alone does not
+    (sizes of 0 and 1).
+    """
     hints: list[tuple[int, ...]] = []
     for each in (spec.sizes, spec.strides, sizes):
         known = [size.hint if isinstance(size, IntNode) else size for size in each]
@@ -86,7 +95,9 @@ def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> to
         return reshape(tensor, 1)
     for d in (start_dim, end_dim):
         if not -number <= d < number:
-            raise IndexError(f"flatten: dimension {d} is out of range for a tensor of {number} dimension(s)")
+            raise IndexError(
+                f"flatten: dimension {d} is out of range for a tensor of {number} dimension(s)"
+            )
     start, end = start_dim % number, end_dim % number
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
@@ -99,14 +110,18 @@ def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> to
 
 
 def one_hot(tensor: SymbolicTensor, num_classes: Any = -1) -> Any:
-    """Compute ``F.one_hot`` as one op: its decomposition would no longer check the class numbers."""
+    """Compute ``F.one_hot`` as one op: its decomposition would no longer check the class
+    numbers.
+    """
     return tensor._tracer.dispatch(aten.one_hot.default, (tensor, num_classes), {})
 
 
 def fill_diagonal_(tensor: SymbolicTensor, fill_value: Any, wrap: bool = False) -> Any:
-    """Compute ``tensor.fill_diagonal_(number)``. C++ counts the strides, which fixes the sizes that they are made of.
+    """Compute ``tensor.fill_diagonal_(number)``. C++ counts the strides, which fixes the sizes that
+    they are made of.
 
-    Tall matrices with ``wrap`` and tensors of more than two dimensions (all of equal size) stay with C++.
+    Tall matrices with ``wrap`` and tensors of more than two dimensions (all of equal size) stay
+    with C++.
 
     Source: aten/src/ATen/native/Fill.cpp.
     """
@@ -117,7 +132,7 @@ def fill_diagonal_(tensor: SymbolicTensor, fill_value: Any, wrap: bool = False) 
 
 
 def max_pool1d(
-    input: SymbolicTensor,  # noqa: A002 - torch's own name
+    input: SymbolicTensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -125,7 +140,8 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Compute ``F.max_pool1d``. On a CPU without gradients it is one op, whose kernel has a memory layout of its own.
+    """Compute ``F.max_pool1d``. On a CPU without gradients it is one op, whose kernel has a memory
+    layout of its own.
 
     Source: aten/src/ATen/native/MaxPooling.cpp.
     """
@@ -143,9 +159,7 @@ def max_pool1d(
 
 
 def linear(
-    input: torch.Tensor,  # noqa: A002 - torch's own name
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Compute ``F.linear``, for a weight of two dimensions and an input of two or more.
 
@@ -155,7 +169,7 @@ def linear(
         return matmul_before_2_13.linear(input, weight, bias)  # type: ignore[no-any-return]
     casts = bias is not None and _is_cast(input.device.type)
     if bias is not None and casts:  # casts the whole layer; autocast would not cast a plain sum
-        input, weight, bias = _cast(input), _cast(weight), _cast(bias)  # noqa: A001
+        input, weight, bias = _cast(input), _cast(weight), _cast(bias)
     spec = _spec(input)
     if bias is not None and len(spec.sizes) == 2:
         return torch.addmm(bias, input, weight.t())
@@ -184,10 +198,12 @@ def _flat_rows(tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     return reshape(tensor, shape) if type(tensor) is SymbolicTensor else tensor.reshape(shape)
 
 
-def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A002 - torch's own name
-    """Compute ``torch.matmul``, for operands of at least two dimensions, the first of no fewer than the second.
+def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Compute ``torch.matmul``, for operands of at least two dimensions, the first of no fewer than
+    the second.
 
-    Source: aten/src/ATen/native/LinearAlgebra.cpp (folding of leading dimensions into ``mm`` included).
+    Source: aten/src/ATen/native/LinearAlgebra.cpp (folding of leading dimensions into ``mm``
+    included).
     """
     a, b = _spec(input), _spec(other)
     if len(a.sizes) < 2 or len(b.sizes) < 2 or len(a.sizes) < len(b.sizes):

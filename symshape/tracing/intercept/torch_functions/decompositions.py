@@ -1,8 +1,10 @@
-"""Ops without a rule of our own: composites are decomposed, others inferred by what torch registered for them.
+"""Ops without a rule of our own: composites are decomposed, others inferred by what torch
+registered for them.
 
-In order: a custom op's ``register_fake``; a Python meta function; a decomposition; a library's kernel for ``Meta``.
-Each runs on symbolic tensors with recording off, so the graph keeps the op itself and computes what eager computes.
-(Private names of torch used here were checked on 2.11 to 2.13.)
+In order: a custom op's ``register_fake``; a Python meta function; a decomposition; a library's
+kernel for ``Meta``. Each runs on symbolic tensors with recording off, so the graph keeps the op
+itself and computes what eager computes. (Private names of torch used here were checked on 2.11 to
+2.13.)
 """
 
 from __future__ import annotations
@@ -43,30 +45,40 @@ _DEVICES = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA}
 
 
 def taken_apart_on(op: OpOverload) -> frozenset[str]:
-    """Return the device types on which C++ decomposes the op where autograd may have to see the parts.
+    """Return the device types on which C++ decomposes the op where autograd may have to see the
+    parts.
 
-    In inference mode autograd need not see them, and a mode gets the op whole. An op stays whole on a device that has a
-    kernel for it.
+    In inference mode autograd need not see them, and a mode gets the op whole. An op stays whole on
+    a device that has a kernel for it.
     """
-    known = op.namespace == "aten" and dispatch.has_kernel(op.name())  # some ops exist in Python alone
+    # some ops exist in Python alone
+    known = op.namespace == "aten" and dispatch.has_kernel(op.name())
     if not known or not _has_kernel(op, DispatchKey.CompositeImplicitAutograd):
         return frozenset()
     return frozenset(kind for kind, key in _DEVICES.items() if not _has_kernel(op, key))
 
 
-def is_taken_apart(kinds: frozenset[str], args: Sequence[Any], kwargs: dict[str, Any] | None) -> bool:
-    """Return whether the op is decomposed for these arguments: ``kinds`` are the device types that decompose it."""
+def is_taken_apart(
+    kinds: frozenset[str], args: Sequence[Any], kwargs: dict[str, Any] | None
+) -> bool:
+    """Return whether the op is decomposed for these arguments: ``kinds`` are the device types that
+    decompose it.
+    """
     if len(kinds) == len(_DEVICES):
         return True
     leaves = pytree.tree_leaves((args, kwargs))
-    return next((each.device.type for each in leaves if isinstance(each, torch.Tensor)), "cpu") in kinds
+    return (
+        next((each.device.type for each in leaves if isinstance(each, torch.Tensor)), "cpu")
+        in kinds
+    )
 
 
 def take_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Decompose an op as C++ does, by its composite kernel (torch's definitions in Python draw other random numbers).
+    """Decompose an op as C++ does, by its composite kernel (torch's definitions in Python draw
+    other random numbers).
 
-    Inside, views of tensors that require gradients require gradients, too, as in eager. C++ records the same for the
-    op's own results if the op makes views.
+    Inside, views of tensors that require gradients require gradients, too, as in eager. C++ records
+    the same for the op's own results if the op makes views.
     """
     product = in_python(op)
     if product is not None:
@@ -80,7 +92,9 @@ def take_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
 
 
 def is_composite(op: OpOverload) -> bool:
-    """Return whether the op is defined by other ops only (CompositeImplicit, and no fake or meta of its own)."""
+    """Return whether the op is defined by other ops only (CompositeImplicit, and no fake or meta of
+    its own).
+    """
     return bool(op._can_decompose()) and DispatchKey.Meta not in op.py_kernels
 
 
@@ -90,20 +104,25 @@ def decompose(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     result = op.decompose(*args, **kwargs)
     if result is NotImplemented:
         raise UnsupportedError(
-            f"{op} has no rule in symshape, and torch has no decomposition of it; take it out of the compiled function",
+            f"{op} has no rule in symshape, and torch has no decomposition of it; take it out of "
+            "the compiled function",
             reason=Reason.OPERATOR,
         )
     return result
 
 
-def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], unknowns: Any) -> Any:
-    """Return the op's outputs as symbolic tensors, by its registered fake, meta function or decomposition.
+def infer(
+    tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], unknowns: Any
+) -> Any:
+    """Return the op's outputs as symbolic tensors, by its registered fake, meta function or
+    decomposition.
 
     Raises:
         UnsupportedError: no such function is registered, or it does not run on symbolic sizes.
     """
     where = tracer.env.origin()
-    if op._schema.name.startswith("aten::quantize_per"):  # torch's registered function makes a plain tensor
+    # torch's registered function makes a plain tensor
+    if op._schema.name.startswith("aten::quantize_per"):
         raise UnsupportedError(
             f"{op} (at {where}) creates a quantized tensor, which cannot be traced; create it "
             "outside the compiled function and keep the inside floating-point",
@@ -111,7 +130,8 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
         )
     if op.namespace == "c10d":
         raise UnsupportedError(
-            f"{op} (at {where}) is a collective on a process group, which a graph cannot hold; call the functional one "
+            f"{op} (at {where}) is a collective on a process group, which a graph cannot hold; "
+            "call the functional one "
             "of torch.distributed._functional_collectives instead, which returns its result",
             reason=Reason.OPERATOR,
         )
@@ -126,7 +146,8 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
                 reason=Reason.OPERATOR,
             )
         raise UnsupportedError(
-            f"{name} (at {where}) has no fake implementation, so the sizes of its result are not known. Register a "
+            f"{name} (at {where}) has no fake implementation, so the sizes of its result are not "
+            "known. Register a "
             "function of the same arguments that returns an empty tensor of the result's sizes: "
             f'@torch.library.register_fake("{name}")',
             reason=Reason.NO_FAKE,
@@ -142,7 +163,8 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
         raise
     except Exception as error:
         raise UnsupportedError(
-            f"{op} (at {where}): its {how} does not run on symbolic sizes: {type(error).__name__}: {error}",
+            f"{op} (at {where}): its {how} does not run on symbolic sizes: {type(error).__name__}: "
+            f"{error}",
             reason=Reason.OPERATOR,
         ) from error
     finally:
@@ -169,7 +191,8 @@ def _implementation(op: OpOverload, unknowns: Any) -> tuple[str, Callable[..., A
             return "decomposition", decomposition
     key = DispatchKey.CompositeExplicitAutograd
     kernel = op.py_kernels.get(key)
-    if kernel is None and op._schema.name.startswith("aten::_foreach_"):  # in C++: one op per tensor
+    # in C++: one op per tensor
+    if kernel is None and op._schema.name.startswith("aten::_foreach_"):
         kernel = functools.partial(op._op_dk, key) if _has_kernel(op, key) else None
         if op._schema.arguments[-1].name == "scalars" and op._overloadname == "Tensor":
             kernel = functools.partial(_with_a_number, op)
@@ -183,11 +206,20 @@ def _has_kernel(op: OpOverload, key: DispatchKey) -> bool:
 
 
 def _on_meta(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-    """Run a library's ``Meta`` kernel; results on the meta device get the device of the arguments."""
+    """Run a library's ``Meta`` kernel; results on the meta device get the device of the
+    arguments.
+    """
     result = op._op_dk(DispatchKey.Meta, *args, **kwargs)
-    devices = {each.device for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)}
+    devices = {
+        each.device for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)
+    }
     for leaf in pytree.tree_leaves(result):
-        if type(leaf) is SymbolicTensor and leaf.device.type == "meta" and devices and leaf.device not in devices:
+        if (
+            type(leaf) is SymbolicTensor
+            and leaf.device.type == "meta"
+            and devices
+            and leaf.device not in devices
+        ):
             if len(devices) > 1:
                 raise UnsupportedError(
                     "its meta function returns a tensor on the meta device, but its arguments "
@@ -199,7 +231,9 @@ def _on_meta(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
 
 
 def _with_a_number(op: OpOverload, *args: Any) -> Any:
-    """Infer ``_foreach_addcdiv(..., scalars=tensor)`` as with a number: no shape depends on the tensor's values."""
+    """Infer ``_foreach_addcdiv(..., scalars=tensor)`` as with a number: no shape depends on the
+    tensor's values.
+    """
     *lists, scalars = args
     with_number = getattr(torch.ops.aten, op._schema.name.removeprefix("aten::")).Scalar
     number = 1.0 if scalars.dtype.is_floating_point else 1

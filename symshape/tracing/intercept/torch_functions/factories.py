@@ -1,6 +1,8 @@
-"""Makers of tensors whose schemas take plain integers where a size may be passed: ``torch.linspace(0, 1, n)``.
+"""Makers of tensors whose schemas take plain integers where a size may be passed:
+``torch.linspace(0, 1, n)``.
 
-C++ would fix such a size before any mode sees the call. The recorded op gets its number when the graph runs.
+C++ would fix such a size before any mode sees the call. The recorded op gets its number when the
+graph runs.
 """
 
 from __future__ import annotations
@@ -46,7 +48,11 @@ _WINDOWS = {
 def make(function: Any, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Compute the tensor that one of these functions makes."""
     op = OPS[function]
-    kwargs = {name: value for name, value in kwargs.items() if name not in _USUAL or value not in _USUAL[name]}
+    kwargs = {
+        name: value
+        for name, value in kwargs.items()
+        if name not in _USUAL or value not in _USUAL[name]
+    }
     if function in _WINDOWS and ("periodic" in kwargs or len(args) > 1):
         op = getattr(aten, op._schema.name.removeprefix("aten::")).periodic
     slots = op._schema.arguments[:-_OPTIONS]
@@ -62,7 +68,9 @@ def make(function: Any, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, 
 def _sizes_and_numbers(numbers: Sequence[Any]) -> bool:
     """Return whether all are numbers, with a symbolic size among them."""
     kinds = [type(number) for number in numbers]
-    return torch.SymInt in kinds and all(kind in (int, float, bool, torch.SymInt, torch.SymFloat) for kind in kinds)
+    return torch.SymInt in kinds and all(
+        kind in (int, float, bool, torch.SymInt, torch.SymFloat) for kind in kinds
+    )
 
 
 def pad_sequence(
@@ -71,7 +79,8 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> torch.Tensor:
-    """Compute ``torch.nn.utils.rnn.pad_sequence``: copy each sequence into its place in one full tensor.
+    """Compute ``torch.nn.utils.rnn.pad_sequence``: copy each sequence into its place in one full
+    tensor.
 
     Source: aten/src/ATen/native/PackedSequence.cpp.
     """

@@ -1,4 +1,6 @@
-"""The torch function mode of a trace: questions about shapes, and composites, are answered before C++ sees them."""
+"""The torch function mode of a trace: questions about shapes, and composites, are answered before
+C++ sees them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.steps import Node
 from symshape.torch_internals import dispatch, functorch, operators
-from symshape.tracing.intercept import autograd, data_of_sizes, transformed_composites, vmapped_ops, vmapped_views
+from symshape.tracing.intercept import (
+    autograd,
+    data_of_sizes,
+    transformed_composites,
+    vmapped_ops,
+    vmapped_views,
+)
 from symshape.tracing.intercept.autograd import Gradients
 from symshape.tracing.intercept.known_masks import ATTENTION, KnownMasks
 from symshape.tracing.intercept.repeats import REPEATED, Repeats
@@ -32,7 +40,10 @@ from symshape.tracing.intercept.torch_functions import (
     svdvals,
     unbacked_composites,
 )
-from symshape.tracing.intercept.torch_functions.autocast_composites import CAST_INSIDE, check_cast_inside
+from symshape.tracing.intercept.torch_functions.autocast_composites import (
+    CAST_INSIDE,
+    check_cast_inside,
+)
 from symshape.tracing.intercept.torch_functions.indexing import getitem, is_symbolic, setitem
 from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import PRODUCTS, with_symbols
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
@@ -49,15 +60,18 @@ def _size(tensor: SymbolicTensor, dim: int | None = None) -> Any:
     if dim is None:
         return torch.Size([outward(size) for size in sizes])
     if not -len(sizes) <= dim < len(sizes):
-        raise IndexError(f"dimension {dim} is out of range for a tensor of {len(sizes)} dimension(s)")
+        raise IndexError(
+            f"dimension {dim} is out of range for a tensor of {len(sizes)} dimension(s)"
+        )
     return outward(sizes[dim])
 
 
 def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
     """Return the strides that a program reads.
 
-    The stride of a dimension of size 1, and every stride of an empty tensor, depends on how the tensor was made. Rules
-    do not track these strides: the program then gets a guard on the size, and the graph reads the stride when it runs.
+    The stride of a dimension of size 1, and every stride of an empty tensor, depends on how the
+    tensor was made. Rules do not track these strides: the program then gets a guard on the size,
+    and the graph reads the stride when it runs.
     """
     spec = tensor._spec
     tensor._tracer.looked_at.add(tensor._value)
@@ -68,23 +82,29 @@ def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
     else:
         empty = _is_empty(tensor)
         found = [
-            tensor._tracer.read_integer(aten.stride.int, tensor, d) if empty or spec.sizes[d] == 1 else spec.strides[d]
+            tensor._tracer.read_integer(aten.stride.int, tensor, d)
+            if empty or spec.sizes[d] == 1
+            else spec.strides[d]
             for d in dims
         ]
     return tuple(map(outward, found)) if dim is None else outward(found[0])
 
 
-def _is_contiguous(tensor: SymbolicTensor, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
+def _is_contiguous(
+    tensor: SymbolicTensor, memory_format: torch.memory_format = torch.contiguous_format
+) -> Any:
     """Compute ``tensor.is_contiguous()``.
 
     Raises:
-        UnsupportedError: channels last is asked of an empty tensor, whose strides are not tracked (see ``_stride``).
+        UnsupportedError: channels last is asked of an empty tensor, whose strides are not tracked
+            (see ``_stride``).
     """
     tensor._tracer.looked_at.add(tensor._value)
     images = memory_format is not torch.contiguous_format and len(tensor._spec.sizes) in (4, 5)
     if images and tensor._value not in tensor._tracer.laid_out and _is_empty(tensor):
         raise UnsupportedError(
-            f"the function asks whether a tensor is contiguous in {memory_format}; for an empty tensor the sizes "
+            f"the function asks whether a tensor is contiguous in {memory_format}; for an empty "
+            "tensor the sizes "
             "do not tell; check x.numel() == 0 first",
             reason=Reason.MEMORY,
         )
@@ -96,24 +116,38 @@ def _is_empty(tensor: SymbolicTensor) -> bool:
 
 
 def _storage_offset(tensor: SymbolicTensor) -> Any:
-    """Return a tensor's storage offset; that of an empty tensor depends on untracked strides (see ``_stride``)."""
+    """Return a tensor's storage offset; that of an empty tensor depends on untracked strides (see
+    ``_stride``).
+    """
     tensor._tracer.looked_at.add(tensor._value)
-    if tensor._value not in tensor._tracer.laid_out and tensor._spec.storage_offset != 0 and _is_empty(tensor):
+    if (
+        tensor._value not in tensor._tracer.laid_out
+        and tensor._spec.storage_offset != 0
+        and _is_empty(tensor)
+    ):
         return outward(tensor._tracer.read_integer(aten.storage_offset.default, tensor))
     return outward(tensor._spec.storage_offset)
 
 
 def _getter(attribute: Any) -> Any:
-    """Return the function that torch hands to a function mode when this attribute of a tensor is read."""
+    """Return the function that torch hands to a function mode when this attribute of a tensor is
+    read.
+    """
     return attribute.__get__
 
 
 def _data(tensor: SymbolicTensor) -> Any:
-    """Return ``tensor.data``: a detached view, whose writes autograd does not see when the graph runs either."""
+    """Return ``tensor.data``: a detached view, whose writes autograd does not see when the graph
+    runs either.
+    """
     steps = tensor._tracer.steps
     number = len(steps)
     made = _plain_data(tensor)
-    if len(steps) == number + 1 and isinstance(steps[-1], Node) and steps[-1].op is aten.detach.default:
+    if (
+        len(steps) == number + 1
+        and isinstance(steps[-1], Node)
+        and steps[-1].op is aten.detach.default
+    ):
         steps[-1] = attrs.evolve(steps[-1], untracked=True)
     return made
 
@@ -136,7 +170,7 @@ _handlers: dict[Any, Callable[..., Any]] = {
     _getter(torch.Tensor.dtype): lambda t: t._spec.dtype,
     _getter(torch.Tensor.device): lambda t: t._spec.device,
     torch.Tensor.reshape: lambda t, *sizes, shape=(): composites.reshape(t, *(sizes or (shape,))),
-    torch.reshape: lambda input, shape: composites.reshape(input, *shape),  # noqa: A006 - torch's own name
+    torch.reshape: lambda input, shape: composites.reshape(input, *shape),
     torch.Tensor.flatten: composites.flatten,
     torch.Tensor.fill_diagonal_: composites.fill_diagonal_,
     torch.flatten: composites.flatten,
@@ -164,12 +198,16 @@ def _is_indexed(function: Any, args: Any) -> bool:
 
 
 def _tolist(tensor: torch.Tensor) -> Any:
-    return aten.alias.default(tensor).tolist()  # the mode makes it symbolic: the graph reads its numbers when it runs
+    return aten.alias.default(
+        tensor
+    ).tolist()  # the mode makes it symbolic: the graph reads its numbers when it runs
 
 
 def _truth_outside(tensor: torch.Tensor) -> bool:
     """Return the truth of a real tensor around the program, as :func:`_truth` finds it."""
-    whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype is torch.bool)
+    whole = not (
+        tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype is torch.bool
+    )
     found = aten.alias.default(tensor) if whole and tensor.numel() == 1 else tensor
     return _truth(found) if type(found) is SymbolicTensor else torch.Tensor.__bool__(found)
 
@@ -177,8 +215,10 @@ def _truth_outside(tensor: torch.Tensor) -> bool:
 def _refuse(what: str) -> Callable[..., Any]:
     def refuse(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedError(
-            f"{what} reads a tensor's data or address while the function is traced, and a compiled graph would "
-            "reuse that value in every call; compute with the tensor, or read it outside the function",
+            f"{what} reads a tensor's data or address while the function is traced, and a compiled "
+            "graph would "
+            "reuse that value in every call; compute with the tensor, or read it outside the "
+            "function",
             reason=Reason.DATA_ON_HOST,
         )
 
@@ -202,11 +242,15 @@ _handlers.update(svdvals.HANDLERS)
 
 
 def _is_inference(tensor: SymbolicTensor) -> Any:
-    """Return whether the tensor was made in inference mode; a view of an argument is as the argument is."""
+    """Return whether the tensor was made in inference mode; a view of an argument is as the
+    argument is.
+    """
     tracer, storage = tensor._tracer, tensor._value.storage
     for value in tracer.originals:
         if value.storage is storage:
-            owner = tensor if value is tensor._value else SymbolicTensor.make(value.spec, value, tracer)
+            owner = (
+                tensor if value is tensor._value else SymbolicTensor.make(value.spec, value, tracer)
+            )
             return tracer.ask(owner, "is_inference")
     return torch.Tensor.is_inference(tensor)
 
@@ -216,13 +260,16 @@ def _lazily(tensor: SymbolicTensor) -> tuple[bool, bool]:
 
 
 def _resolve(which: int) -> Callable[..., Any]:
-    """Return the handler of ``resolve_conj`` or ``resolve_neg``: a copy if the lazy bit is set, else the tensor."""
+    """Return the handler of ``resolve_conj`` or ``resolve_neg``: a copy if the lazy bit is set,
+    else the tensor.
+    """
     return lambda tensor: tensor.clone() if _lazily(tensor)[which] else tensor
 
 
 def _refuse_view_question(tensor: SymbolicTensor) -> Any:
     raise UnsupportedError(
-        "the function asks whether a tensor is a view (Tensor._is_view), which differs from call to call and is "
+        "the function asks whether a tensor is a view (Tensor._is_view), which differs from call "
+        "to call and is "
         "not guarded; pass the answer as an argument",
         reason=Reason.AUTOGRAD_STATE,
     )
@@ -231,15 +278,15 @@ def _refuse_view_question(tensor: SymbolicTensor) -> Any:
 _handlers.update(
     {
         torch.Tensor.is_inference: _is_inference,
-        torch.is_inference: lambda input: _is_inference(input),  # noqa: A006 - torch's own name
+        torch.is_inference: lambda input: _is_inference(input),
         torch.Tensor.is_conj: lambda t: _lazily(t)[0],
-        torch.is_conj: lambda input: _lazily(input)[0],  # noqa: A006
+        torch.is_conj: lambda input: _lazily(input)[0],
         torch.Tensor.is_neg: lambda t: _lazily(t)[1],
-        torch.is_neg: lambda input: _lazily(input)[1],  # noqa: A006
+        torch.is_neg: lambda input: _lazily(input)[1],
         torch.Tensor.resolve_conj: _resolve(0),
-        torch.resolve_conj: lambda input: _resolve(0)(input),  # noqa: A006
+        torch.resolve_conj: lambda input: _resolve(0)(input),
         torch.Tensor.resolve_neg: _resolve(1),
-        torch.resolve_neg: lambda input: _resolve(1)(input),  # noqa: A006
+        torch.resolve_neg: lambda input: _resolve(1)(input),
         torch.Tensor._is_view: _refuse_view_question,
     }
 )
@@ -258,7 +305,9 @@ _readers: dict[Any, Callable[..., Any]] = {
     **autograd.OF_ANY_TENSOR,
     **transformed_composites.HANDLERS,
 }
-"""The replacements for functions on real tensors (parameters, buffers, constants) that a dispatch mode cannot see."""
+"""The replacements for functions on real tensors (parameters, buffers, constants) that a dispatch
+mode cannot see.
+"""
 
 
 def _sym_ite(condition: Any, then: Any, otherwise: Any) -> Any:
@@ -282,7 +331,9 @@ def _node(like: BoolNode, value: Any) -> Any:
     return wrap(value)
 
 
-_of_data = {each: data_of_sizes.maker(each) for each in (torch.tensor, torch.as_tensor, torch.asarray)}
+_of_data = {
+    each: data_of_sizes.maker(each) for each in (torch.tensor, torch.as_tensor, torch.asarray)
+}
 _handlers[torch.Tensor.new_tensor] = data_of_sizes.plain_maker(torch.Tensor.new_tensor)
 
 
@@ -295,7 +346,8 @@ _pad_sequence: Any = operators.nn.pad_sequence
 
 
 class FunctionMode(TorchFunctionMode):
-    """The torch function mode of a trace: answers the functions above in Python and passes everything else to torch.
+    """The torch function mode of a trace: answers the functions above in Python and passes
+    everything else to torch.
 
     Args:
         trace: the trace.
@@ -315,7 +367,10 @@ class FunctionMode(TorchFunctionMode):
         self._masks = KnownMasks(trace)
         self._trace = trace
         self._views = vmapped_views.Views(trace)
-        self._gradients = {**autograd.of_real_tensors(gradients, trace.own), **trace.own.hooks_of_real_tensors()}
+        self._gradients = {
+            **autograd.of_real_tensors(gradients, trace.own),
+            **trace.own.hooks_of_real_tensors(),
+        }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ATTENTION and args and isinstance(args[0], torch.Tensor):
@@ -326,9 +381,15 @@ class FunctionMode(TorchFunctionMode):
             if kwargs["out"] is not None:
                 return PRODUCTS.get(func, func)(*args, **kwargs)
             kwargs = {name: each for name, each in kwargs.items() if name != "out"}
-        if func in vmapped_ops.RULES and (found := vmapped_ops.call(func, args, kwargs)) is not NotImplemented:
+        if (
+            func in vmapped_ops.RULES
+            and (found := vmapped_ops.call(func, args, kwargs)) is not NotImplemented
+        ):
             return found
-        if func in vmapped_views.RULES and (found := self._views.call(func, args, kwargs)) is not NotImplemented:
+        if (
+            func in vmapped_views.RULES
+            and (found := self._views.call(func, args, kwargs)) is not NotImplemented
+        ):
             return found
         if func in REPEATED:
             if func is ATTENTION:
@@ -361,7 +422,9 @@ class FunctionMode(TorchFunctionMode):
 
     def __enter__(self) -> FunctionMode:
         self._attention = torch.nn.functional.scaled_dot_product_attention
-        torch.nn.functional.scaled_dot_product_attention = _with_plain_flags(self._attention, self._chooses)
+        torch.nn.functional.scaled_dot_product_attention = _with_plain_flags(
+            self._attention, self._chooses
+        )
         self._overridden = torch.overrides.has_torch_function
         torch.overrides.has_torch_function = _has_torch_function
         self._functions = self._trace.own.functions_watched()
@@ -387,16 +450,23 @@ def _has_torch_function(args: Iterable[Any]) -> bool:
     """
     stack = dispatch.function_modes()
     args = tuple(args)
-    numbers = any(isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)) for each in args)  # torch.sym_ite
+    # torch.sym_ite
+    numbers = any(isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)) for each in args)
     if not numbers and any(type(mode) is FunctionMode for mode in stack):
-        others = [each for each in args if isinstance(each, torch.Tensor) and type(each) is not SymbolicTensor]
+        others = [
+            each
+            for each in args
+            if isinstance(each, torch.Tensor) and type(each) is not SymbolicTensor
+        ]
         return any(not computes_as_torch_tensor(type(each)) for each in others) or any(
             type(mode) is not FunctionMode for mode in stack
         )
     return bool(_torch_has_torch_function(args))
 
 
-def _with_plain_flags(function: Callable[..., Any], chooses: Callable[[torch.device], object]) -> Callable[..., Any]:
+def _with_plain_flags(
+    function: Callable[..., Any], chooses: Callable[[torch.device], object]
+) -> Callable[..., Any]:
     """Return ``function`` with symbolic flags (``is_causal=n > 1``) decided first.
 
     C++ refuses them before it asks a mode.
@@ -407,4 +477,6 @@ def _with_plain_flags(function: Callable[..., Any], chooses: Callable[[torch.dev
             chooses(arg.device)  # also inside functions whose calls no mode sees
         return bool(arg) if type(arg) is torch.SymBool else arg
 
-    return lambda *args, **kwargs: function(*map(plain, args), **{name: plain(arg) for name, arg in kwargs.items()})
+    return lambda *args, **kwargs: function(
+        *map(plain, args), **{name: plain(arg) for name, arg in kwargs.items()}
+    )

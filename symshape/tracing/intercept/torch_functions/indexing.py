@@ -1,7 +1,9 @@
-"""Indexing, ``tensor[index]``, with symbolic integers: C++ would turn them into plain numbers, which fixes the size.
+"""Indexing, ``tensor[index]``, with symbolic integers: C++ would turn them into plain numbers,
+which fixes the size.
 
-``x[:, n - 1]`` is ``x.select(1, n - 1)``, and select keeps ``n`` symbolic. The same works for a number that depends on
-data, read from an index tensor without dimensions, as in ``x[scores.argmax()]``.
+``x[:, n - 1]`` is ``x.select(1, n - 1)``, and select keeps ``n`` symbolic. The same works for a
+number that depends on data, read from an index tensor without dimensions, as in
+``x[scores.argmax()]``.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _BASIC = (int, torch.SymInt, slice, EllipsisType, type(None))
 _POSITIONS = (torch.int64, torch.int32, torch.int16, torch.int8)
 _TENSORS = (torch.Tensor, torch.nn.Parameter, SymbolicTensor)
 _ASKS_WHAT_FITS = torch.torch_version.TorchVersion(torch.__version__) < "2.13"
-"""True if C++ tests that an indexed write's value fits its destination, although these sizes depend on data."""
+"""True if C++ tests that an indexed write's value fits its destination, although these sizes depend
+on data.
+"""
 
 
 def getitem(tensor: torch.Tensor, index: Any) -> Any:
@@ -38,10 +42,16 @@ def getitem(tensor: torch.Tensor, index: Any) -> Any:
 
 
 def setitem(tensor: torch.Tensor, index: Any, value: Any) -> None:
-    """Compute ``tensor[index] = value``; the value goes into a view where ``getitem`` applies the index itself."""
+    """Compute ``tensor[index] = value``; the value goes into a view where ``getitem`` applies the
+    index itself.
+    """
     index = _with_numbers(index)
     parts = index if type(index) is tuple else (index,)
-    if _ASKS_WHAT_FITS and type(tensor) is type(value) is SymbolicTensor and _basic(parts, tensor.dim()):
+    if (
+        _ASKS_WHAT_FITS
+        and type(tensor) is type(value) is SymbolicTensor
+        and _basic(parts, tensor.dim())
+    ):
         _write(getitem(tensor, index), value)
     elif not any(type(item) is torch.SymInt for item in parts):
         _plain_setitem(tensor, index, value)
@@ -52,14 +62,19 @@ def setitem(tensor: torch.Tensor, index: Any, value: Any) -> None:
 
 
 def _write(place: Any, value: SymbolicTensor) -> None:
-    """Write a value into a view as C++ of 2.13 does: broadcast it unless its sizes are known to be those of the view.
+    """Write a value into a view as C++ of 2.13 does: broadcast it unless its sizes are known to be
+    those of the view.
 
     Source: aten/src/ATen/TensorIndexing.h (``copy_to``).
     """
     sizes = value._spec.sizes
-    if type(place) is not SymbolicTensor or all(type(s) is int or s.has_hint() for s in (*sizes, *place._spec.sizes)):
+    if type(place) is not SymbolicTensor or all(
+        type(s) is int or s.has_hint() for s in (*sizes, *place._spec.sizes)
+    ):
         _plain_setitem(place, ..., value)
-    elif len(sizes) == place.dim() and all(map(guard_or_false, map(operator.eq, place.shape, value.shape))):
+    elif len(sizes) == place.dim() and all(
+        map(guard_or_false, map(operator.eq, place.shape, value.shape))
+    ):
         place.copy_(value)
     elif not sizes:
         _plain_setitem(place, ..., value)
@@ -80,18 +95,29 @@ def is_symbolic(index: Any) -> bool:
 
 
 def _with_numbers(index: Any) -> Any:
-    """Return the index with numbers in place of tensors that C++ would read: slice bounds, 0-dim integers."""
+    """Return the index with numbers in place of tensors that C++ would read: slice bounds, 0-dim
+    integers.
+    """
     if type(index) is tuple:
         return tuple(map(_with_numbers, index))
     if type(index) in _TENSORS:
         return index.item() if index.dtype in _POSITIONS and not index.dim() else index
-    if type(index) is not slice or SymbolicTensor not in map(type, (index.start, index.stop, index.step)):
+    if type(index) is not slice or SymbolicTensor not in map(
+        type, (index.start, index.stop, index.step)
+    ):
         return index
-    return slice(*(b.item() if type(b) is SymbolicTensor else b for b in (index.start, index.stop, index.step)))
+    return slice(
+        *(
+            b.item() if type(b) is SymbolicTensor else b
+            for b in (index.start, index.stop, index.step)
+        )
+    )
 
 
 def _basic(index: tuple[Any, ...], dims: int) -> bool:
-    """Return whether an index is basic: integers, slices, None, one ``...`` at most, no more items than dimensions."""
+    """Return whether an index is basic: integers, slices, None, one ``...`` at most, no more items
+    than dimensions.
+    """
     if any(isinstance(item, bool) or not isinstance(item, _BASIC) for item in index):
         return False
     return _taken(index) <= dims and sum(item is Ellipsis for item in index) <= 1
@@ -102,9 +128,11 @@ def _taken(index: tuple[Any, ...]) -> int:
 
 
 def _picked(tensor: torch.Tensor, index: tuple[Any, ...]) -> tuple[torch.Tensor, Any]:
-    """Select at the integers first, as C++ does for an index that also holds tensors; return the rest of the index.
+    """Select at the integers first, as C++ does for an index that also holds tensors; return the
+    rest of the index.
 
-    An index that this function does not understand goes to C++ with plain integers: a guard fixes each.
+    An index that this function does not understand goes to C++ with plain integers: a guard fixes
+    each.
     """
     taken = [_dims_of(item) for item in index]
     rest = tensor.dim() - sum(each for each in taken if each is not None)
@@ -122,7 +150,9 @@ def _picked(tensor: torch.Tensor, index: tuple[Any, ...]) -> tuple[torch.Tensor,
 
 
 def _dims_of(item: Any) -> int | None:
-    """Return how many dimensions of a tensor an index item consumes; None if that is not known here."""
+    """Return how many dimensions of a tensor an index item consumes; None if that is not known
+    here.
+    """
     if item is None or item is Ellipsis or type(item) is bool:
         return 0
     if type(item) in (int, torch.SymInt, slice):

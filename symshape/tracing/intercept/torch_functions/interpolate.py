@@ -1,4 +1,5 @@
-"""``F.interpolate`` on symbolic sizes: C++ computes an op's sizes from scale factors with plain integers only.
+"""``F.interpolate`` on symbolic sizes: C++ computes an op's sizes from scale factors with plain
+integers only.
 
 The resulting op is the one that eager runs.
 Source: torch/nn/functional.py (interpolate), ATen/native/UpSample.cpp (compute_output_size).
@@ -36,7 +37,7 @@ _NEAREST = ("nearest", "nearest-exact")
 
 
 def interpolate(
-    input: torch.Tensor,  # noqa: A002 - torch's own name
+    input: torch.Tensor,
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
@@ -44,13 +45,16 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> torch.Tensor:
-    """Compute ``F.interpolate``; calls that torch refuses, and modes that need no help, go to torch."""
+    """Compute ``F.interpolate``; calls that torch refuses, and modes that need no help, go to
+    torch.
+    """
     sizes: Sequence[Any] = input._spec.sizes if type(input) is SymbolicTensor else input.shape
     dims = len(sizes) - 2
     op = _OPS.get((mode, dims + 2, antialias))
     given = scale_factor if size is None else size
     each = list(given) if isinstance(given, (list, tuple)) else [given] * max(dims, 0)
-    if scale_factor is None and any(type(s) is SymbolicTensor for s in each):  # C++ reads numbers from tensors
+    # C++ reads numbers from tensors
+    if scale_factor is None and any(type(s) is SymbolicTensor for s in each):
         each = size = [s.item() if type(s) is SymbolicTensor else s for s in each]
     fine = (
         op is not None
@@ -61,11 +65,15 @@ def interpolate(
     )
     symbolic = any(isinstance(s, (IntNode, torch.SymInt)) for s in (*sizes, *each))
     if not fine or not symbolic:
-        return _plain_interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+        return _plain_interpolate(
+            input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+        )
     assert op is not None
     scales: list[float | None] = [None] * dims
     if scale_factor is not None:
-        wanted = [_scaled(outward(s), float(factor)) for s, factor in zip(sizes[2:], each, strict=True)]
+        wanted = [
+            _scaled(outward(s), float(factor)) for s, factor in zip(sizes[2:], each, strict=True)
+        ]
         if not recompute_scale_factor:
             scales = [float(factor) for factor in each]
     else:
@@ -74,8 +82,11 @@ def interpolate(
     return op(input, wanted, *corners, *scales)  # type: ignore[no-any-return]
 
 
-def of_outside(input: torch.Tensor, size: Any = None, scale_factor: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
-    """Compute ``F.interpolate`` of a parameter, a buffer or a constant, whose new size may be symbolic.
+def of_outside(
+    input: torch.Tensor, size: Any = None, scale_factor: Any = None, *args: Any, **kwargs: Any
+) -> Any:
+    """Compute ``F.interpolate`` of a parameter, a buffer or a constant, whose new size may be
+    symbolic.
 
     A tensor inside a transform of ``torch.func`` may have symbolic sizes itself.
     """
@@ -85,7 +96,8 @@ def of_outside(input: torch.Tensor, size: Any = None, scale_factor: Any = None, 
     each = given if isinstance(given, (list, tuple)) else (given,)
     if not any(type(s) in (torch.SymInt, SymbolicTensor) for s in each):
         return _plain_interpolate(input, size, scale_factor, *args, **kwargs)
-    return interpolate(_aten.alias.default(input), size, scale_factor, *args, **kwargs)  # the mode makes it symbolic
+    # the mode makes it symbolic
+    return interpolate(_aten.alias.default(input), size, scale_factor, *args, **kwargs)
 
 
 def _scaled(size: Any, factor: float) -> Any:

@@ -1,8 +1,9 @@
 """Matrix products for which C++ of torch before 2.13 asks for plain sizes, which would fix them.
 
-C++'s ``matmul`` asks, and so does code that calls it. Linear layers and attention call it inside torch's functions,
-which no function mode sees; under ``vmap`` the batching rules call it. Torch's Python dispatcher has a ``matmul`` of
-its own, which torch's own tracers use, too. (For rows that are not contiguous it makes ``bmm`` where C++ has ``mm``.)
+C++'s ``matmul`` asks, and so does code that calls it. Linear layers and attention call it inside
+torch's functions, which no function mode sees; under ``vmap`` the batching rules call it. Torch's
+Python dispatcher has a ``matmul`` of its own, which torch's own tracers use, too. (For rows that
+are not contiguous it makes ``bmm`` where C++ has ``mm``.)
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def of_symbols() -> contextlib.AbstractContextManager[Any]:
     """
     if SIZES_ARE_SYMBOLS:
         return contextlib.nullcontext()
-    import torch._decomp.decompositions as definitions  # this import registers definitions that the dispatcher finds
+    # this import registers definitions that the dispatcher finds
+    import torch._decomp.decompositions as definitions
 
     from symshape.torch_internals.dispatch import python_dispatcher as enable_python_dispatcher
 
@@ -38,12 +40,16 @@ def of_symbols() -> contextlib.AbstractContextManager[Any]:
 
 
 def of_symbols_if_transformed() -> contextlib.AbstractContextManager[Any]:
-    """Make matrix products inside take symbolic sizes if a transform of ``torch.func`` is active."""
+    """Make matrix products inside take symbolic sizes if a transform of ``torch.func`` is
+    active.
+    """
     return of_symbols() if is_transformed() else contextlib.nullcontext()
 
 
 def in_python(op: OpOverload) -> Callable[..., Any] | None:
-    """Return torch's Python definition of a product that C++ would compute with plain sizes; None for other ops."""
+    """Return torch's Python definition of a product that C++ would compute with plain sizes; None
+    for other ops.
+    """
     if SIZES_ARE_SYMBOLS or op not in (aten.matmul.default, aten.matmul.out):
         return None
     from torch._decomp.decompositions import matmul
@@ -51,14 +57,14 @@ def in_python(op: OpOverload) -> Callable[..., Any] | None:
     return matmul  # type: ignore[no-any-return, unused-ignore]
 
 
-def matmul(input: Any, other: Any) -> Any:  # noqa: A002 - torch's own name
+def matmul(input: Any, other: Any) -> Any:
     """Compute ``torch.matmul``. Under ``vmap`` C++ would not look for a definition in Python."""
     found = in_python(aten.matmul.default) if is_transformed() else None
     with of_symbols():
         return (found or _plain_matmul)(input, other)
 
 
-def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 - torch's own name
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """Compute ``F.linear``. Source: aten/src/ATen/native/Linear.cpp."""
     product = input.dim() > 2 and weight.dim() == 2 and (bias is None or not input.is_contiguous())
     if product and is_transformed() and not SIZES_ARE_SYMBOLS:
@@ -73,7 +79,9 @@ def with_symbols(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if SIZES_ARE_SYMBOLS else _with(of_symbols_if_transformed, function)
 
 
-def _with(wanted: Callable[[], contextlib.AbstractContextManager[Any]], function: Callable[..., Any]) -> Any:
+def _with(
+    wanted: Callable[[], contextlib.AbstractContextManager[Any]], function: Callable[..., Any]
+) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         with wanted():
             return function(*args, **kwargs)
@@ -91,7 +99,9 @@ def _attention_layer(*args: Any, **kwargs: Any) -> Any:
 def _products_of(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a matmul for any arguments; a call with ``out`` keeps torch's function."""
     into = _with(of_symbols, function)
-    return lambda *args, **kwargs: into(*args, **kwargs) if "out" in kwargs else matmul(*args, **kwargs)
+    return lambda *args, **kwargs: (
+        into(*args, **kwargs) if "out" in kwargs else matmul(*args, **kwargs)
+    )
 
 
 _plain_matmul: Callable[..., Any] = operators.variable_functions.matmul
@@ -99,8 +109,24 @@ _plain_linear: Callable[..., Any] = operators.nn.linear
 _layer: Callable[..., Any] = torch.nn.functional.multi_head_attention_forward
 _MATMULS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
 _OTHERS = (
-    *(torch.mm, torch.Tensor.mm, torch.bmm, torch.Tensor.bmm, torch.mv, torch.Tensor.mv, torch.dot, torch.Tensor.dot),
-    *(torch.addmm, torch.Tensor.addmm, torch.addmv, torch.Tensor.addmv, torch.baddbmm, torch.Tensor.baddbmm),
+    *(
+        torch.mm,
+        torch.Tensor.mm,
+        torch.bmm,
+        torch.Tensor.bmm,
+        torch.mv,
+        torch.Tensor.mv,
+        torch.dot,
+        torch.Tensor.dot,
+    ),
+    *(
+        torch.addmm,
+        torch.Tensor.addmm,
+        torch.addmv,
+        torch.Tensor.addmv,
+        torch.baddbmm,
+        torch.Tensor.baddbmm,
+    ),
     *(torch.inner, torch.Tensor.inner, torch.einsum, torch.tensordot, torch.nn.functional.bilinear),
 )
 PRODUCTS: dict[Any, Callable[..., Any]] = (

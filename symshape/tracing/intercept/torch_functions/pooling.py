@@ -1,6 +1,7 @@
 """Pooling with windows given by sizes: ``F.avg_pool2d(x, x.shape[2:])``.
 
-C++ would fix such a size before any mode sees the call. The recorded op gets its numbers when the graph runs.
+C++ would fix such a size before any mode sees the call. The recorded op gets its numbers when the
+graph runs.
 """
 
 from __future__ import annotations
@@ -18,12 +19,18 @@ aten = torch.ops.aten
 _F = torch.nn.functional
 
 
-def _pool(function: Callable[..., Any], op: OpOverload, finish: Callable[[Any], Any]) -> Callable[..., Any]:
+def _pool(
+    function: Callable[..., Any], op: OpOverload, finish: Callable[[Any], Any]
+) -> Callable[..., Any]:
     names = [argument.name for argument in op._schema.arguments]
 
-    def use(input: SymbolicTensor, *args: Any, **kwargs: Any) -> Any:  # noqa: A002 - torch's own name
+    def use(input: SymbolicTensor, *args: Any, **kwargs: Any) -> Any:
         given = [*args, *kwargs.values()]
-        sizes = [size for each in given for size in (each if isinstance(each, (list, tuple)) else (each,))]
+        sizes = [
+            size
+            for each in given
+            for size in (each if isinstance(each, (list, tuple)) else (each,))
+        ]
         if not any(type(size) is torch.SymInt for size in sizes) or not can_be_whole((input,)):
             return function(input, *args, **kwargs)
         found = {name: value for name, value in kwargs.items() if name != "return_indices" or value}
@@ -36,7 +43,9 @@ def _pool(function: Callable[..., Any], op: OpOverload, finish: Callable[[Any], 
 
 
 def _in_order(op: OpOverload, found: dict[str, Any]) -> list[Any]:
-    """Return all arguments after the first in schema order; a lone number becomes a list where the schema has one."""
+    """Return all arguments after the first in schema order; a lone number becomes a list where the
+    schema has one.
+    """
     values: list[Any] = []
     for slot in op._schema.arguments[1:]:
         value = found.get(slot.name, slot.default_value)

@@ -1,4 +1,5 @@
-"""Quantiles, for which C++ of torch before 2.13 asks for plain sizes and the value of the fraction; here the same ops.
+"""Quantiles, for which C++ of torch before 2.13 asks for plain sizes and the value of the fraction;
+here the same ops.
 
 Source: aten/src/ATen/native/Sorting.cpp.
 """
@@ -25,7 +26,7 @@ def _by(plain: Callable[..., Any], ignores_nan: bool) -> Callable[..., Any]:
     """Return ``torch.quantile`` or ``torch.nanquantile`` for one fraction given as a number."""
 
     def quantile(
-        input: SymbolicTensor,  # noqa: A002 - torch's own name
+        input: SymbolicTensor,
         q: Any,
         dim: Any = None,
         keepdim: bool = False,
@@ -33,8 +34,16 @@ def _by(plain: Callable[..., Any], ignores_nan: bool) -> Callable[..., Any]:
         interpolation: str = "linear",
     ) -> Any:
         number, dims = input.dim(), type(dim) is int
-        usual = type(q) in (int, float) and 0 <= q <= 1 and input.dtype in (torch.float32, torch.float64)
-        known = interpolation in ("linear", "midpoint", *_ROUNDED) and (dim is None or dims) and number > 0
+        usual = (
+            type(q) in (int, float)
+            and 0 <= q <= 1
+            and input.dtype in (torch.float32, torch.float64)
+        )
+        known = (
+            interpolation in ("linear", "midpoint", *_ROUNDED)
+            and (dim is None or dims)
+            and number > 0
+        )
         if not usual or not known or (dims and not -number <= dim < number) or input.numel() < 1:
             return plain(input, q, dim, keepdim, interpolation=interpolation)
         ordered, shape = _sorted(input, dim, keepdim)
@@ -43,7 +52,9 @@ def _by(plain: Callable[..., Any], ignores_nan: bool) -> Callable[..., Any]:
             return plain(input, q, dim, keepdim, interpolation=interpolation)
         fraction = torch.ops.aten.scalar_tensor.default(q, dtype=input.dtype, device=input.device)
         ordered = ordered.view([*shape, size])
-        return _picked(ordered, _ranks(ordered, fraction, size, ignores_nan), interpolation).squeeze_(-1)
+        return _picked(
+            ordered, _ranks(ordered, fraction, size, ignores_nan), interpolation
+        ).squeeze_(-1)
 
     return quantile
 
@@ -60,7 +71,9 @@ def _sorted(tensor: torch.Tensor, dim: int | None, keepdim: bool) -> tuple[torch
     return tensor.unsqueeze(-1).transpose(along, -1).sort()[0], rest
 
 
-def _ranks(ordered: torch.Tensor, fraction: torch.Tensor, size: Any, ignores_nan: bool) -> torch.Tensor:
+def _ranks(
+    ordered: torch.Tensor, fraction: torch.Tensor, size: Any, ignores_nan: bool
+) -> torch.Tensor:
     if ignores_nan:
         ranks: torch.Tensor = fraction * (ordered.isnan().logical_not_().sum(-1, True) - 1)
         return ranks.masked_fill_(ranks < 0, 0)

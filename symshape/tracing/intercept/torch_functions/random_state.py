@@ -1,7 +1,9 @@
-"""Random numbers in a traced function: torch's ops may draw; seeding, Python's and NumPy's generators are refused.
+"""Random numbers in a traced function: torch's ops may draw; seeding, Python's and NumPy's
+generators are refused.
 
-A graph repeats the draws of ops, each from its generator. Seeding and numbers from Python's ``random`` or NumPy happen
-outside the graph. A replay would lose the seeding and repeat those numbers for ever.
+A graph repeats the draws of ops, each from its generator. Seeding and numbers from Python's
+``random`` or NumPy happen outside the graph. A replay would lose the seeding and repeat those
+numbers for ever.
 """
 
 from __future__ import annotations
@@ -22,11 +24,16 @@ from symshape.errors import Reason, UnsupportedError
 
 _MARK = 0x5D37_90C4_11F2_8E6B  # a seed that no program uses
 _CHECKPOINTS = "torch/utils/checkpoint.py"
-_MAY_READ = (_CHECKPOINTS, "torch/_dynamo/", "calls/generator_states.py")  # these files save and restore the state
-_ON_THE_WAY = ("torch/random.py", "/contextlib.py")  # frames between a checkpoint's `fork_rng` and the generator
-_REFUSED = frozenset({"manual_seed", "seed", "set_state", "get_state", "initial_seed", "set_offset", "get_offset"})
+# these files save and restore the state
+_MAY_READ = (_CHECKPOINTS, "torch/_dynamo/", "calls/generator_states.py")
+# frames between a checkpoint's `fork_rng` and the generator
+_ON_THE_WAY = ("torch/random.py", "/contextlib.py")
+_REFUSED = frozenset(
+    {"manual_seed", "seed", "set_state", "get_state", "initial_seed", "set_offset", "get_offset"}
+)
 _SEEDS = (
-    "seeds or reads a random generator, which a compiled graph would not repeat; do that outside the function, or "
+    "seeds or reads a random generator, which a compiled graph would not repeat; do that outside "
+    "the function, or "
     "pass a torch.Generator that is seeded outside"
 )
 
@@ -47,7 +54,9 @@ class States(Protocol):
 
 
 class _Watched:
-    """A proxy for one of torch's generators; this thread may not seed it or read its state, except in checkpoints."""
+    """A proxy for one of torch's generators; this thread may not seed it or read its state, except
+    in checkpoints.
+    """
 
     def __init__(self, generator: torch.Generator, states: States) -> None:
         self._generator = generator
@@ -58,7 +67,10 @@ class _Watched:
         if name in _REFUSED and threading.get_ident() == self._thread:
             frame = sys._getframe(2)
             if name in ("get_state", "set_state") and _CHECKPOINTS in _asking(frame):
-                return partial(self._states.keep if name == "get_state" else self._states.put_back, self._generator)
+                return partial(
+                    self._states.keep if name == "get_state" else self._states.put_back,
+                    self._generator,
+                )
             if not any(each in _file_of(frame) for each in _MAY_READ):
                 raise UnsupportedError(f"the function {_SEEDS}", reason=Reason.SEEDING)
         return getattr(self._generator, name)
@@ -77,7 +89,9 @@ def _file_of(frame: types.FrameType) -> str:
 
 @contextmanager
 def _default_generators_watched(states: States) -> Iterator[None]:
-    places: list[tuple[Any, str, Any]] = [(torch.random, "default_generator", torch.default_generator)]
+    places: list[tuple[Any, str, Any]] = [
+        (torch.random, "default_generator", torch.default_generator)
+    ]
     if torch.cuda.is_initialized():
         places.append((torch.cuda, "default_generators", torch.cuda.default_generators))
     try:
@@ -92,11 +106,12 @@ def _default_generators_watched(states: States) -> Iterator[None]:
 
 
 class Draws:
-    """The random draws of a traced function, which must be made by operations that the graph repeats.
+    """The random draws of a traced function, which must be made by operations that the graph
+    repeats.
 
-    Each generator that the function can reach gets a seed that no program uses during the trace, so that seeding shows
-    as a change of state. If other threads run, which may draw meanwhile, a profile function watches this thread's calls
-    instead.
+    Each generator that the function can reach gets a seed that no program uses during the trace, so
+    that seeding shows as a change of state. If other threads run, which may draw meanwhile, a
+    profile function watches this thread's calls instead.
 
     Args:
         name: the function's name, for messages.
@@ -114,7 +129,9 @@ class Draws:
         self._shared = threading.active_count() > 1 and sys.getprofile() is None
 
     def watch(self, generator: torch.Generator) -> None:
-        """Watch a generator that the function can reach: only operations may draw from it, and nothing may seed it."""
+        """Watch a generator that the function can reach: only operations may draw from it, and
+        nothing may seed it.
+        """
         found = address(generator)
         if found in self._watched:
             return
@@ -128,7 +145,9 @@ class Draws:
         self._marked.append((generator, state, state_of(generator)))
 
     def _profile(self, frame: types.FrameType, event: str, called: Any) -> None:
-        if event != "c_call" or not isinstance(owner := getattr(called, "__self__", None), torch.Generator):
+        if event != "c_call" or not isinstance(
+            owner := getattr(called, "__self__", None), torch.Generator
+        ):
             return
         file = _file_of(frame)
         seeding = called.__name__ in _REFUSED and address(owner) in self._watched
@@ -137,11 +156,12 @@ class Draws:
 
     @contextmanager
     def watched(self, states: States) -> Iterator[None]:
-        """Watch all generators while the function is traced inside; ``states`` are those that its checkpoints keep.
+        """Watch all generators while the function is traced inside; ``states`` are those that its
+        checkpoints keep.
 
         Raises:
-            UnsupportedError: it seeds a generator or reads a generator's state, or draws numbers of Python's or
-                NumPy's.
+            UnsupportedError: it seeds a generator or reads a generator's state, or draws numbers of
+                Python's or NumPy's.
         """
         others = [(what, read, read()) for what, read in _other_sources()]
         changed: list[str] = []
@@ -164,7 +184,8 @@ class Draws:
             self.put_back()
         if changed:
             raise UnsupportedError(
-                f"{self._name} draws numbers from {changed[0]}, and a compiled graph would reuse the same numbers "
+                f"{self._name} draws numbers from {changed[0]}, and a compiled graph would reuse "
+                "the same numbers "
                 "in every call; draw them with torch, or pass them as arguments",
                 reason=Reason.RANDOM_NUMBERS,
             )

@@ -1,4 +1,5 @@
-"""Recurrent layers and cells recorded as one op: C++ would unroll them, which fixes length and batch size.
+"""Recurrent layers and cells recorded as one op: C++ would unroll them, which fixes length and
+batch size.
 
 (The functions of torch, and which overload each call means, were checked on 2.11 to 2.13.)
 """
@@ -26,17 +27,24 @@ def _overload(name: str, args: Sequence[Any]) -> OpOverload:
     packet = getattr(aten, name)
     if name not in _LAYERS:
         return packet.default  # type: ignore[no-any-return]
-    packed = isinstance(args[1], torch.Tensor) and isinstance(args[2], (torch.Tensor, list, tuple)) and len(args) == 9
+    packed = (
+        isinstance(args[1], torch.Tensor)
+        and isinstance(args[2], (torch.Tensor, list, tuple))
+        and len(args) == 9
+    )
     packed = packed and isinstance(args[3], (list, tuple))
     return packet.data if packed else packet.input  # type: ignore[no-any-return]
 
 
 def _fits(name: str, args: Sequence[Any]) -> bool:
-    """Return whether the single op is known to compute the same: tensors of one kind, fitting batch and states."""
+    """Return whether the single op is known to compute the same: tensors of one kind, fitting batch
+    and states.
+    """
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     first = tensors[0]
     of_data = name in _LAYERS and _overload(name, args) is getattr(aten, name).data
-    # On CUDA dropout between layers draws from cuDNN's own state, which a graph there does not know.
+    # On CUDA dropout between layers draws from cuDNN's own state, which a graph there does not
+    # know.
     on_cuda = name in _LAYERS and not of_data and not (args[5] and args[6])
     if not can_be_whole(args, on_cuda=on_cuda, cast=name not in _CELLS):
         return False
@@ -57,7 +65,9 @@ def _fits(name: str, args: Sequence[Any]) -> bool:
 
 
 def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return torch's function as one op where that is known to be the same; other calls stay as C++ decomposes them."""
+    """Return torch's function as one op where that is known to be the same; other calls stay as C++
+    decomposes them.
+    """
 
     def use(*args: Any, **kwargs: Any) -> Any:
         if kwargs or (name in _LAYERS and len(args) != 9) or not _fits(name, args):
@@ -73,7 +83,9 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 _NAMES = (*_LAYERS, *_CELLS, *_SEQUENCES)
 HANDLERS: dict[Any, Callable[..., Any]] = {
-    getattr(operators.variable_functions, name): _whole(name, getattr(operators.variable_functions, name))
+    getattr(operators.variable_functions, name): _whole(
+        name, getattr(operators.variable_functions, name)
+    )
     for name in _NAMES
 }
 """The replacements for torch's recurrent functions, by function; ``FunctionMode`` calls these."""

@@ -1,7 +1,8 @@
-"""Composites that C++ computes with plain sizes, which would fix them; here the same ops on symbolic sizes.
+"""Composites that C++ computes with plain sizes, which would fix them; here the same ops on
+symbolic sizes.
 
-Source: aten/src/ATen/native (LinearAlgebra.cpp, TensorFactories.cpp, Itertools.cpp, ReduceOps.cpp, Correlation.cpp,
-TensorAdvancedIndexing.cpp).
+Source: aten/src/ATen/native (LinearAlgebra.cpp, TensorFactories.cpp, Itertools.cpp, ReduceOps.cpp,
+Correlation.cpp, TensorAdvancedIndexing.cpp).
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ _torch_combinations, _torch_gradient, _torch_cov = torch.combinations, torch.gra
 _torch_take_along_dim = torch.take_along_dim
 
 
-def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A002 - torch's own name
+def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Compute ``torch.kron``: every element of the one times the other."""
     dims = max(input.dim(), other.dim())
     ones, others = ([1] * (dims - each.dim()) + list(each.shape) for each in (input, other))
     left = _unsafe_view(input, [size for each in ones for size in (each, 1)])
     right = _unsafe_view(other, [size for each in others for size in (1, each)])
-    made: torch.Tensor = _unsafe_view(left * right, [a * b for a, b in zip(ones, others, strict=True)])
+    made: torch.Tensor = _unsafe_view(
+        left * right, [a * b for a, b in zip(ones, others, strict=True)]
+    )
     return made
 
 
@@ -47,8 +50,10 @@ def vander(x: torch.Tensor, N: Any = None, increasing: bool = False) -> torch.Te
     return made if increasing else made.flip(1)
 
 
-def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:  # noqa: A002
-    """Compute ``torch.combinations``; pairs are selected by position, and their number follows from the size."""
+def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
+    """Compute ``torch.combinations``; pairs are selected by position, and their number follows from
+    the size.
+    """
     if type(input) is not SymbolicTensor or input.dim() != 1 or r != 2 or input.requires_grad:
         return _torch_combinations(input, r, with_replacement)
     n, offset = input.size(0), 0 if with_replacement else 1
@@ -58,17 +63,27 @@ def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False
     return torch.stack([input[rows], input[columns]], 1)
 
 
-def gradient(input: torch.Tensor, **options: Any) -> Any:  # noqa: A002
+def gradient(input: torch.Tensor, **options: Any) -> Any:
     """Compute ``torch.gradient`` with one spacing for all dimensions."""
     spacing, dim = options.get("spacing", 1), options.get("dim")
     plain = spacing is None or (type(spacing) in (int, float) and spacing != 0)
-    if not plain or options.get("edge_order", 1) != 1 or input.dtype not in (torch.float32, torch.float64):
+    if (
+        not plain
+        or options.get("edge_order", 1) != 1
+        or input.dtype not in (torch.float32, torch.float64)
+    ):
         return _torch_gradient(input, **options)
     dims: Sequence[Any] = range(input.dim()) if dim is None else [dim] if type(dim) is int else dim
-    distinct = {each % input.dim() for each in dims if type(each) is int and -input.dim() <= each < input.dim()}
+    distinct = {
+        each % input.dim()
+        for each in dims
+        if type(each) is int and -input.dim() <= each < input.dim()
+    }
     if len(distinct) != len(dims) or not dims or any(input.size(each) < 2 for each in dims):
         return _torch_gradient(input, **options)
-    return tuple(_slope(input, each % input.dim(), 1 if spacing is None else spacing) for each in dims)
+    return tuple(
+        _slope(input, each % input.dim(), 1 if spacing is None else spacing) for each in dims
+    )
 
 
 def _slope(tensor: torch.Tensor, dim: int, spacing: float) -> torch.Tensor:
@@ -79,20 +94,28 @@ def _slope(tensor: torch.Tensor, dim: int, spacing: float) -> torch.Tensor:
     return torch.cat([first, centre, last], dim)
 
 
-def cov(input: torch.Tensor, **options: Any) -> torch.Tensor:  # noqa: A002
+def cov(input: torch.Tensor, **options: Any) -> torch.Tensor:
     """Compute ``torch.cov`` without weights: the number of observations is a size, not data."""
     correction = options.get("correction", 1)
-    observations: Any = input.size(1) if input.dim() == 2 else input.size(0) if input.dim() == 1 else None
-    usual = options.keys() <= {"correction"} and type(correction) is int and input.dtype is not torch.bool
+    observations: Any = (
+        input.size(1) if input.dim() == 2 else input.size(0) if input.dim() == 1 else None
+    )
+    usual = (
+        options.keys() <= {"correction"}
+        and type(correction) is int
+        and input.dtype is not torch.bool
+    )
     if not usual or observations is None or observations <= correction:
         return _torch_cov(input, **options)
     values = input if input.dim() == 2 else input.view(1, -1)
-    count = torch.ops.aten.scalar_tensor.default(observations, dtype=torch.int64, device=input.device)
+    count = torch.ops.aten.scalar_tensor.default(
+        observations, dtype=torch.int64, device=input.device
+    )
     centred = values - (values.sum(1) / count).unsqueeze(1)
     return torch.true_divide(centred @ centred.t().conj(), count - correction).squeeze()
 
 
-def corrcoef(input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+def corrcoef(input: torch.Tensor) -> torch.Tensor:
     """Compute ``torch.corrcoef``."""
     found = cov(input)
     if found.dim() == 0:
@@ -107,17 +130,27 @@ def corrcoef(input: torch.Tensor) -> torch.Tensor:  # noqa: A002
     )
 
 
-def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: Any = None) -> torch.Tensor:  # noqa: A002
-    """Compute ``torch.take_along_dim``: tensor and positions are broadcast against each other, except along ``dim``."""
+def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: Any = None) -> torch.Tensor:
+    """Compute ``torch.take_along_dim``: tensor and positions are broadcast against each other,
+    except along ``dim``.
+    """
     if dim is None:
         return _torch_take_along_dim(input, indices)
-    if type(dim) is not int or input.dim() != indices.dim() or not -input.dim() <= dim < input.dim():
+    if (
+        type(dim) is not int
+        or input.dim() != indices.dim()
+        or not -input.dim() <= dim < input.dim()
+    ):
         return _torch_take_along_dim(input, indices, dim)
     if indices.dtype is not torch.int64:
         return _torch_take_along_dim(input, indices, dim)
     along = dim % input.dim()
     common = [
-        a if d == along or (type(b) is int and b == 1) or a is b else b if type(a) is int and a == 1 else None
+        a
+        if d == along or (type(b) is int and b == 1) or a is b
+        else b
+        if type(a) is int and a == 1
+        else None
         for d, (a, b) in enumerate(zip(_sizes(input), _sizes(indices), strict=True))
     ]
     if None in common:

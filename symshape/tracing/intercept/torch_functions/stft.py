@@ -1,4 +1,5 @@
-"""``torch.stft`` and ``torch.istft``, which C++ decomposes with plain sizes and a question about data.
+"""``torch.stft`` and ``torch.istft``, which C++ decomposes with plain sizes and a question about
+data.
 
 The resulting ops are those that eager runs. Each run asserts that no sum of windows is 0.
 Source: aten/src/ATen/native/SpectralOps.cpp.
@@ -22,16 +23,26 @@ _LEAST_SUM = 1e-11
 
 
 def _is_plain(n_fft: Any, hop: Any, width: Any, window: Any) -> bool:
-    """Return whether the window sizes are constants that fit; C++ handles refused sizes and complex windows."""
-    if any(type(each) is not int for each in (n_fft, hop, width)) or not 0 < width <= n_fft or hop <= 0:
+    """Return whether the window sizes are constants that fit; C++ handles refused sizes and complex
+    windows.
+    """
+    if (
+        any(type(each) is not int for each in (n_fft, hop, width))
+        or not 0 < width <= n_fft
+        or hop <= 0
+    ):
         return False
     if window is None:
         return True
-    return isinstance(window, torch.Tensor) and not window.is_complex() and tuple(window.shape) == (width,)
+    return (
+        isinstance(window, torch.Tensor)
+        and not window.is_complex()
+        and tuple(window.shape) == (width,)
+    )
 
 
 def stft(
-    input: SymbolicTensor,  # noqa: A002 - torch's own name
+    input: SymbolicTensor,
     n_fft: Any,
     hop_length: Any = None,
     win_length: Any = None,
@@ -46,9 +57,22 @@ def stft(
     """Compute ``torch.stft``: the spectra of overlapping pieces of a signal."""
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
-    plain = _is_plain(n_fft, hop, width, window) and return_complex is not None and align_to_window is None
+    plain = (
+        _is_plain(n_fft, hop, width, window)
+        and return_complex is not None
+        and align_to_window is None
+    )
     if not plain or input.dim() not in (1, 2) or not input.is_floating_point():
-        rest = (win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window)
+        rest = (
+            win_length,
+            window,
+            center,
+            pad_mode,
+            normalized,
+            onesided,
+            return_complex,
+            align_to_window,
+        )
         return _torch_stft(input, n_fft, hop_length, *rest)
     signal = input.unsqueeze(0) if input.dim() == 1 else input
     if center:
@@ -57,7 +81,9 @@ def stft(
     if signal.size(1) < n_fft:
         raise RuntimeError(f"stft: expected 0 < n_fft <= {signal.size(1)}, but got n_fft={n_fft}")
     if width < n_fft:
-        whole = torch.zeros(n_fft, dtype=input.dtype if window is None else window.dtype, device=input.device)
+        whole = torch.zeros(
+            n_fft, dtype=input.dtype if window is None else window.dtype, device=input.device
+        )
         part = whole.narrow(0, (n_fft - width) // 2, width)
         part.fill_(1) if window is None else part.copy_(window)
         window = whole
@@ -66,14 +92,16 @@ def stft(
     columns = signal.as_strided((signal.size(0), frames, n_fft), (row, hop * step, step))
     if window is not None:
         columns = columns.mul(window)
-    found = aten._fft_r2c.default(columns, [2], _BY_ROOT if normalized else _UNSCALED, onesided is not False)
+    found = aten._fft_r2c.default(
+        columns, [2], _BY_ROOT if normalized else _UNSCALED, onesided is not False
+    )
     found = found.transpose(1, 2)
     found = found.squeeze(0) if input.dim() == 1 else found
     return found if return_complex else torch.view_as_real(found)
 
 
 def istft(
-    input: SymbolicTensor,  # noqa: A002 - torch's own name
+    input: SymbolicTensor,
     n_fft: Any,
     hop_length: Any = None,
     win_length: Any = None,
@@ -126,4 +154,6 @@ def istft(
 
 HANDLERS: dict[Any, Callable[..., Any]] = dict.fromkeys((torch.stft, torch.Tensor.stft), stft)
 HANDLERS |= dict.fromkeys((_torch_istft, torch.Tensor.istft), istft)
-"""The replacements for ``torch.stft`` and ``torch.istft``, by function; ``FunctionMode`` calls these."""
+"""The replacements for ``torch.stft`` and ``torch.istft``, by function; ``FunctionMode`` calls
+these.
+"""

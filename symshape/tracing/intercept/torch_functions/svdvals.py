@@ -1,7 +1,9 @@
-"""Functions of singular values or eigenvalues without vectors, for which LAPACK runs another algorithm than with them.
+"""Functions of singular values or eigenvalues without vectors, for which LAPACK runs another
+algorithm than with them.
 
-C++ also computes the vectors where a tensor may need gradients, and assumes that of any tensor subclass such as ours.
-Source: ``isTensorSubclassLike`` in aten/src/ATen/native/BatchLinearAlgebra.cpp.
+C++ also computes the vectors where a tensor may need gradients, and assumes that of any tensor
+subclass such as ours. Source: ``isTensorSubclassLike`` in
+aten/src/ATen/native/BatchLinearAlgebra.cpp.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ import torch
 from torch.autograd import forward_ad
 
 from symshape.torch_internals.dispatch import TorchDispatchMode
-from symshape.tracing.intercept.torch_functions.decompositions import is_taken_apart, take_apart, taken_apart_on
+from symshape.tracing.intercept.torch_functions.decompositions import (
+    is_taken_apart,
+    take_apart,
+    taken_apart_on,
+)
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 
 aten = torch.ops.aten
@@ -25,7 +31,9 @@ _FUNCTIONS: tuple[Any, ...] = (
 
 
 class _ValuesAlone(TorchDispatchMode):
-    """A dispatch mode in which decompositions compute no vectors; the placeholders for them are never read."""
+    """A dispatch mode in which decompositions compute no vectors; the placeholders for them are
+    never read.
+    """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -39,7 +47,8 @@ class _ValuesAlone(TorchDispatchMode):
         if func is aten.linalg_eig.default:
             return aten._linalg_eigvals.default(args[0]), args[0]
         kinds = taken_apart_on(func)
-        if kinds and func not in METADATA and is_taken_apart(kinds, args, kwargs):  # in inference mode
+        # in inference mode
+        if kinds and func not in METADATA and is_taken_apart(kinds, args, kwargs):
             with self:
                 return take_apart(func, args, kwargs or {})
         return func(*args, **kwargs or {})

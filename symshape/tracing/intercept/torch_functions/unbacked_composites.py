@@ -1,6 +1,8 @@
-"""Composites whose C++ decomposition asks whether a tensor is empty, for tensors whose size depends on data.
+"""Composites whose C++ decomposition asks whether a tensor is empty, for tensors whose size depends
+on data.
 
-They stay one op, and the kernel finds out. An attention mask gets plain sizes where C++ compares without asking.
+They stay one op, and the kernel finds out. An attention mask gets plain sizes where C++ compares
+without asking.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ import torch
 
 from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.torch_internals import operators
-from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import SIZES_ARE_SYMBOLS, of_symbols
+from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import (
+    SIZES_ARE_SYMBOLS,
+    of_symbols,
+)
 from symshape.tracing.intercept.torch_functions.whole_composites import can_be_whole, run_whole
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -40,10 +45,7 @@ def _is_unbacked(*tensors: Any) -> bool:
 
 
 def dropout(
-    input: SymbolicTensor,  # noqa: A002 - torch's own name
-    p: Any = 0.5,
-    training: Any = True,
-    inplace: bool = False,
+    input: SymbolicTensor, p: Any = 0.5, training: Any = True, inplace: bool = False
 ) -> Any:
     """Compute ``F.dropout``, which returns its argument if that is empty."""
     args = (input, p, training)
@@ -64,7 +66,8 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Compute ``scaled_dot_product_attention`` as one op where every kernel gives the result the same memory layout.
+    """Compute ``scaled_dot_product_attention`` as one op where every kernel gives the result the
+    same memory layout.
 
     The choice of kernel depends on whether a length is 0.
 
@@ -82,33 +85,48 @@ def attention(
 
 
 def _plainly_broadcast(mask: Any, query: SymbolicTensor, key: Any) -> Any:
-    """Return the mask with plain sizes of 1, fixed by guards, where it is broadcast along queries, keys, heads, batch.
+    """Return the mask with plain sizes of 1, fixed by guards, where it is broadcast along queries,
+    keys, heads, batch.
 
-    C++ compares these sizes with 1 without leaving a guard. For a symbolic size it runs matrix products in place of one
-    kernel.
+    C++ compares these sizes with 1 without leaving a guard. For a symbolic size it runs matrix
+    products in place of one kernel.
     """
     if type(mask) is not SymbolicTensor or mask.requires_grad or type(key) is not SymbolicTensor:
         return mask
     sizes = list(mask._spec.sizes)
-    if query.device.type != "cpu" or len(query._spec.sizes) != 4 or len(key._spec.sizes) != 4 or len(sizes) > 4:
+    if (
+        query.device.type != "cpu"
+        or len(query._spec.sizes) != 4
+        or len(key._spec.sizes) != 4
+        or len(sizes) > 4
+    ):
         return mask
     whole = (*query._spec.sizes[:-1], key._spec.sizes[2])
     broadcast = [
         d
         for d, against in enumerate(whole[4 - len(sizes) :])
-        if type(sizes[d]) is IntNode and sizes[d].hint == 1 and getattr(against, "hint", against) != 1
+        if type(sizes[d]) is IntNode
+        and sizes[d].hint == 1
+        and getattr(against, "hint", against) != 1
     ]
     if not broadcast:
         return mask
     for d in broadcast:
         sizes[d] = sizes[d].int_()
-    return SymbolicTensor.make(attrs.evolve(mask._spec, sizes=tuple(sizes)), mask._value, mask._tracer)
+    return SymbolicTensor.make(
+        attrs.evolve(mask._spec, sizes=tuple(sizes)), mask._value, mask._tracer
+    )
 
 
 def distances(
-    x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"
+    x1: Any,
+    x2: Any,
+    p: float = 2.0,
+    compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary",
 ) -> Any:
-    """Compute ``torch.cdist``, for which C++ chooses the kernel by whether there are more than 25 rows."""
+    """Compute ``torch.cdist``, for which C++ chooses the kernel by whether there are more than 25
+    rows.
+    """
     args = (x1, x2, p, _MODES.get(compute_mode))
     if not _is_unbacked(x1, x2) or args[3] is None or not can_be_whole(args):
         return _plain_cdist(x1, x2, p, compute_mode)
@@ -116,18 +134,28 @@ def distances(
 
 
 def _taken_apart(*args: Any, **named: Any) -> Any:
-    """Compute attention by C++'s decomposition; matrix products in it whose sizes would be fixed are replaced."""
-    if not SIZES_ARE_SYMBOLS and named["scale"] is None and type(args[0]) is SymbolicTensor and args[0].dim():
-        bool(args[0].size(-1) == 0)  # it divides by the root of this size; its products would ask, too
+    """Compute attention by C++'s decomposition; matrix products in it whose sizes would be fixed
+    are replaced.
+    """
+    if (
+        not SIZES_ARE_SYMBOLS
+        and named["scale"] is None
+        and type(args[0]) is SymbolicTensor
+        and args[0].dim()
+    ):
+        # it divides by the root of this size; its products would ask, too
+        bool(args[0].size(-1) == 0)
     with of_symbols():
         return _plain_attention(*args, **named)
 
 
 def _of_data(op: Any) -> Callable[..., Any]:
-    """Return ``torch.equal`` or ``torch.allclose`` with an answer that depends on data: C++ would ask for the value."""
+    """Return ``torch.equal`` or ``torch.allclose`` with an answer that depends on data: C++ would
+    ask for the value.
+    """
     plain = getattr(torch, op._schema.name.removeprefix("aten::"))
 
-    def answer(input: SymbolicTensor, other: Any, *args: Any, **named: Any) -> Any:  # noqa: A002 - torch's own name
+    def answer(input: SymbolicTensor, other: Any, *args: Any, **named: Any) -> Any:
         if type(other) is not SymbolicTensor and not computes_as_torch_tensor(type(other)):
             return plain(input, other, *args, **named)
         return input._tracer.dispatch(op, (input, other, *args), named)

@@ -1,4 +1,5 @@
-"""A composite op of C++ as one node of the graph, which runs as in eager, with its own kernels and its own backward.
+"""A composite op of C++ as one node of the graph, which runs as in eager, with its own kernels and
+its own backward.
 
 For composites whose C++ decomposition asks for the value of a size.
 """
@@ -22,10 +23,11 @@ aten = torch.ops.aten
 
 
 def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False, cast: bool = False) -> bool:
-    """Return whether a composite of these arguments may stay one op: on the CPU, outside autocast and transforms.
+    """Return whether a composite of these arguments may stay one op: on the CPU, outside autocast
+    and transforms.
 
-    ``on_cuda``: also on CUDA (C++ may decompose it by looking at memory, so the graph computes gradients itself).
-    ``cast``: also under autocast on the CPU.
+    ``on_cuda``: also on CUDA (C++ may decompose it by looking at memory, so the graph computes
+    gradients itself). ``cast``: also under autocast on the CPU.
     """
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     kind = tensors[0].device.type if tensors else "cpu"
@@ -51,17 +53,23 @@ def run_whole(op: OpOverload, args: Sequence[Any]) -> Any:
         marked = [... if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         results = list(WholeOp.apply(op, tree, marked, *tensors))
         if len(results) > 1:
-            results = [each if each.grad_fn is None else OneOfSeveral.apply(each) for each in results]
+            results = [
+                each if each.grad_fn is None else OneOfSeveral.apply(each) for each in results
+            ]
     else:
         results = _written_down(op, args)
     return tuple(results) if len(op._schema.returns) > 1 else results[0]
 
 
 class WholeOp(torch.autograd.Function):
-    """The ``autograd.Function`` of a composite op as one node; its outputs have the history that eager's have."""
+    """The ``autograd.Function`` of a composite op as one node; its outputs have the history that
+    eager's have.
+    """
 
     @staticmethod
-    def forward(ctx: Any, op: OpOverload, tree: pytree.TreeSpec, leaves: list[Any], *tensors: torch.Tensor) -> Any:
+    def forward(
+        ctx: Any, op: OpOverload, tree: pytree.TreeSpec, leaves: list[Any], *tensors: torch.Tensor
+    ) -> Any:
         """Record the op once and return its outputs."""
         ctx.op, ctx.tree, ctx.leaves = op, tree, leaves
         ctx.set_materialize_grads(False)
@@ -74,14 +82,16 @@ class WholeOp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Any) -> Any:
-        """Compute the gradients for programs that ask for them: of recurrent layers by one op, of others decomposed.
+        """Compute the gradients for programs that ask for them: of recurrent layers by one op, of
+        others decomposed.
 
         Raises:
             UnsupportedError: it draws random numbers, or gradients of gradients are asked for.
         """
         if torch.is_grad_enabled() or _draws(ctx.op, ctx.leaves):
             raise UnsupportedError(
-                f"the function itself computes gradients of {ctx.op}, which cannot be recomputed exactly: it "
+                f"the function itself computes gradients of {ctx.op}, which cannot be recomputed "
+                "exactly: it "
                 "applied dropout, or gradients of gradients are needed; train through "
                 "torch.compile(backend='symshape')",
                 reason=Reason.LOST_GRADIENTS,
@@ -90,21 +100,33 @@ class WholeOp(torch.autograd.Function):
         if ctx.op in GRADIENTS:
             outputs = [ctx.tracer.stand_in(value) for value in ctx.values]
             others = [leaf for leaf in ctx.leaves if leaf is not ...]
-            made = GRADIENTS[ctx.op](ctx.tracer, ctx.op, outputs, ctx.saved_tensors, others, upstream, needed)
+            made = GRADIENTS[ctx.op](
+                ctx.tracer, ctx.op, outputs, ctx.saved_tensors, others, upstream, needed
+            )
             found = iter(made)
             return None, None, None, *(next(found) if wanted else None for wanted in needed)
         kind = ctx.saved_tensors[0].device.type
-        with torch.enable_grad(), torch.autocast(kind, enabled=False):  # autocast around backward must not cast here
+        # autocast around backward must not cast here
+        with torch.enable_grad(), torch.autocast(kind, enabled=False):
             pairs = zip(ctx.saved_tensors, needed, strict=True)
             copies = [each.detach().requires_grad_(wanted) for each, wanted in pairs]
             for each in copies:
                 if type(each) is SymbolicTensor:
                     each._tracer.own.told.add(each._value)
             results = ctx.op(*_filled(ctx.tree, ctx.leaves, copies))
-        tracked = [(out, grad) for out, grad in zip(_listed(results), upstream, strict=True) if grad is not None]
+        tracked = [
+            (out, grad)
+            for out, grad in zip(_listed(results), upstream, strict=True)
+            if grad is not None
+        ]
         wanted_copies = [copy for copy, wanted in zip(copies, needed, strict=True) if wanted]
         found = iter(
-            torch.autograd.grad([out for out, _ in tracked], wanted_copies, [g for _, g in tracked], allow_unused=True)
+            torch.autograd.grad(
+                [out for out, _ in tracked],
+                wanted_copies,
+                [g for _, g in tracked],
+                allow_unused=True,
+            )
         )
         return None, None, None, *(next(found) if wanted else None for wanted in needed)
 

@@ -1,17 +1,18 @@
 """Watches that report whether dictionaries were written; thousands are checked in microseconds.
 
-CPython numbers every change of a dictionary (3.11), or calls a watcher at the change (3.12 and later).  Our own C++
-(``compiled``) compares the numbers in one loop, or reads the flag that its watcher sets.  If that C++ is not built,
-torch's guard managers are used, built by hand: one guard for each dictionary, in a tree of managers that are all
-*tag safe*.  310 dictionaries take 1 µs, 2,410 three or four; with a watcher, any number takes 0.1 µs.
+CPython numbers every change of a dictionary (3.11), or calls a watcher at the change (3.12 and
+later).  Our own C++ (``compiled``) compares the numbers in one loop, or reads the flag that its
+watcher sets.  If that C++ is not built, torch's guard managers are used, built by hand: one guard
+for each dictionary, in a tree of managers that are all *tag safe*.  310 dictionaries take 1 µs,
+2,410 three or four; with a watcher, any number takes 0.1 µs.
 
-A write is seen whatever code made it.  A write that restores the old value is seen as well, so a reported write only
-asks for an exact comparison.
+A write is seen whatever code made it.  A write that restores the old value is seen as well, so a
+reported write only asks for an exact comparison.
 
-The guard managers' names are private names of torch, checked on 2.11 to 2.13; no other file touches them.  ``ready``
-tries them out on small dictionaries first, and returns False if they are missing or do not see a change.  From Python
-3.12 on, torch's guards do not see that an empty dictionary is updated.  Without our own C++, everything is compared
-there.
+The guard managers' names are private names of torch, checked on 2.11 to 2.13; no other file touches
+them.  ``ready`` tries them out on small dictionaries first, and returns False if they are missing
+or do not see a change.  From Python 3.12 on, torch's guards do not see that an empty dictionary is
+updated.  Without our own C++, everything is compared there.
 """
 
 from __future__ import annotations
@@ -30,18 +31,23 @@ from symshape.tracing.state import compiled
 _FAN = 16  # children of one manager; torch searches all of its children for a new one
 _SAYS = ["a dictionary was written"]
 Written = Callable[[], list[bool]]
-"""The function that returns, for each of some dictionaries, whether it was written since they were noted."""
+"""The function that returns, for each of some dictionaries, whether it was written since they were
+noted.
+"""
 
 
 class _World:
-    """The holder of all dictionaries as attributes: the root value of the guards (they need weak references to it)."""
+    """The holder of all dictionaries as attributes: the root value of the guards (they need weak
+    references to it).
+    """
 
 
 class DictWatch:
     """The watch that sees every write into some dictionaries from now on, and keeps them alive.
 
     Attributes:
-        check: ``check(world)`` returns whether none was written; after the first False it stays False.
+        check: ``check(world)`` returns whether none was written; after the first False it stays
+            False.
         world: the argument of ``check``.
     """
 
@@ -89,7 +95,9 @@ def _tree(dicts: Sequence[dict[Any, Any]]) -> dict[str, Any]:
     """Return a tree of dictionaries with few keys each, whose leaves are ``dicts``."""
     level: list[Any] = list(dicts)
     while len(level) > _FAN:
-        level = [dict(zip(map(str, itertools.count()), each, strict=False)) for each in _batches(level)]
+        level = [
+            dict(zip(map(str, itertools.count()), each, strict=False)) for each in _batches(level)
+        ]
     return {str(i): each for i, each in enumerate(level)}
 
 
@@ -98,22 +106,26 @@ def _batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def noted(dicts: Sequence[dict[Any, Any]]) -> Written:
-    """Return a function that says of each dictionary whether it was written since now; it takes 0.1 µs a dictionary."""
+    """Return a function that says of each dictionary whether it was written since now; it takes 0.1
+    µs a dictionary.
+    """
     if compiled.VERSIONS is not None:
         written: Written = compiled.VERSIONS(tuple(dicts)).written
         return written
     from torch._C._dynamo.guards import dict_version
 
     numbers = list(map(dict_version, dicts))
-    return lambda: [dict_version(each) != number for each, number in zip(dicts, numbers, strict=True)]
+    return lambda: [
+        dict_version(each) != number for each, number in zip(dicts, numbers, strict=True)
+    ]
 
 
 def ready() -> bool:
     """Return whether writes can be watched in this process now.
 
-    Without our own C++ loop, torch's guards are needed, and so is ``torch._dynamo``.  Importing it takes seconds and
-    70 MB, so this module does not import it: others do (transformers, torch.compile and the optimisers of torch).
-    Until then the answer is False.
+    Without our own C++ loop, torch's guards are needed, and so is ``torch._dynamo``.  Importing it
+    takes seconds and 70 MB, so this module does not import it: others do (transformers,
+    torch.compile and the optimisers of torch). Until then the answer is False.
     """
     return (compiled.VERSIONS is not None or "torch._dynamo.guards" in sys.modules) and _works()
 
@@ -172,7 +184,9 @@ def _sees(write: Callable[[Any, Any], Any]) -> bool:
 
 
 def _sees_filled(kind: type[dict[Any, Any]]) -> bool:
-    """Return whether an update of an empty dictionary is seen; CPython 3.12 reports it as a copy."""
+    """Return whether an update of an empty dictionary is seen; CPython 3.12 reports it as a
+    copy.
+    """
     empty = kind()
     watch = DictWatch([{"other": 1}, empty])
     if not (watch.unchanged() and watch.unchanged()):

@@ -1,11 +1,13 @@
-"""Compare places with the values that they held: one generated expression, then a slower exact comparison.
+"""Compare places with the values that they held: one generated expression, then a slower exact
+comparison.
 
-The expression compares by identity.  If it fails, each place is read once more.  An equal plain value in place of
-another is no change; the new value is remembered, so that the expression holds again.
+The expression compares by identity.  If it fails, each place is read once more.  An equal plain
+value in place of another is no change; the new value is remembered, so that the expression holds
+again.
 
-Python's compiler takes ten times as long to compile an expression as the expression takes to read its places.  If
-there are many places, the first checks therefore read them column by column (``_Columns``).  The expression is compiled
-once there were enough checks.
+Python's compiler takes ten times as long to compile an expression as the expression takes to read
+its places.  If there are many places, the first checks therefore read them column by column
+(``_Columns``).  The expression is compiled once there were enough checks.
 """
 
 from __future__ import annotations
@@ -35,11 +37,14 @@ from symshape.tracing.state.record.places import (
 )
 
 UNREADABLE = (LookupError, ValueError, RuntimeError, AttributeError)
-"""The errors of reading a place that no longer exists (a key, a variable) or that another thread is writing."""
+"""The errors of reading a place that no longer exists (a key, a variable) or that another thread is
+writing.
+"""
 
 
 _MANY = 100  # places; from this number on, compiling the expression is delayed
-_FIRST_CHECKS = 200  # checks by columns, which take as long as compiling the expression and these checks by it
+# checks by columns, which take as long as compiling the expression and these checks by it
+_FIRST_CHECKS = 200
 _PLAIN_CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 
 
@@ -52,7 +57,9 @@ class Place(Protocol):
 
 @attrs.frozen(eq=False)
 class Table:
-    """A mapping in which new keys count: those among ``names``, or every one if ``names`` is None."""
+    """A mapping in which new keys count: those among ``names``, or every one if ``names`` is
+    None.
+    """
 
     owner: Mapping[Any, Any]
     known: frozenset[Any]
@@ -72,8 +79,8 @@ class Places:
     """The places that one program read, by kind.
 
     Attributes:
-            cells: single values: the item ``key`` of a mapping, the contents of a closure cell, or an attribute that is
-                stored in no dictionary; ``MISSING`` if there was no value.
+            cells: single values: the item ``key`` of a mapping, the contents of a closure cell, or
+                an attribute that is stored in no dictionary; ``MISSING`` if there was no value.
             containers: lists, sets and dictionaries with all their items, in order.
             tables: mappings in which new keys count.
             hooks: dictionaries of hooks.
@@ -90,7 +97,11 @@ class Places:
         """Return the places with an owner for which ``chosen`` is true, and all of ``others``."""
         cells, containers = list(filter(chosen, self.cells)), list(filter(chosen, self.containers))
         return Places(
-            cells, containers, list(filter(chosen, self.tables)), list(filter(chosen, self.hooks)), self.others
+            cells,
+            containers,
+            list(filter(chosen, self.tables)),
+            list(filter(chosen, self.hooks)),
+            self.others,
         )
 
 
@@ -98,32 +109,56 @@ class Comparison:
     """The comparison of places with the values that they held.
 
     Attributes:
-        quick: the generated expression, as a function: True if nothing changed.  If it returns False or raises one of
-            ``UNREADABLE``, call ``holds``.
+        quick: the generated expression, as a function: True if nothing changed.  If it returns
+            False or raises one of ``UNREADABLE``, call ``holds``.
     """
 
-    __slots__ = ("_by_keys", "_columns", "_differed", "_left", "_names", "_others", "_places", "_pointers", "quick")
+    __slots__ = (
+        "_by_keys",
+        "_columns",
+        "_differed",
+        "_left",
+        "_names",
+        "_others",
+        "_places",
+        "_pointers",
+        "quick",
+    )
 
     def __init__(
-        self, places: Places, first: tuple[Callable[[Any], bool], Any] | None = None, *, lasting: bool = True
+        self,
+        places: Places,
+        first: tuple[Callable[[Any], bool], Any] | None = None,
+        *,
+        lasting: bool = True,
     ) -> None:
         """Prepare the comparison of ``places``.
 
         Args:
             places: the places.
             first: a check, with its argument, that the quick expression begins with.
-            lasting: whether ``quick`` stays the same function; otherwise it may be replaced by a quicker one after some
-                checks, and callers must look up ``quick`` each time.
+            lasting: whether ``quick`` stays the same function; otherwise it may be replaced by a
+                quicker one after some checks, and callers must look up ``quick`` each time.
         """
         self._places = places
         self._differed: Cell | Attribute | Container | Place | None = None
         self._by_keys: list[Table] = []
         self._pointers: list[int] = []  # cells that C++ compares, by number
         self._names: dict[str, Any] = {
-            "all": all, "any": any, "getattr": getattr, "len": len, "list": list, "map": map, "tuple": tuple,
-            "dict_get": dict.get, "chain": itertools.chain.from_iterable, "identical": _identical, "items": items_of,
-            "missing": MISSING, "same": is_,
-        }  # fmt: skip
+            "all": all,
+            "any": any,
+            "getattr": getattr,
+            "len": len,
+            "list": list,
+            "map": map,
+            "tuple": tuple,
+            "dict_get": dict.get,
+            "chain": itertools.chain.from_iterable,
+            "identical": _identical,
+            "items": items_of,
+            "missing": MISSING,
+            "same": is_,
+        }
         begin = []
         if first is not None:
             self._names["check"], self._names["checked"] = first
@@ -146,7 +181,9 @@ class Comparison:
         return made
 
     def _by_columns(self) -> bool:
-        """Return whether the cells hold their old values, in the first checks; the last one compiles the expression."""
+        """Return whether the cells hold their old values, in the first checks; the last one
+        compiles the expression.
+        """
         columns = self._columns
         assert columns is not None
         self._left -= 1
@@ -167,20 +204,30 @@ class Comparison:
                 continue
             owner = owners.setdefault(id(cell.owner), f"o{len(owners)}")
             self._names[owner] = cell.owner
-            self._names.setdefault(f"v{i}", cell.value)  # or the value that the exact comparison found
+            # or the value that the exact comparison found
+            self._names.setdefault(f"v{i}", cell.value)
             key = repr(cell.key) if type(cell.key) is str and cell.key.isidentifier() else f"k{i}"
             if key == f"k{i}":
                 self._names[key] = cell.key
             if isinstance(cell, Attribute):
-                spelt = cell.key.isidentifier() and not keyword.iskeyword(cell.key) and cell.value is not MISSING
-                yield f"{owner}.{cell.key} is v{i}" if spelt else f"getattr({owner}, {key}, missing) is v{i}"
+                spelt = (
+                    cell.key.isidentifier()
+                    and not keyword.iskeyword(cell.key)
+                    and cell.value is not MISSING
+                )
+                yield (
+                    f"{owner}.{cell.key} is v{i}"
+                    if spelt
+                    else f"getattr({owner}, {key}, missing) is v{i}"
+                )
             elif isinstance(cell.owner, types.CellType):
                 if cell.value is MISSING:
                     self._names[f"r{i}"] = lambda cell=cell: _read(cell) is MISSING
                     yield f"r{i}()"
                 else:
                     yield f"{owner}.cell_contents is v{i}"
-            elif isinstance(cell.owner, dict) and type(cell.owner) is not dict:  # bypasses look-ups of the subclass
+            # bypasses look-ups of the subclass
+            elif isinstance(cell.owner, dict) and type(cell.owner) is not dict:
                 yield f"dict_get({owner}, {key}, missing) is v{i}"
             elif cell.value is MISSING:
                 yield f"{key} not in {owner}"
@@ -190,13 +237,21 @@ class Comparison:
                 yield f"{owner}.get({key}, missing) is v{i}"
 
     def _same_pointers(self, fresh: Mapping[str, Any]) -> Callable[[], bool]:
-        """Return a function that compares the cells that are single pointers, with the values in ``fresh`` if given."""
+        """Return a function that compares the cells that are single pointers, with the values in
+        ``fresh`` if given.
+        """
         values = {number: fresh[f"v{i}"] for number, i in enumerate(self._pointers) if fresh}
         return same_pointers([self._places.cells[i] for i in self._pointers], values)
 
     def _containers(self) -> Iterable[str]:
-        """Yield the checks of containers: one check for all plain sequences and sets, one for each other container."""
-        flat = [each for each in self._places.containers if type(each.owner) in _PLAIN_CONTAINERS and each.items]
+        """Yield the checks of containers: one check for all plain sequences and sets, one for each
+        other container.
+        """
+        flat = [
+            each
+            for each in self._places.containers
+            if type(each.owner) in _PLAIN_CONTAINERS and each.items
+        ]
         if flat:
             self._names["flat"] = [each.owner for each in flat]
             self._names["flat_lengths"] = [len(each.items) for each in flat]
@@ -210,15 +265,17 @@ class Comparison:
     def _tables(self) -> Iterable[str]:
         """Yield the checks for new keys in tables.
 
-        A table whose known keys are all compared anyway has a new key if it grew.  Of any other table, all keys are
-        compared with those that the exact comparison found.
+        A table whose known keys are all compared anyway has a new key if it grew.  Of any other
+        table, all keys are compared with those that the exact comparison found.
         """
         compared: dict[int, set[Any]] = {}
         for cell in self._places.cells:
             if cell.value is not MISSING:
                 compared.setdefault(id(cell.owner), set()).add(cell.key)
         empty = [each.owner for each in self._places.hooks if not each.functions]
-        containers = [each for each in self._places.containers if type(each.owner) in _PLAIN_CONTAINERS]
+        containers = [
+            each for each in self._places.containers if type(each.owner) in _PLAIN_CONTAINERS
+        ]
         empty += [each.owner for each in containers if not each.items]
         by_length: list[Table] = []
         for each in self._places.tables:
@@ -232,7 +289,11 @@ class Comparison:
         self._names["keys"] = [None] * len(self._by_keys)
         for name, tables, check in (
             ("empty", empty, "not any(empty)"),
-            ("by_length", [each.owner for each in by_length], "list(map(len, by_length)) == lengths"),
+            (
+                "by_length",
+                [each.owner for each in by_length],
+                "list(map(len, by_length)) == lengths",
+            ),
             ("by_keys", [each.owner for each in self._by_keys], "list(map(list, by_keys)) == keys"),
         ):
             if tables:
@@ -248,7 +309,8 @@ class Comparison:
             if _is_of_names(place):  # all names, as the exact comparison found them
                 self._names[f"n{i}"], self._names[f"s{i}"] = place.owner.keys(), _names_in(place)
                 yield f"n{i} == s{i}"
-            elif isinstance(place, Answer) and type(place.value) in (bool, types.NoneType):  # a flag: no frame of ours
+            # a flag: no frame of ours
+            elif isinstance(place, Answer) and type(place.value) in (bool, types.NoneType):
                 self._names[f"p{i}"], self._names[f"w{i}"] = place.owner, place.value
                 yield f"p{i}() is w{i}"
             else:
@@ -257,7 +319,9 @@ class Comparison:
 
     # -- the exact comparison
     def still_differs(self) -> bool:
-        """Return whether the place that differed last still differs: a quick no, without reading the other places."""
+        """Return whether the place that differed last still differs: a quick no, without reading
+        the other places.
+        """
         last = self._differed
         if last is None:
             return False
@@ -271,7 +335,9 @@ class Comparison:
             return True
 
     def holds(self) -> bool:
-        """Return whether every place holds its old value; equal objects found now are used by ``quick`` from now on."""
+        """Return whether every place holds its old value; equal objects found now are used by
+        ``quick`` from now on.
+        """
         try:
             fresh = self._fresh()
         except UNREADABLE:
@@ -339,7 +405,9 @@ def _names_in(place: Keys) -> frozenset[str] | None:
 
 
 class _Columns:
-    """Cells and the values that they held, grouped by the way they are read; each group is compared by one C loop."""
+    """Cells and the values that they held, grouped by the way they are read; each group is compared
+    by one C loop.
+    """
 
     __slots__ = ("_absent", "_attributes", "_items", "_others")
 
@@ -363,7 +431,9 @@ class _Columns:
             wanted.append(value)
 
     def hold(self) -> bool:
-        """Return whether all cells hold these very values; one of ``UNREADABLE`` raised means no."""
+        """Return whether all cells hold these very values; one of ``UNREADABLE`` raised means
+        no.
+        """
         owners, keys, values = self._items
         if not all(map(is_, map(getitem, owners, keys), values)):
             return False
@@ -371,7 +441,9 @@ class _Columns:
         if not all(map(is_, map(getattr, owners, keys, itertools.repeat(MISSING)), values)):
             return False
         owners, keys, _ = self._absent
-        return not any(map(contains, owners, keys)) and all(_read(cell) is value for cell, value in self._others)
+        return not any(map(contains, owners, keys)) and all(
+            _read(cell) is value for cell, value in self._others
+        )
 
 
 _Column = tuple[list[Any], list[Any], list[Any]]

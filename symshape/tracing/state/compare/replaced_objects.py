@@ -1,15 +1,18 @@
-"""Objects that took the place of the traced program's objects, if no program can tell the difference.
+"""Objects that took the place of the traced program's objects, if no program can tell the
+difference.
 
-Examples are ``module.weight = nn.Parameter(...)``, ``load_state_dict(assign=True)``, another adapter, or averaged
-weights for an evaluation: the program is the same, on other tensors.  A ``Replacement`` says which object took the
-place of which.  There is one only if *everything* that the program read is unchanged with the new objects in place of
-the old.  Each new object must be everywhere the old one was found, and nowhere else, so that tied weights are tied and
-no others.  It must have the same metadata, the same attributes as far as they were read, and share memory in the
+Examples are ``module.weight = nn.Parameter(...)``, ``load_state_dict(assign=True)``, another
+adapter, or averaged weights for an evaluation: the program is the same, on other tensors.  A
+``Replacement`` says which object took the place of which.  There is one only if *everything* that
+the program read is unchanged with the new objects in place of the old.  Each new object must be
+everywhere the old one was found, and nowhere else, so that tied weights are tied and no others.  It
+must have the same metadata, the same attributes as far as they were read, and share memory in the
 same way.
 
-An object that cannot be followed in this way has no replacement.  Such an object was reached in a way that is not
-compared (an item of a tuple, an argument of a ``partial``, a weak reference, a result of an ``lru_cache``), or is a
-dictionary key.  There is no replacement either if code asks for an ``id``, a hash or the order of a set.
+An object that cannot be followed in this way has no replacement.  Such an object was reached in a
+way that is not compared (an item of a tuple, an argument of a ``partial``, a weak reference, a
+result of an ``lru_cache``), or is a dictionary key.  There is no replacement either if code asks
+for an ``id``, a hash or the order of a set.
 """
 
 from __future__ import annotations
@@ -51,11 +54,14 @@ _NUMBERS_OF_OBJECTS = frozenset({"id", "hash"})
 _SETS = frozenset({"set", "frozenset"})
 _MAKES_SETS = frozenset({"BUILD_SET", "SET_ADD", "SET_UPDATE"})
 _UNKNOWN = object()
-_ROUNDS = 8  # owners are noted before their places, so the second or third round nearly always finds nothing new
+# owners are noted before their places, so the second or third round nearly always finds nothing new
+_ROUNDS = 8
 
 
 class Replacement:
-    """The mapping from old objects to the objects that took their place; any other object has stayed."""
+    """The mapping from old objects to the objects that took their place; any other object has
+    stayed.
+    """
 
     def __init__(self, state: State) -> None:
         self._pinned: frozenset[int] = state.pinned or frozenset()
@@ -67,10 +73,16 @@ class Replacement:
     @property
     def tensors(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return the tensors that were replaced: pairs of old and new."""
-        return [(each, self._new[i]) for i, each in self.changed.items() if isinstance(each, torch.Tensor)]
+        return [
+            (each, self._new[i])
+            for i, each in self.changed.items()
+            if isinstance(each, torch.Tensor)
+        ]
 
     def again(self) -> None:
-        """Forget which objects have stayed: a place of an object that turned out to be replaced may have said so."""
+        """Forget which objects have stayed: a place of an object that turned out to be replaced may
+        have said so.
+        """
         self._new = {key: self._new[key] for key in self.changed}
         self._old = {id(self._new[key]): old for key, old in self.changed.items()}
 
@@ -83,13 +95,17 @@ class Replacement:
         return any(id(each) in self.changed for each in values)
 
     def add(self, old: Any, new: Any) -> bool:
-        """Note that ``new`` is in the place of ``old``; return False if that contradicts what is known."""
+        """Note that ``new`` is in the place of ``old``; return False if that contradicts what is
+        known.
+        """
         known = self._new.get(id(old), _UNKNOWN)
         if known is not _UNKNOWN:
             return bool(known is new)
         if self._old.get(id(new), old) is not old:  # it took the place of another object already
             return False
-        if old is not new and (id(old) in self._pinned or id(new) in self._pinned or not self._alike(old, new)):
+        if old is not new and (
+            id(old) in self._pinned or id(new) in self._pinned or not self._alike(old, new)
+        ):
             return False
         return self._note(old, new)
 
@@ -113,20 +129,26 @@ class Replacement:
         derived = [(mine, its)]
         if isinstance(old, torch.nn.Module):
             tables = ((key, each) for key, each in mine.items() if type(each) in _TABLES)
-            derived += [(each, its[key]) for key, each in tables if type(its.get(key)) is type(each)]
+            derived += [
+                (each, its[key]) for key, each in tables if type(its.get(key)) is type(each)
+            ]
         return all(each is other or self._noted(each, other) for each, other in derived)
 
     def _noted(self, old: Any, new: Any) -> bool:
-        """Note a dictionary of an object that was replaced; the entries that were read are compared one by one.
+        """Note a dictionary of an object that was replaced; the entries that were read are compared
+        one by one.
 
-        A place of the old object may have said before that the dictionary has stayed.  The next round checks again.
+        A place of the old object may have said before that the dictionary has stayed.  The next
+        round checks again.
         """
         known = self._new.get(id(old), old)
         return bool(known is new) or (known is old and self._note(old, new))
 
 
 def are_alike(old: torch.Tensor, new: torch.Tensor) -> bool:
-    """Return whether a program can distinguish two tensors only by their values, identity and attributes."""
+    """Return whether a program can distinguish two tensors only by their values, identity and
+    attributes.
+    """
     if type(old) is not type(new) or type(old) not in _TENSORS or new.layout is not torch.strided:
         return False
     if functorch.is_wrapped(new):  # by a transform around the call
@@ -140,14 +162,27 @@ def _properties(tensor: torch.Tensor) -> tuple[Any, ...]:
         return (
             of_tensor(tensor),
             *(tensor.storage_offset(), layout_of(tensor), tensor.untyped_storage().nbytes()),
-            *(tensor.is_leaf, tensor.grad_fn is None, tensor.retains_grad, tensor._is_view(), tensor.is_inference()),
-            *(tensor.is_conj(), tensor.is_neg(), tensor.is_quantized, getattr(tensor, "names", None)),
+            *(
+                tensor.is_leaf,
+                tensor.grad_fn is None,
+                tensor.retains_grad,
+                tensor._is_view(),
+                tensor.is_inference(),
+            ),
+            *(
+                tensor.is_conj(),
+                tensor.is_neg(),
+                tensor.is_quantized,
+                getattr(tensor, "names", None),
+            ),
             *map(bool, hooks),
         )
 
 
 def replacement(state: State) -> Replacement | None:
-    """Return the replacements since a state was noted; None if it differs in another way, or if that is unknown."""
+    """Return the replacements since a state was noted; None if it differs in another way, or if
+    that is unknown.
+    """
     if state.pinned is None:
         return None
     found = Replacement(state)
@@ -174,12 +209,15 @@ def replaced(state: State, found: Replacement) -> State:
     """Return the state with the new objects in place of the old."""
     changed = found.changed
     places = [
-        each if id(each.owner) not in changed and id(each.value) not in changed else _place(each, found)
+        each
+        if id(each.owner) not in changed and id(each.value) not in changed
+        else _place(each, found)
         for each in state.places
     ]
     containers = [
         each
-        if id(each.owner) not in changed and (not each.items or changed.keys().isdisjoint(map(id, each.items)))
+        if id(each.owner) not in changed
+        and (not each.items or changed.keys().isdisjoint(map(id, each.items)))
         else Container(found.of(each.owner), tuple(map(found.of, each.items)), each.name)
         for each in state.containers
     ]
@@ -200,14 +238,20 @@ def _places_agree(places: Iterable[Place], found: Replacement) -> bool:
     for place in places:
         if type(place) is Cell and id(place.owner) not in changed:
             value = place.value
-            if place.read() is value and not _is_followed(type(value)) and not _is_followed(type(place.key)):
+            if (
+                place.read() is value
+                and not _is_followed(type(value))
+                and not _is_followed(type(place.key))
+            ):
                 continue
         if not _agrees(place, found):
             return False
     return True
 
 
-_is_followed: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(lambda kind: issubclass(kind, FOLLOWED))
+_is_followed: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(
+    lambda kind: issubclass(kind, FOLLOWED)
+)
 
 
 def _agrees(place: Place, found: Replacement) -> bool:
@@ -215,8 +259,14 @@ def _agrees(place: Place, found: Replacement) -> bool:
     if isinstance(place, Keys):
         return attrs.evolve(place, owner=found.of(place.owner)).holds()
     if isinstance(place, Answer):
-        return not found.touches(_behind(place.owner)) and _stands_for(place.value, place.owner(), found)
-    if isinstance(place, Cell) and _is_followed(type(place.key)) and not found.add(place.key, place.key):
+        return not found.touches(_behind(place.owner)) and _stands_for(
+            place.value, place.owner(), found
+        )
+    if (
+        isinstance(place, Cell)
+        and _is_followed(type(place.key))
+        and not found.add(place.key, place.key)
+    ):
         return False
     owner = found.of(place.owner)
     now = place.read() if owner is place.owner else attrs.evolve(place, owner=owner).read()
@@ -275,6 +325,9 @@ def _hangs_on_identity(code: types.CodeType) -> bool:
         return True
     if not _NUMBERS_OF_OBJECTS.isdisjoint(code.co_names):
         return True
-    if is_library(code.co_filename):  # a library's results are assumed not to depend on the order of its sets
+    # a library's results are assumed not to depend on the order of its sets
+    if is_library(code.co_filename):
         return False
-    return not _SETS.isdisjoint(code.co_names) or any(each.opname in _MAKES_SETS for each in dis.get_instructions(code))
+    return not _SETS.isdisjoint(code.co_names) or any(
+        each.opname in _MAKES_SETS for each in dis.get_instructions(code)
+    )

@@ -1,7 +1,7 @@
 """The recorded state that a traced function read besides its arguments, compared at each call.
 
-Parameters, buffers, submodules, functions and other objects are compared by identity, plain values by value, lists and
-dictionaries item by item.  Any change is a cache miss.
+Parameters, buffers, submodules, functions and other objects are compared by identity, plain values
+by value, lists and dictionaries item by item.  Any change is a cache miss.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class State:
         containers: lists, dictionaries, sets … that were read.
         begun: the functions that ran.
         metadata: the metadata of the tensors among them, if known.
-        pinned: ids of objects that may not be replaced by equivalent ones (see ``replacement``); None for all.
+        pinned: ids of objects that may not be replaced by equivalent ones (see ``replacement``);
+            None for all.
     """
 
     __slots__ = (
@@ -61,8 +62,12 @@ class State:
         items = (item for each in filled for item in each if isinstance(item, torch.Tensor))
         return list({id(each): each for each in (*tensors, *items)}.values())
 
-    def like(self, places: Iterable[Place], containers: Iterable[Container], of: Callable[[Any], Any]) -> State:
-        """Return this state for other objects; ``of`` returns the replacement of a tensor, with the same metadata."""
+    def like(
+        self, places: Iterable[Place], containers: Iterable[Container], of: Callable[[Any], Any]
+    ) -> State:
+        """Return this state for other objects; ``of`` returns the replacement of a tensor, with the
+        same metadata.
+        """
         return State(places, containers, self.begun, self.pinned, self._metadata.like(of))
 
     @property
@@ -93,7 +98,9 @@ class State:
         return State((*self.places, *places), (*self.containers, *containers), begun, pinned)
 
     def metadata_holds(self, of: Callable[[Any], Any]) -> bool:
-        """Return whether the current replacement of each tensor has the metadata that the tensor had."""
+        """Return whether the current replacement of each tensor has the metadata that the tensor
+        had.
+        """
         return self._metadata.would_hold(of)
 
     # -- asked at each call
@@ -112,7 +119,9 @@ class State:
             self.unchanged()
 
     def _look(self) -> bool:
-        """Return the exact answer after the quick check said no; make the checker if there is none."""
+        """Return the exact answer after the quick check said no; make the checker if there is
+        none.
+        """
         checker, metadata = self._checker or self._make_checker(), self._metadata
         found = checker() and metadata.holds()
         self._quick, self._quick_tensors = checker.quick, metadata.quick
@@ -120,9 +129,12 @@ class State:
 
     def _make_checker(self) -> Checker:
         cells, others = direct(self.places)
-        empty = {id(each) for each in self.containers if isinstance(each.owner, dict) and not each.items}
+        empty = {
+            id(each) for each in self.containers if isinstance(each.owner, dict) and not each.items
+        }
         filled = [each for each in self.containers if id(each) not in empty]
-        hooks = [Hooks(each.owner) for each in self.containers if id(each) in empty]  # mostly hooks, without an order
+        # mostly hooks, without an order
+        hooks = [Hooks(each.owner) for each in self.containers if id(each) in empty]
         self._checker = Checker(Places(cells, filled, hooks=hooks, others=others))
         return self._checker
 

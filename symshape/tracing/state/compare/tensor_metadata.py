@@ -1,8 +1,9 @@
-"""Check that tensors still have their metadata: ``Tensor.data`` can be assigned a tensor of another shape or dtype.
+"""Check that tensors still have their metadata: ``Tensor.data`` can be assigned a tensor of another
+shape or dtype.
 
-Such an assignment writes no dictionary and counts no version, so each call checks each tensor.  Our own loop over them
-is compiled (``compiled``, 10 to 20 ns a tensor).  Without it, torch's check of tensors is used (100 to 250 ns), and
-without that, a comparison in Python.
+Such an assignment writes no dictionary and counts no version, so each call checks each tensor.  Our
+own loop over them is compiled (``compiled``, 10 to 20 ns a tensor).  Without it, torch's check of
+tensors is used (100 to 250 ns), and without that, a comparison in Python.
 """
 
 from __future__ import annotations
@@ -42,19 +43,27 @@ class Metadata:
         return True
 
     def like(self, of: Callable[[Any], Any]) -> Metadata:
-        """Return the same metadata for other tensors, which ``of`` returns for these; they must have it."""
+        """Return the same metadata for other tensors, which ``of`` returns for these; they must
+        have it.
+        """
         made = Metadata(())
         made.tensors, made._then = tuple(map(of, self.tensors)), self._then
         made.quick = bool if made.tensors else made.quick
         return made
 
     def would_hold(self, of: Callable[[Any], Any]) -> bool:
-        """Return whether other tensors, which ``of`` returns for these, have the metadata of these."""
+        """Return whether other tensors, which ``of`` returns for these, have the metadata of
+        these.
+        """
         return [of_tensor(of(tensor)) for tensor in self.tensors] == self._then
 
     def changed(self) -> list[torch.Tensor]:
         """Return the tensors that have other metadata now."""
-        return [tensor for tensor, then in zip(self.tensors, self._then, strict=True) if of_tensor(tensor) != then]
+        return [
+            tensor
+            for tensor, then in zip(self.tensors, self._then, strict=True)
+            if of_tensor(tensor) != then
+        ]
 
     def _now(self) -> list[tuple[Any, ...]]:
         return list(map(of_tensor, self.tensors))
@@ -76,16 +85,40 @@ class Metadata:
 
 
 def of_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Return a tensor's class, dtype, device, ``requires_grad``, sizes and strides (or its layout)."""
+    """Return a tensor's class, dtype, device, ``requires_grad``, sizes and strides (or its
+    layout).
+    """
     if tensor.layout is not torch.strided:
-        return type(tensor), tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.layout
+        return (
+            type(tensor),
+            tensor.dtype,
+            tensor.device,
+            tensor.requires_grad,
+            tensor.shape,
+            tensor.layout,
+        )
     if tensor.is_nested:  # it has no sizes to ask for
-        return type(tensor), tensor.dtype, tensor.device, tensor.requires_grad, tensor.numel(), tensor.layout
-    return type(tensor), tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.stride()
+        return (
+            type(tensor),
+            tensor.dtype,
+            tensor.device,
+            tensor.requires_grad,
+            tensor.numel(),
+            tensor.layout,
+        )
+    return (
+        type(tensor),
+        tensor.dtype,
+        tensor.device,
+        tensor.requires_grad,
+        tensor.shape,
+        tensor.stride(),
+    )
 
 
 def _of_torch(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
-    """Return torch's own check of tensors' metadata, in C++; if unavailable, a check that always returns False.
+    """Return torch's own check of tensors' metadata, in C++; if unavailable, a check that always
+    returns False.
 
     (A private name, checked on 2.11 to 2.13.)
     """

@@ -1,9 +1,11 @@
-"""Disassembler and assembler of CPython bytecode: read code units as instructions, and replace some instructions.
+"""Disassembler and assembler of CPython bytecode: read code units as instructions, and replace some
+instructions.
 
-A code unit is two bytes: an opcode and the low eight bits of its argument.  ``EXTENDED_ARG`` before an instruction
-gives the higher bits.  Some instructions are followed by units that the interpreter uses as its cache.  Jumps, the
-exception table and the line table count units, so all three are rebuilt.  The formats are those of CPython's
-``Objects/locations.md`` and ``Objects/exception_handling_notes.txt``, as they are in Python 3.11 to 3.13.
+A code unit is two bytes: an opcode and the low eight bits of its argument.  ``EXTENDED_ARG`` before
+an instruction gives the higher bits.  Some instructions are followed by units that the interpreter
+uses as its cache.  Jumps, the exception table and the line table count units, so all three are
+rebuilt.  The formats are those of CPython's ``Objects/locations.md`` and
+``Objects/exception_handling_notes.txt``, as they are in Python 3.11 to 3.13.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ _made = tuple.__new__  # half the time of Instruction(...), which is Python code
 
 
 def pattern(opcodes: Iterable[int], negated: bool = False) -> re.Pattern[bytes]:
-    """Return a pattern that finds instructions with these opcodes (``negated``: with any other) in a row of opcodes."""
+    """Return a pattern that finds instructions with these opcodes (``negated``: with any other) in
+    a row of opcodes.
+    """
     extended = re.escape(bytes((_EXTENDED_ARG,)))
     chosen = b"".join(re.escape(bytes((each,))) for each in sorted(opcodes))
     return re.compile(b"%b*[%b%b]" % (extended, b"^" if negated else b"", chosen), re.DOTALL)
@@ -70,7 +74,8 @@ def is_checked() -> bool:
 
 
 def instructions(units: bytes, chosen: re.Pattern[bytes] = _ANY) -> list[Instruction]:
-    """Return the instructions of ``co_code``, in order; only those that ``chosen``, a ``pattern``, finds.
+    """Return the instructions of ``co_code``, in order; only those that ``chosen``, a ``pattern``,
+    finds.
 
     Cache units are zeros in ``co_code``, and no other unit has that opcode.
     """
@@ -86,7 +91,9 @@ def instructions(units: bytes, chosen: re.Pattern[bytes] = _ANY) -> list[Instruc
 
 
 def encoded(opcode: int, arg: int = 0, least: int = 0) -> bytes:
-    """Return the units of an instruction with an empty cache and at least ``least`` units of ``EXTENDED_ARG``."""
+    """Return the units of an instruction with an empty cache and at least ``least`` units of
+    ``EXTENDED_ARG``.
+    """
     if arg < 256 and not least:
         return bytes((opcode, arg)) + bytes(2 * CACHES[opcode])
     extended = max(least, (arg.bit_length() - 1) // 8)
@@ -107,13 +114,14 @@ def reassembled(
     Args:
         code: the code with the old instructions.
         old: the instructions to replace, in order; all jumps of the code must be among them.
-        blocks: the replacement of each old instruction; changed in place.  The block of a jump is the jump itself,
-            whose argument is adjusted to its old target.  A jump to an old instruction leads to the beginning of its
-            block.  The exception handlers and the line of an old instruction hold for its whole block.
+        blocks: the replacement of each old instruction; changed in place.  The block of a jump is
+            the jump itself, whose argument is adjusted to its old target.  A jump to an old
+            instruction leads to the beginning of its block.  The exception handlers and the line of
+            an old instruction hold for its whole block.
         constants: the new ``co_consts``.
         more_stack: how many more values than before there may be on the stack.
-        of_next: the unit after an old instruction, and how many of the last units of its block belong to the line of
-            the next instruction.
+        of_next: the unit after an old instruction, and how many of the last units of its block
+            belong to the line of the next instruction.
     """
     units = code.co_code
     moved = _with_jumps(old, blocks, len(units) >> 1)
@@ -136,7 +144,9 @@ def reassembled(
 
 
 def _moved(old: list[Instruction], blocks: list[bytes], size: int) -> list[int]:
-    """Return the new unit of each old unit, and of the end; inside a replaced instruction, that of the next one."""
+    """Return the new unit of each old unit, and of the end; inside a replaced instruction, that of
+    the next one.
+    """
     moved: list[int] = []
     at = done = 0
     for (start, end, _, _), length in zip(old, map(len, blocks), strict=True):
@@ -154,7 +164,9 @@ def _moved(old: list[Instruction], blocks: list[bytes], size: int) -> list[int]:
 
 
 def _with_jumps(old: list[Instruction], blocks: list[bytes], size: int) -> list[int]:
-    """Set the arguments of the jumps and return the new units; repeat while a jump grows, which moves the targets."""
+    """Set the arguments of the jumps and return the new units; repeat while a jump grows, which
+    moves the targets.
+    """
     jumps = []
     for i, each in enumerate(old):
         back = JUMPS.get(each[2])
@@ -172,7 +184,7 @@ def _with_jumps(old: list[Instruction], blocks: list[bytes], size: int) -> list[
             return moved
 
 
-# -- the exception table: start, length, target and depth, each in groups of six bits, the highest group first
+# -- the exception table: start, length, target and depth, each in groups of six bits, the highest g
 _FIRST, _MORE, _SIX = 0x80, 0x40, 0x3F
 
 
@@ -210,7 +222,9 @@ _ENTRY = re.compile(rb"[\x80-\xff][\x00-\x7f]*")
 
 
 def _line_table(table: bytes, moved: list[int]) -> bytes:
-    """Return the new line table, exactly as long as the code: CPython 3.11 reads past the end of a longer one."""
+    """Return the new line table, exactly as long as the code: CPython 3.11 reads past the end of a
+    longer one.
+    """
     made: list[bytes] = []
     last = len(moved) - 1
     at = done = owed = 0  # owed: line steps of dropped entries that cover no unit
@@ -236,7 +250,9 @@ def _line_table(table: bytes, moved: list[int]) -> bytes:
 
 
 def _stretched(entry: bytes, units: int, owed: int) -> bytes:
-    """Return an entry stretched to ``units`` units and ``owed`` lines further; the line step is applied once."""
+    """Return an entry stretched to ``units`` units and ``owed`` lines further; the line step is
+    applied once.
+    """
     form = entry[0] >> 3 & 15
     if form < _NO_COLUMNS and not owed:  # most of them
         first, more = divmod(units - 1, _LONGEST)
@@ -246,7 +262,13 @@ def _stretched(entry: bytes, units: int, owed: int) -> bytes:
             return bytes((head | more,)) + columns
         again = head if form < _SHORT_FORMS else _FIRST | _ONE_LINE << 3  # the same line
         full = bytes((again | _LONGEST - 1,)) + columns
-        return bytes((head | _LONGEST - 1,)) + columns + full * (first - 1) + bytes((again | more,)) + columns
+        return (
+            bytes((head | _LONGEST - 1,))
+            + columns
+            + full * (first - 1)
+            + bytes((again | more,))
+            + columns
+        )
     step, begin = _line_step(entry)
     columns = entry[begin:]
     length = min(units, _LONGEST)
@@ -283,7 +305,9 @@ def _line_step(entry: bytes) -> tuple[int, int]:
 
 
 def _append_location(made: bytearray, form: int, columns: bytes, delta: int, units: int) -> None:
-    """Append one entry, ``delta`` lines after the previous one; drop the columns if the form cannot hold the step."""
+    """Append one entry, ``delta`` lines after the previous one; drop the columns if the form cannot
+    hold the step.
+    """
     if form < _SHORT_FORMS:
         if delta:
             form, columns = _NO_COLUMNS, b""

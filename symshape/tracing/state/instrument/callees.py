@@ -1,4 +1,6 @@
-"""Find the instruction that loads a called function that is neither a name nor an attribute: a variable, an item."""
+"""Find the instruction that loads a called function that is neither a name nor an attribute: a
+variable, an item.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,28 @@ from symshape.tracing.state.instrument.bytecode import JUMPS, Instruction, instr
 
 NULL_LAST = sys.version_info >= (3, 13)
 """A flag: a call expects its NULL after the function (Python 3.13), not before the function."""
-CALLABLE = {opmap[name] for name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "BINARY_SUBSCR") if name in opmap}
+CALLABLE = {
+    opmap[name]
+    for name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "BINARY_SUBSCR")
+    if name in opmap
+}
 """The opcodes that may load a called function that is neither a name nor an attribute."""
 _PUSH_NULL, _BINARY_SUBSCR = opmap["PUSH_NULL"], opmap["BINARY_SUBSCR"]
 _LOAD_GLOBAL = opmap["LOAD_GLOBAL"]
 _CALLS_NULL = {opmap["CALL"], opmap.get("PRECALL", opmap["CALL"])}
-_ENDS = {opmap[name] for name in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "YIELD_VALUE", "CALL_FUNCTION_EX")}
+_ENDS = {
+    opmap[name]
+    for name in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "YIELD_VALUE", "CALL_FUNCTION_EX")
+}
 
 
 def with_called(units: bytes, found: list[Instruction]) -> list[Instruction]:
-    """Return ``found`` and the instructions that load a called function from a variable or from an item of a list.
+    """Return ``found`` and the instructions that load a called function from a variable or from an
+    item of a list.
 
-    Before Python 3.13, a NULL is pushed first, also by the load of a global name.  The called function is then left by
-    the last instruction that leaves one value above that NULL.  Since Python 3.13, the NULL follows the function.
+    Before Python 3.13, a NULL is pushed first, also by the load of a global name.  The called
+    function is then left by the last instruction that leaves one value above that NULL.  Since
+    Python 3.13, the NULL follows the function.
     """
     if NULL_LAST:
         return found
@@ -41,7 +52,8 @@ def with_called(units: bytes, found: list[Instruction]) -> list[Instruction]:
 def _callee(every: list[Instruction], first: int, depth: int) -> Instruction | None:
     """Return the instruction that loads the function of the call that takes a NULL pushed earlier.
 
-    The answer is None if another kind of instruction loads the function, or if the load is not found.
+    The answer is None if another kind of instruction loads the function, or if the load is not
+    found.
 
     Args:
         every: all instructions of the code.

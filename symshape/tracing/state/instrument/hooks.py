@@ -1,4 +1,6 @@
-"""The hooks that instrumented code calls; they report each load to the one recorder, if it records this thread."""
+"""The hooks that instrumented code calls; they report each load to the one recorder, if it records
+this thread.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ import torch
 from torch.nn.modules import module as torch_modules
 
 from symshape.tracing.intercept.python_numbers import numpy_functions
-from symshape.tracing.intercept.python_numbers.builtins import CALLED, contains, dispatching, plain_numel
+from symshape.tracing.intercept.python_numbers.builtins import (
+    CALLED,
+    contains,
+    dispatching,
+    plain_numel,
+)
 from symshape.tracing.intercept.python_numbers.identity import class_of, subject_of
 from symshape.tracing.intercept.python_numbers.substituted_functions import standing_for
 from symshape.tracing.state import compiled
@@ -46,9 +53,11 @@ def recorder_of(
     serves: bool = True,
     stored: bool = False,
 ) -> Recorder:
-    """Return a recording of ``fn``, called with ``constants`` and objects of ``classes``; see :class:`Recorder`.
+    """Return a recording of ``fn``, called with ``constants`` and objects of ``classes``; see
+    :class:`Recorder`.
 
-    A ``stored`` program may serve another process, where the contents of every ``lru_cache`` are unknown.
+    A ``stored`` program may serve another process, where the contents of every ``lru_cache`` are
+    unknown.
     """
     recorder = Recorder(fn, constants, classes, HOOKS, handler_for, serves=serves)
     recorder.stays_here = serves and not stored
@@ -69,7 +78,9 @@ def recording(recorder: Recorder) -> Iterator[None]:
         for name in _GLOBAL_HOOKS:
             hook_table(recorder, "global hooks of modules", getattr(torch_modules, name))
         fn = recorder.root
-        recorder.touch(fn, "" if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", "the function"))
+        recorder.touch(
+            fn, "" if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", "the function")
+        )
         with recorder.weak():  # an argument's cache entry is evicted when the argument is freed
             for i, constant in enumerate(recorder.constants):
                 recorder.touch(constant, f"argument{i}")
@@ -82,7 +93,9 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
 
 def with_their_own_code(recorder: Recorder) -> None:
-    """Restore the original code of the functions that a recording instrumented, and undo its substitutions."""
+    """Restore the original code of the functions that a recording instrumented, and undo its
+    substitutions.
+    """
     for function, code in reversed(recorder.swapped):
         function.__code__ = code
     recorder.swapped.clear()
@@ -92,7 +105,9 @@ def with_their_own_code(recorder: Recorder) -> None:
 
 
 def _is_recorded() -> bool:
-    """Return whether this thread records, and the load is not one that the recording itself makes."""
+    """Return whether this thread records, and the load is not one that the recording itself
+    makes.
+    """
     active = _active
     return active is not None and not active.busy and active.thread == threading.get_ident()
 
@@ -122,7 +137,11 @@ def _load_global(name: str) -> Any:
     names = frame.f_globals
     active = _active
     recorded = active is not None and not active.busy and active.thread == threading.get_ident()
-    if active is not None and recorded and ((id(names), name) not in active.seen or not active.alone):
+    if (
+        active is not None
+        and recorded
+        and ((id(names), name) not in active.seen or not active.alone)
+    ):
         active.busy, active.asker = True, frame.f_code.co_filename
         try:
             loads.load_global(active, name, names, frame.f_builtins)
@@ -155,7 +174,9 @@ _SPELLED_NOWHERE = frozenset({"__getattribute__", "__setattr__", "__delattr__"})
 
 
 def _wrapped(owner: Any, name: str) -> Any:
-    """Return an attribute whose name is in ``_WRAPPED``, or its substitute that records how the attribute is used."""
+    """Return an attribute whose name is in ``_WRAPPED``, or its substitute that records how the
+    attribute is used.
+    """
     if name == "__class__":
         return class_of(owner)
     value = getattr(owner, name)
@@ -163,7 +184,11 @@ def _wrapped(owner: Any, name: str) -> Any:
         return functools.partial(plain_numel, owner) if type(owner) is torch.Size else value
     if name not in _SPELLED_NOWHERE:  # an lru_cache's method
         is_method = type(value) is types.MethodType and id(value.__func__) in _instead
-        return functools.partial(_instead[id(value.__func__)], value.__self__) if is_method else _substitutes.of(value)
+        return (
+            functools.partial(_instead[id(value.__func__)], value.__self__)
+            if is_method
+            else _substitutes.of(value)
+        )
     if name == "__getattribute__":
         return _Reading(value, owner)
     return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)
@@ -184,7 +209,9 @@ def _table_item(owner: Any, key: str) -> Any:
 
 
 def _read_of(table: dict_idioms.Table, key: Any) -> dict[str, Any]:
-    """Return the dictionary behind a table, and record the read of the entry ``key`` (of all, if it is no string)."""
+    """Return the dictionary behind a table, and record the read of the entry ``key`` (of all, if it
+    is no string).
+    """
     attributes = attribute_lookups.attributes_of(table.owner)
     assert attributes is not None
     if type(key) is str:
@@ -197,7 +224,9 @@ def _read_of(table: dict_idioms.Table, key: Any) -> dict[str, Any]:
 def _table_of(owner: Any) -> Any:
     read = HOOKS.load_attr(owner, "__getattribute__")
     plain = getattr(read, "read", None)
-    if type(plain) is types.MethodWrapperType and plain == object.__getattribute__.__get__(plain.__self__):
+    if type(plain) is types.MethodWrapperType and plain == object.__getattribute__.__get__(
+        plain.__self__
+    ):
         return functools.partial(_table_or_attribute, plain.__self__, read)
     return read
 
@@ -208,7 +237,11 @@ def _table_or_attribute(owner: Any, read: Callable[[str], Any], key: str) -> Any
 
 
 def _get_of(value: Any) -> Any:
-    return functools.partial(_get, value) if type(value) is dict_idioms.Table else HOOKS.load_attr(value, "get")
+    return (
+        functools.partial(_get, value)
+        if type(value) is dict_idioms.Table
+        else HOOKS.load_attr(value, "get")
+    )
 
 
 def _get(table: dict_idioms.Table, *args: Any) -> Any:
@@ -227,7 +260,9 @@ def _read(owner: Any, name: str) -> None:
 
 
 class _Reading:
-    """The ``object.__getattribute__`` that a class's own look-up calls, with names that no bytecode contains."""
+    """The ``object.__getattribute__`` that a class's own look-up calls, with names that no bytecode
+    contains.
+    """
 
     __slots__ = ("_owner", "read")
 
@@ -243,11 +278,15 @@ class _Reading:
 
 
 class _Storing:
-    """The ``object.__setattr__`` (or ``__delattr__``) that a class calls, with names that no bytecode contains."""
+    """The ``object.__setattr__`` (or ``__delattr__``) that a class calls, with names that no
+    bytecode contains.
+    """
 
     __slots__ = ("_note", "_owner", "_store")
 
-    def __init__(self, store: Callable[..., Any], owner: Any, note: Callable[[Any, str], None]) -> None:
+    def __init__(
+        self, store: Callable[..., Any], owner: Any, note: Callable[[Any, str], None]
+    ) -> None:
         self._store, self._owner, self._note = store, owner, note
 
     def __call__(self, *args: Any) -> Any:
@@ -294,7 +333,9 @@ def _is_same(one: Any, other: Any) -> bool:
     active = _active
     if active is None or active.thread != threading.get_ident():
         return one is other
-    return active.is_same(one, other) or _instead.get(id(one), one) is _instead.get(id(other), other)
+    return active.is_same(one, other) or _instead.get(id(one), one) is _instead.get(
+        id(other), other
+    )
 
 
 def _contains(item: Any, container: Any) -> bool:
@@ -306,7 +347,8 @@ def _contains(item: Any, container: Any) -> bool:
 def _subject(value: Any) -> Any:
     if not _is_recorded():
         return value
-    for name in attribute_lookups.matched(value):  # the interpreter reads a pattern's attributes without hooks
+    # the interpreter reads a pattern's attributes without hooks
+    for name in attribute_lookups.matched(value):
         _read(value, name)
     return subject_of(value)
 
@@ -318,7 +360,9 @@ def _called(function: Any) -> Any:
 
 
 def _exchange(recorder: Recorder, value: Any) -> None:
-    """Substitute a loaded ``partial``, dispatcher or ``lru_cache`` function while the recording lasts."""
+    """Substitute a loaded ``partial``, dispatcher or ``lru_cache`` function while the recording
+    lasts.
+    """
     if isinstance(value, functools.partial):
         function = CALLED.get(id(value.func)) or _instead.get(id(value.func))
         if function is not None and id(value) not in _instead:
@@ -339,7 +383,9 @@ def _exchange(recorder: Recorder, value: Any) -> None:
 
 
 def _exchange_memo(recorder: Recorder, memo: Any) -> None:
-    """Substitute an ``lru_cache`` function, so that the trace is called instead, by name or as a method."""
+    """Substitute an ``lru_cache`` function, so that the trace is called instead, by name or as a
+    method.
+    """
     if recorder.on_memo is None or id(memo) in _instead:
         return
     recorder.exchanged.append(functools.partial(_instead.pop, id(memo), None))
@@ -371,7 +417,13 @@ def _exchanged(module: Any) -> None:
 _substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr, _exchanged)
 _instead = _substitutes.table
 if compiled.READS is not None:
-    compiled.READS.setup(hooks=globals(), quiet=loads.QUIET, wrapped_names=_WRAPPED, wrapped=_wrapped, instead=_instead)
+    compiled.READS.setup(
+        hooks=globals(),
+        quiet=loads.QUIET,
+        wrapped_names=_WRAPPED,
+        wrapped=_wrapped,
+        instead=_instead,
+    )
 HOOKS = Hooks(
     enter=_enter,
     load_global=_load_global if compiled.READS is None else compiled.READS.load_global,

@@ -1,4 +1,6 @@
-"""Stand-ins that replace the values of variables while a function that reads the variables is traced."""
+"""Stand-ins that replace the values of variables while a function that reads the variables is
+traced.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _planted_by = 0
 
 
 def is_planted_by_another() -> bool:
-    """Return whether another thread's trace has put stand-ins into variables: wait for its end, and read again."""
+    """Return whether another thread's trace has put stand-ins into variables: wait for its end, and
+    read again.
+    """
     return _planted_by not in (0, threading.get_ident())
 
 
@@ -30,7 +34,9 @@ class Planted:
 
     @contextmanager
     def in_the_world(self, recorder: Recorder) -> Iterator[None]:
-        """Return a context in which the variables hold their stand-ins; afterwards they hold their old values."""
+        """Return a context in which the variables hold their stand-ins; afterwards they hold their
+        old values.
+        """
         global _planted_by
         outer, _planted_by = _planted_by, threading.get_ident()
         try:
@@ -56,7 +62,8 @@ class Planted:
         """Write the values from before the trace to the variables.
 
         Args:
-            again: also if that was done already: a repeated undo has put the stand-ins into the variables again.
+            again: also if that was done already: a repeated undo has put the stand-ins into the
+                variables again.
         """
         self._are_back = self._are_back and not again
         if not self._are_back:

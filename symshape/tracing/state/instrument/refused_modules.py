@@ -12,17 +12,24 @@ from symshape.errors import Reason, UnsupportedError
 _INITIALIZED = frozenset({torch.nn.Parameter, torch.nn.Buffer, torch.Tensor, type(None)})
 
 
-_PREPARED_EACH_CALL = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"})
-"""The classes of torch whose forward also prepares, at each call, the exchange of gradients between ranks."""
+_PREPARED_EACH_CALL = frozenset(
+    {"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}
+)
+"""The classes of torch whose forward also prepares, at each call, the exchange of gradients between
+ranks.
+"""
 
 
-_known: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()  # classes die as their programs do
+# classes die as their programs do
+_known: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()
 
 
 def _prepared(kind: type) -> frozenset[str]:
     found = _known.get(kind)
     if found is None:
-        found = _known[kind] = _PREPARED_EACH_CALL.intersection(each.__name__ for each in kind.__mro__)
+        found = _known[kind] = _PREPARED_EACH_CALL.intersection(
+            each.__name__ for each in kind.__mro__
+        )
     return found
 
 
@@ -34,8 +41,8 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
     """Check that one module (not those inside it) can be traced; the program calls it ``name``.
 
     Raises:
-        UnsupportedError: it is compiled by TorchScript, its parameters are made by its first call, or it exchanges
-            parameters or gradients with other ranks.
+        UnsupportedError: it is compiled by TorchScript, its parameters are made by its first call,
+            or it exchanges parameters or gradients with other ranks.
     """
     if isinstance(module, torch.jit.ScriptModule):
         raise UnsupportedError(
@@ -47,7 +54,8 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
         for each in table.values():
             if type(each) not in _INITIALIZED and issubclass(type(each), UninitializedTensorMixin):
                 raise UnsupportedError(
-                    f"{_shown(module, name)} is a lazy module: its first call creates its parameters, which a "
+                    f"{_shown(module, name)} is a lazy module: its first call creates its "
+                    "parameters, which a "
                     "trace would undo; call it once before it is traced",
                     reason=Reason.MODULES,
                 )
@@ -57,9 +65,13 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
         (kind, *_) = sorted(around)
         instead = f"compile the module inside of it instead: {kind}(symshape.compile(module))"
         if kind == "FSDPModule":  # a module that is sharded itself becomes one
-            instead = "compile a module inside of it instead: fully_shard(m), where m.inner = symshape.compile(module)"
+            instead = (
+                "compile a module inside of it instead: fully_shard(m), where m.inner = "
+                "symshape.compile(module)"
+            )
         raise UnsupportedError(
-            f"{_shown(module, name)} is a {kind}, which prepares its communication with other ranks in each call; "
+            f"{_shown(module, name)} is a {kind}, which prepares its communication with other "
+            "ranks in each call; "
             f"{instead}",
             reason=Reason.MODULES,
         )

@@ -1,7 +1,7 @@
 """Instrumentation of bytecode: calls of hooks at each look-up of a global name or an attribute.
 
-The results of the code, its line numbers and its exceptions stay the same.  Only look-ups are replaced (global names,
-attributes, imports), and a call is added at the beginning of a function.
+The results of the code, its line numbers and its exceptions stay the same.  Only look-ups are
+replaced (global names, attributes, imports), and a call is added at the beginning of a function.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from symshape.tracing.state.instrument.callees import CALLABLE, NULL_LAST, with_
 _VERSION = sys.version_info[:2]
 _PRECALL = _VERSION < (3, 12)
 _MORE_STACK = 5
-"""Extra stack slots.  Before an instruction the stack is at most as deep as the code declares, and no inserted block
-has more than five values above that: NULL, a hook and at most three arguments."""
+"""Extra stack slots.  Before an instruction the stack is at most as deep as the code declares, and
+no inserted block has more than five values above that: NULL, a hook and at most three arguments.
+"""
 
 
 @attrs.frozen
@@ -42,24 +43,31 @@ class Hooks:
         enter: called with the original code when a function begins.
         load_global: called with the name; returns the value.
         load_attr: called with the object and the name; returns the attribute.
-        load_super: called with ``super``, the class, the object and the name; returns the attribute.
+        load_super: called with ``super``, the class, the object and the name; returns the
+            attribute.
         loaded: called with a module and the name that it was imported by; returns the module.
-        imported: called with the module, the value and the name of a ``from`` import; returns the value to use.
+        imported: called with the module, the value and the name of a ``from`` import; returns the
+            value to use.
         store_attr: called with an object and the name of an attribute that is about to be set.
         store_global: called with the name of a global that is about to be set.
-        delete_attr: called with an object and the name of an attribute that is about to be deleted, if it exists.
+        delete_attr: called with an object and the name of an attribute that is about to be deleted,
+            if it exists.
         delete_global: called with the name of a global that is about to be deleted, if it exists.
         is_same: called with the operands of ``is``.
         contains: called with the operands of ``in``.
-        table: called with an object before ``.__dict__.get`` or ``in`` its ``__dict__``; returns the dictionary or a
-            stand-in for it.
-        table_item: called with an object and the key before ``.__dict__[key]``; returns the dictionary.
-        table_of: called with an object before ``.__getattribute__("__dict__").get``; returns the function to call.
-        super_table_of: called with ``super``, the class and the object in the same case; returns the function to call.
+        table: called with an object before ``.__dict__.get`` or ``in`` its ``__dict__``; returns
+            the dictionary or a stand-in for it.
+        table_item: called with an object and the key before ``.__dict__[key]``; returns the
+            dictionary.
+        table_of: called with an object before ``.__getattribute__("__dict__").get``; returns the
+            function to call.
+        super_table_of: called with ``super``, the class and the object in the same case; returns
+            the function to call.
         get_of: called with the result of one of these, or any other object; returns its ``get``.
-        subject: called with the subject of a class pattern of ``match``; returns the subject to match.
-        called: called with a function that is about to be called and was not loaded by a global name, or with ``int``
-            and the like; returns the function to call.
+        subject: called with the subject of a class pattern of ``match``; returns the subject to
+            match.
+        called: called with a function that is about to be called and was not loaded by a global
+            name, or with ``int`` and the like; returns the function to call.
     """
 
     enter: Callable[[types.CodeType], None]
@@ -88,7 +96,9 @@ CALLED_BY_NAME = frozenset(("bool", "int", "float", "map", "range"))
 
 _MOST_KEPT = 1024  # codes
 _kept: dict[int, tuple[types.CodeType, types.CodeType]] = {}
-"""By ``id`` of a code: the code and its instrumented form (equal codes may be from different files)."""
+"""By ``id`` of a code: the code and its instrumented form (equal codes may be from different
+files).
+"""
 
 
 def instrumented(code: types.CodeType, hooks: Hooks) -> types.CodeType:
@@ -107,8 +117,10 @@ def instrumented(code: types.CodeType, hooks: Hooks) -> types.CodeType:
     if not is_checked():
         versions = ", ".join(f"{major}.{minor}" for major, minor in CHECKED_VERSIONS)
         raise UnsupportedError(
-            f"symshape records what a function reads from its bytecode, which it supports for CPython {versions}; "
-            f"this is {sys.implementation.name} {sys.version.split()[0]}: run the program on a supported version",
+            "symshape records what a function reads from its bytecode, which it supports for "
+            f"CPython {versions}; "
+            f"this is {sys.implementation.name} {sys.version.split()[0]}: run the program on a "
+            "supported version",
             reason=Reason.INSTALLATION,
         )
     made = _rewritten(code, hooks)
@@ -154,12 +166,15 @@ def _op(name: str, arg: int = 0) -> bytes:
 
 
 def _turn(taken: int) -> bytes:
-    """Return the instructions that turn ``v1 … vn, function, NULL`` into a call's order: both, and then ``v1 … vn``."""
+    """Return the instructions that turn ``v1 … vn, function, NULL`` into a call's order: both, and
+    then ``v1 … vn``.
+    """
     order = [*range(taken), "function", "NULL"]
     wanted = [*(("function", "NULL") if NULL_LAST else ("NULL", "function")), *range(taken)]
     top = len(order) - 1
     made = b""
-    for depth in range(top):  # from the bottom up: swap the wanted value with the top, then the top into its place
+    # from the bottom up: swap the wanted value with the top, then the top into its place
+    for depth in range(top):
         for position in (order.index(wanted[depth]), depth):
             if order[depth] != wanted[depth] and position != top:
                 order[position], order[top] = order[top], order[position]
@@ -172,7 +187,9 @@ _TURNS = [_NULL + _turn(taken) for taken in range(4)]
 _CALLS = [(_op("PRECALL", count) if _PRECALL else b"") + _op("CALL", count) for count in range(5)]
 _LOADS = [encoded(_LOAD_CONST, number) for number in range(256)]
 _AS_METHOD = _NULL if NULL_LAST else _NULL + _op("SWAP", 2)
-"""The instructions that put a NULL where the following call expects it, beside the function on top of the stack."""
+"""The instructions that put a NULL where the following call expects it, beside the function on top
+of the stack.
+"""
 
 
 class _Writer:
@@ -181,14 +198,17 @@ class _Writer:
     def __init__(self, code: types.CodeType, hooks: Hooks) -> None:
         self.names, self.hooks = code.co_names, hooks
         self.constants: list[Any] = [
-            instrumented(each, hooks) if isinstance(each, types.CodeType) else each for each in code.co_consts
+            instrumented(each, hooks) if isinstance(each, types.CodeType) else each
+            for each in code.co_consts
         ]
         self._loads: dict[Any, bytes] = {}
         self._code, self._gets = code, set[int]()
         self.start = self.end = 0
 
     def before_get(self, at: int) -> bool:
-        """Return whether the unit loads ``.get`` of the top value for a call; if so, a hook will load that ``.get``."""
+        """Return whether the unit loads ``.get`` of the top value for a call; if so, a hook will
+        load that ``.get``.
+        """
         units = self._code.co_code
         opcode, arg = units[2 * at], units[2 * at + 1]
         names = self._code.co_names
@@ -201,7 +221,9 @@ class _Writer:
         return found
 
     def before_table(self) -> bool:
-        """Return whether the attribute loaded here is called with ``"__dict__"``, followed by a load of ``.get``."""
+        """Return whether the attribute loaded here is called with ``"__dict__"``, followed by a
+        load of ``.get``.
+        """
         units, at = self._code.co_code, self.end
         if units[2 * at] != _LOAD_CONST or self._code.co_consts[units[2 * at + 1]] != "__dict__":
             return False
@@ -216,7 +238,9 @@ class _Writer:
         return self._code.co_code[2 * self.end] == _CONTAINS_OP
 
     def before_item(self) -> str | None:
-        """Return the string key with which the loaded value is subscripted next; None if it is not."""
+        """Return the string key with which the loaded value is subscripted next; None if it is
+        not.
+        """
         units, at = self._code.co_code, self.end
         if units[2 * at] != _LOAD_CONST:
             return None
@@ -234,7 +258,9 @@ class _Writer:
         return _LOADS[number] if number < 256 else encoded(_LOAD_CONST, number)
 
     def load(self, constant: Any) -> bytes:
-        """Return an instruction that loads a name or a hook; each is added to the constants once."""
+        """Return an instruction that loads a name or a hook; each is added to the constants
+        once.
+        """
         found = self._loads.get(constant)
         if found is None:
             found = self._loads[constant] = self.load_new(constant)
@@ -246,7 +272,9 @@ class _Writer:
         return head + b"".join(arguments) + _CALLS[len(arguments)]
 
     def call_on_top(self, hook: Any, taken: int, name: str | None = None) -> bytes:
-        """Return a call of a hook with the ``taken`` topmost values, which it replaces, and perhaps a name."""
+        """Return a call of a hook with the ``taken`` topmost values, which it replaces, and perhaps
+        a name.
+        """
         if name is None:
             return self.load(hook) + _TURNS[taken] + _CALLS[taken]
         return self.load(hook) + _TURNS[taken] + self.load(name) + _CALLS[taken + 1]
@@ -299,7 +327,9 @@ def _import_name(to: _Writer, arg: int, own: bytes) -> bytes:
     return own + to.call_on_top(to.hooks.loaded, 1, to.names[arg])
 
 
-def _import_from(to: _Writer, arg: int, own: bytes) -> bytes:  # the stack in between: module, module, value
+def _import_from(
+    to: _Writer, arg: int, own: bytes
+) -> bytes:  # the stack in between: module, module, value
     return _op("COPY", 1) + own + to.call_on_top(to.hooks.imported, 2, to.names[arg])
 
 
@@ -331,11 +361,15 @@ def _contains_op(to: _Writer, arg: int, own: bytes) -> bytes:
     return call + _NOT if arg else call
 
 
-def _match_class(to: _Writer, arg: int, own: bytes) -> bytes:  # the subject is below the class and the names
+def _match_class(
+    to: _Writer, arg: int, own: bytes
+) -> bytes:  # the subject is below the class and the names
     return _op("SWAP", 3) + to.call_on_top(to.hooks.subject, 1) + _op("SWAP", 3) + own
 
 
-def _called(to: _Writer, arg: int, own: bytes) -> bytes:  # the function is on top, before its NULL or after it
+def _called(
+    to: _Writer, arg: int, own: bytes
+) -> bytes:  # the function is on top, before its NULL or after it
     call = to.call_on_top(to.hooks.called, 1)
     return call + own if NULL_LAST else own + call
 
@@ -356,6 +390,8 @@ _WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
     "MATCH_CLASS": _match_class,
 }
 _REPLACED = {opmap[name]: write for name, write in _WRITERS.items() if opmap.get(name, 256) < 256}
-"""By opcode, the function that writes the replacement of an instruction from its argument and its own units."""
+"""By opcode, the function that writes the replacement of an instruction from its argument and its
+own units.
+"""
 _CHANGED = pattern({*_REPLACED, *JUMPS, _RESUME, _PUSH_NULL})
 _REPLACED |= dict.fromkeys((_PUSH_NULL,) if NULL_LAST else CALLABLE, _called)

@@ -1,8 +1,10 @@
-"""Record the program's writes at the storing instruction, to distinguish them from writes of other threads.
+"""Record the program's writes at the storing instruction, to distinguish them from writes of other
+threads.
 
-A trace compares dictionaries of attributes and globals as wholes, before and after.  If no other thread runs, every
-difference is the program's.  Otherwise a difference is the program's in three cases: its code stored under that name,
-trusted code may have done so (``Namespace.open``), or the new value is symbolic.  Any other difference is ignored.
+A trace compares dictionaries of attributes and globals as wholes, before and after.  If no other
+thread runs, every difference is the program's.  Otherwise a difference is the program's in three
+cases: its code stored under that name, trusted code may have done so (``Namespace.open``), or the
+new value is symbolic.  Any other difference is ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ def is_alone() -> bool:
 
 
 def attribute(recorder: Recorder, owner: Any, key: str) -> None:
-    """Record that an attribute of an object, a class or a Python module is about to be set or deleted."""
+    """Record that an attribute of an object, a class or a Python module is about to be set or
+    deleted.
+    """
     if isinstance(owner, type):
         forget(recorder)
         recorder.class_namespace(owner)
@@ -47,7 +51,9 @@ def attribute(recorder: Recorder, owner: Any, key: str) -> None:
 
 
 def forget(recorder: Recorder) -> None:
-    """Forget which loads need no further record, before a write to a class or a write that is not reported."""
+    """Forget which loads need no further record, before a write to a class or a write that is not
+    reported.
+    """
     recorder.told.clear()
     recorder.members.clear()
     recorder.supers.clear()
@@ -60,15 +66,21 @@ def entry(recorder: Recorder, namespace: dict[str, Any], key: str) -> None:
 
 
 def exchanged(recorder: Recorder, module: torch.nn.Module) -> None:
-    """Record that ``functional_call`` is about to replace a module's parameters and buffers, and to restore them."""
+    """Record that ``functional_call`` is about to replace a module's parameters and buffers, and to
+    restore them.
+    """
     by_module_method(recorder, module, "functional_call")
     for each in module.modules():
         tables = (each.__dict__.get(name) for name in TABLES)
-        recorder.stored.update((id(table), key) for table in tables if table is not None for key in table)
+        recorder.stored.update(
+            (id(table), key) for table in tables if table is not None for key in table
+        )
 
 
 def by_module_method(recorder: Recorder, module: torch.nn.Module, key: str) -> None:
-    """Record the call of a method of ``nn.Module`` that may set any attribute of the module and its submodules."""
+    """Record the call of a method of ``nn.Module`` that may set any attribute of the module and its
+    submodules.
+    """
     if key in trusted_code.READING_METHODS or id(module) not in recorder.known:
         return
     forget(recorder)
@@ -77,4 +89,6 @@ def by_module_method(recorder: Recorder, module: torch.nn.Module, key: str) -> N
         tables = (each.__dict__.get(name) for name in TABLES)
         for attributes in (each.__dict__, *(table for table in tables if table is not None)):
             recorder.namespace(path, attributes).open = True
-        recorder.entry(each.__dict__, "training", f"{path}.training", recorder.namespace(path, each.__dict__))
+        recorder.entry(
+            each.__dict__, "training", f"{path}.training", recorder.namespace(path, each.__dict__)
+        )

@@ -1,7 +1,9 @@
-"""Functions that a traced program means otherwise: they take symbolic numbers, or the recording must see their answer.
+"""Functions that a traced program means otherwise: they take symbolic numbers, or the recording
+must see their answer.
 
-A name of Python's or torch's that code loads while it is recorded is exchanged for the function here: for kinds of
-numbers see ``intercept/builtins``; ``getattr`` and its like read attributes by names that no code spells.
+A name of Python's or torch's that code loads while it is recorded is exchanged for the function
+here: for kinds of numbers see ``intercept/builtins``; ``getattr`` and its like read attributes by
+names that no code spells.
 """
 
 from __future__ import annotations
@@ -77,8 +79,9 @@ class Environment:
 def is_compiling() -> bool:
     """Answer ``torch.compiler.is_compiling()`` for traced code.
 
-    Optimisers get no, because a yes would make them compute other numbers than in eager mode.  The whole program gets
-    no after an attempt with the answer yes has failed: some programs only work where the answer is no.
+    Optimisers get no, because a yes would make them compute other numbers than in eager mode.  The
+    whole program gets no after an attempt with the answer yes has failed: some programs only work
+    where the answer is no.
     """
     asker = sys._getframe(1).f_code.co_filename
     attempt = restart.current()
@@ -88,7 +91,17 @@ def is_compiling() -> bool:
     return yes
 
 
-_SPACES = (builtins, math, operator, os, json, dataclasses, torch.func, torch.nn.utils.stateless, torch.compiler)
+_SPACES = (
+    builtins,
+    math,
+    operator,
+    os,
+    json,
+    dataclasses,
+    torch.func,
+    torch.nn.utils.stateless,
+    torch.compiler,
+)
 """Modules in which the originals stand by their names."""
 
 
@@ -115,7 +128,9 @@ class Substitutes:
     ) -> None:
         self._read, self._listed, self._answered, self._printed = read, listed, answered, printed
         self._stored, self._exchanged = stored, exchanged
-        self.table: dict[int, Any] = {id(getattr(builtins, name)): ours for name, ours in REPLACED.items()}
+        self.table: dict[int, Any] = {
+            id(getattr(builtins, name)): ours for name, ours in REPLACED.items()
+        }
         self.table |= MATH | SCANS | CONTROL_FLOW
         self.table |= {
             id(getattr): self.getattr,
@@ -192,7 +207,9 @@ class Substitutes:
         return lambda owner: self.getattr(owner, name)(*args, **kwargs)
 
     def of_fields(self, function: Callable[..., Any], owner: Any, *args: Any, **kwargs: Any) -> Any:
-        """``dataclasses.replace`` and its like, which read all fields of an object, and of those in it."""
+        """``dataclasses.replace`` and its like, which read all fields of an object, and of those in
+        it.
+        """
         self._fields(owner)
         return function(owner, *args, **kwargs)
 

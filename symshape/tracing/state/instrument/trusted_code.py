@@ -1,4 +1,6 @@
-"""Lists of code that is assumed never to change, and of values whose state a recording cannot see."""
+"""Lists of code that is assumed never to change, and of values whose state a recording cannot
+see.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ _TORCH = f"{Path(str(torch.__file__)).parent}/"
 _STANDARD = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib")})
 _MODULES = f"{_TORCH}nn/modules/"
 _FLOWS = tuple(  # they call functions that a trace makes nodes of
-    f"{_TORCH}_higher_order_ops/{each}.py" for each in ("cond", "while_loop", "scan", "associative_scan")
+    f"{_TORCH}_higher_order_ops/{each}.py"
+    for each in ("cond", "while_loop", "scan", "associative_scan")
 )
 _SCALER = f"{_TORCH}amp/grad_scaler.py"  # stores in dictionaries what it did with each optimiser
 _OF_TORCH_BUT_READ = (_MODULES, f"{_TORCH}nn/utils/", f"{_TORCH}optim/", _SCALER, *_FLOWS)
@@ -37,7 +40,8 @@ def words(text: str) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def is_trusted(filename: str) -> bool:
-    """Return whether code of this file is assumed to depend on its arguments only: Python's, torch's internals, ours.
+    """Return whether code of this file is assumed to depend on its arguments only: Python's,
+    torch's internals, ours.
 
     The modules of torch (``nn.Linear`` …) are excluded: their results depend on their attributes.
     """
@@ -57,10 +61,18 @@ def is_of_torch(filename: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def is_machinery(name: str) -> bool:
-    """Return whether a module of this name is Python's or torch's, so that its classes are assumed not to change."""
-    if name.startswith(("torch.nn.modules.", "torch.nn.utils.", "torch.optim.", "torch.amp.grad_scaler")):
+    """Return whether a module of this name is Python's or torch's, so that its classes are assumed
+    not to change.
+    """
+    if name.startswith(
+        ("torch.nn.modules.", "torch.nn.utils.", "torch.optim.", "torch.amp.grad_scaler")
+    ):
         return name == "torch.nn.modules.module"
-    if name.partition(".")[0] in sys.stdlib_module_names or name in ("builtins", "torch") or name.startswith("torch."):
+    if (
+        name.partition(".")[0] in sys.stdlib_module_names
+        or name in ("builtins", "torch")
+        or name.startswith("torch.")
+    ):
         return name != "__main__"
     module = sys.modules.get(name)
     return module is not None and is_trusted(getattr(module, "__file__", None) or f"<{name}>")
@@ -68,41 +80,63 @@ def is_machinery(name: str) -> bool:
 
 _CHANGING = frozenset(
     words(
-        "time _time _random secrets _secrets uuid _uuid queue _queue socket _socket select tempfile subprocess io _io "
-        "posix nt os gc genericpath pathlib glob shutil fileinput locale platform getpass signal asyncio _thread "
+        "time _time _random secrets _secrets uuid _uuid queue _queue socket _socket select "
+        "tempfile subprocess io _io "
+        "posix nt os gc genericpath pathlib glob shutil fileinput locale platform getpass signal "
+        "asyncio _thread "
         "multiprocessing concurrent"
     )
 )
-_CHANGING_CALLS = frozenset({"open", "input", "eval", "exec", "breakpoint", "globals", "memoryview"})
-_OF_THE_SYSTEM_BUT_STAYING = frozenset({"fspath", "getenv", "fsencode", "fsdecode", "get_exec_path", "allocate_lock"})
+_CHANGING_CALLS = frozenset(
+    {"open", "input", "eval", "exec", "breakpoint", "globals", "memoryview"}
+)
+_OF_THE_SYSTEM_BUT_STAYING = frozenset(
+    {"fspath", "getenv", "fsencode", "fsdecode", "get_exec_path", "allocate_lock"}
+)
 CHANGING_METHODS = frozenset({"now", "today", "utcnow"})
 """The methods of classes of ``datetime`` that read the clock."""
 _CHANGING_NAMES = frozenset(
     words(
-        "sys.getrecursionlimit sys.getrefcount sys._getframe sys.gettrace sys.getprofile sys.getswitchinterval "
-        "sys.getallocatedblocks sys.exc_info sys.setrecursionlimit inspect.stack inspect.currentframe inspect.trace "
-        "inspect.getouterframes traceback.extract_stack traceback.format_stack threading.current_thread "
-        "threading.get_ident threading.main_thread threading.active_count threading.enumerate decimal.getcontext "
-        "decimal.localcontext _decimal.getcontext importlib.import_module importlib.reload builtins.__import__"
+        "sys.getrecursionlimit sys.getrefcount sys._getframe sys.gettrace sys.getprofile "
+        "sys.getswitchinterval "
+        "sys.getallocatedblocks sys.exc_info sys.setrecursionlimit inspect.stack "
+        "inspect.currentframe inspect.trace "
+        "inspect.getouterframes traceback.extract_stack traceback.format_stack "
+        "threading.current_thread "
+        "threading.get_ident threading.main_thread threading.active_count threading.enumerate "
+        "decimal.getcontext "
+        "decimal.localcontext _decimal.getcontext importlib.import_module importlib.reload "
+        "builtins.__import__"
     )
 )
-WARNING = frozenset({"warn", "warn_explicit", "filters", "simplefilter", "filterwarnings", "catch_warnings"})
+WARNING = frozenset(
+    {"warn", "warn_explicit", "filters", "simplefilter", "filterwarnings", "catch_warnings"}
+)
 LOGGING = frozenset(
-    words("debug info warning warn error critical exception log level isEnabledFor getEffectiveLevel handlers disabled")
+    words(
+        "debug info warning warn error critical exception log level isEnabledFor getEffectiveLevel "
+        "handlers disabled"
+    )
 )
 WALKS = frozenset(
     words(
-        "modules named_modules children named_children parameters named_parameters buffers named_buffers state_dict "
-        "get_submodule get_parameter get_buffer apply train eval zero_grad requires_grad_ to half float double cuda"
+        "modules named_modules children named_children parameters named_parameters buffers "
+        "named_buffers state_dict "
+        "get_submodule get_parameter get_buffer apply train eval zero_grad requires_grad_ to half "
+        "float double cuda"
     )
 )
-"""The methods of modules that read the parameters, buffers and submodules of a whole tree of modules."""
+"""The methods of modules that read the parameters, buffers and submodules of a whole tree of
+modules.
+"""
 BUILTINS = frozenset(vars(builtins))
 """The names that Python itself defines."""
 
 
 def hides(function: Any) -> str:
-    """Return the name of a Python function that reads a changing state (clock, files …); empty for any other."""
+    """Return the name of a Python function that reads a changing state (clock, files …); empty for
+    any other.
+    """
     return _hides(getattr(function, "__module__", None) or "", getattr(function, "__name__", ""))
 
 
@@ -158,8 +192,21 @@ _HARMLESS: tuple[type, ...] = (
     torch.device,
 )
 _STAYING = frozenset({"UUID", "SafeUUID", "PurePath", "PurePosixPath", "PosixPath", "Path"})
-_SEEN_INTO = (list, dict, set, frozenset, tuple, deque, bytearray, type, torch.nn.Module, types.SimpleNamespace)
-_HARMLESS_NAMES = frozenset(words("numpy.ufunc numpy._ArrayFunctionDispatcher _collections._tuplegetter"))
+_SEEN_INTO = (
+    list,
+    dict,
+    set,
+    frozenset,
+    tuple,
+    deque,
+    bytearray,
+    type,
+    torch.nn.Module,
+    types.SimpleNamespace,
+)
+_HARMLESS_NAMES = frozenset(
+    words("numpy.ufunc numpy._ArrayFunctionDispatcher _collections._tuplegetter")
+)
 _HEAP_TYPE = 1 << 9
 
 
@@ -175,7 +222,9 @@ _OF_C = frozenset(
         *("decimal.Decimal", "decimal.Context", "zoneinfo.ZoneInfo"),
     )
 )
-"""The names of classes of C that are heap types like Python classes, and claim to be from a Python module."""
+"""The names of classes of C that are heap types like Python classes, and claim to be from a Python
+module.
+"""
 
 
 @_remembered
@@ -183,7 +232,10 @@ def is_of_c(kind: type) -> bool:
     """Return whether a class is written in C, so that no recording sees what its objects hold."""
     if not kind.__flags__ & _HEAP_TYPE:
         return True
-    if f"{kind.__module__}.{kind.__qualname__}" in _OF_C or kind.__module__ in sys.builtin_module_names:
+    if (
+        f"{kind.__module__}.{kind.__qualname__}" in _OF_C
+        or kind.__module__ in sys.builtin_module_names
+    ):
         return kind.__module__ != "builtins" or kind.__qualname__ in dir(sys.modules["builtins"])
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
     return file.endswith((".so", ".pyd"))
@@ -191,40 +243,67 @@ def is_of_c(kind: type) -> bool:
 
 @_remembered
 def is_hidden(kind: type) -> bool:
-    """Return whether a class's objects hold a changing state that is not recorded: a C class, unless harmless."""
+    """Return whether a class's objects hold a changing state that is not recorded: a C class,
+    unless harmless.
+    """
     if kind.__module__ in (*_CHANGING, "threading") and kind.__qualname__ not in _STAYING:
         return True  # through some of them, threads pass values to each other
     if issubclass(kind, weakref.finalize):  # it looks itself up in its class
         return True
     return any(
-        is_of_c(each) and each is not object and not issubclass(each, _SEEN_INTO) and not is_harmless(each)
+        is_of_c(each)
+        and each is not object
+        and not issubclass(each, _SEEN_INTO)
+        and not is_harmless(each)
         for each in kind.__mro__
     )
 
 
 @_remembered
 def is_whole(kind: type) -> bool:
-    """Return whether a class's methods are trusted code that reads any attribute of an object without a record."""
+    """Return whether a class's methods are trusted code that reads any attribute of an object
+    without a record.
+    """
     return kind.__module__.startswith(
-        ("collections", "torch.distributions", "argparse", "configparser", "weakref", "_weakrefset", "contextlib")
+        (
+            "collections",
+            "torch.distributions",
+            "argparse",
+            "configparser",
+            "weakref",
+            "_weakrefset",
+            "contextlib",
+        )
     )
 
 
 READING_METHODS = frozenset(
     words(
-        "__call__ forward _call_impl _wrapped_call_impl __init__ __getattr__ __setattr__ __delattr__ __dir__ __repr__ "
-        "parameters named_parameters buffers named_buffers modules named_modules children named_children "
-        "_named_members _version training state_dict get_submodule get_parameter get_buffer get_extra_state extra_repr "
+        "__call__ forward _call_impl _wrapped_call_impl __init__ __getattr__ __setattr__ "
+        "__delattr__ __dir__ __repr__ "
+        "parameters named_parameters buffers named_buffers modules named_modules children "
+        "named_children "
+        "_named_members _version training state_dict get_submodule get_parameter get_buffer "
+        "get_extra_state extra_repr "
         "_get_name"
     )
 )
 """The methods of ``nn.Module`` that set no attributes, or only those that they are asked to set."""
-_SETS_NOTHING = ("typing", "abc", "enum", "types", "torch.nn.modules.module", "torch.autograd.function")
+_SETS_NOTHING = (
+    "typing",
+    "abc",
+    "enum",
+    "types",
+    "torch.nn.modules.module",
+    "torch.autograd.function",
+)
 
 
 @_remembered
 def has_trusted_base(kind: type) -> bool:
-    """Return whether trusted methods, whose writes are not recorded, may set attributes of a class's objects."""
+    """Return whether trusted methods, whose writes are not recorded, may set attributes of a
+    class's objects.
+    """
     return any(
         is_machinery(each.__module__) and not is_of_c(each) and each.__module__ not in _SETS_NOTHING
         for each in kind.__mro__
@@ -238,4 +317,6 @@ def is_harmless(kind: type) -> bool:
     name = f"{kind.__module__}.{kind.__qualname__}"
     if name in _HARMLESS_NAMES:
         return True
-    return kind.__module__ == "numpy" and any(each.__name__ in ("generic", "dtype") for each in kind.__mro__)
+    return kind.__module__ == "numpy" and any(
+        each.__name__ in ("generic", "dtype") for each in kind.__mro__
+    )

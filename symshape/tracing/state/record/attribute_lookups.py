@@ -1,4 +1,6 @@
-"""Look-ups in classes: attributes found in an object's classes, slots, and methods that Python calls implicitly."""
+"""Look-ups in classes: attributes found in an object's classes, slots, and methods that Python
+calls implicitly.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from typing import Any
 import torch
 
 from symshape.tracing.state.instrument import trusted_code
-from symshape.tracing.state.record.places import MISSING, PLAIN, Answer, Attribute, Place, is_special
+from symshape.tracing.state.record.places import (
+    MISSING,
+    PLAIN,
+    Answer,
+    Attribute,
+    Place,
+    is_special,
+)
 from symshape.user_code import is_library
 
 _AS_THEY_ARE = (types.FunctionType, types.BuiltinFunctionType, type, *PLAIN)
@@ -19,7 +28,9 @@ _of_object = object.__getattribute__
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Return the dictionary of an object's own attributes, bypassing the look-ups of its class; None if it has none."""
+    """Return the dictionary of an object's own attributes, bypassing the look-ups of its class;
+    None if it has none.
+    """
     try:
         found = _of_object(value, "__dict__")
     except AttributeError:
@@ -28,12 +39,23 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 
 def matched(value: Any) -> list[str]:
-    """Return the names of all attributes that a class pattern may read of an object of a Python class."""
+    """Return the names of all attributes that a class pattern may read of an object of a Python
+    class.
+    """
     kind = type(value)
-    if isinstance(value, torch.Tensor) or trusted_code.is_of_c(kind) or trusted_code.is_machinery(kind.__module__):
+    if (
+        isinstance(value, torch.Tensor)
+        or trusted_code.is_of_c(kind)
+        or trusted_code.is_machinery(kind.__module__)
+    ):
         return []
     members = (each.__dict__.items() for each in kind.__mro__ if not trusted_code.is_of_c(each))
-    found = {key: None for each in members for key, one in each if not key.startswith("__") and not _is_function(one)}
+    found = {
+        key: None
+        for each in members
+        for key, one in each
+        if not key.startswith("__") and not _is_function(one)
+    }
     return [*found, *(attributes_of(value) or ())]
 
 
@@ -42,7 +64,9 @@ def _is_function(value: Any) -> bool:
 
 
 def static(kind: type, key: str) -> Any:
-    """Return the value of a name in a class or its bases, without calling descriptors; ``MISSING`` if there is none."""
+    """Return the value of a name in a class or its bases, without calling descriptors; ``MISSING``
+    if there is none.
+    """
     for each in kind.__mro__:
         if key in each.__dict__:
             return each.__dict__[key]
@@ -50,7 +74,9 @@ def static(kind: type, key: str) -> Any:
 
 
 def place_of(kind: type, key: str, found: Any, name: str) -> Place:
-    """Return the place of a look-up in a class; a plain attribute if ``getattr`` returns the same value."""
+    """Return the place of a look-up in a class; a plain attribute if ``getattr`` returns the same
+    value.
+    """
     plain = isinstance(found, _AS_THEY_ARE) and type(kind).__getattribute__ is type.__getattribute__
     if plain and not hasattr(type(static(type(kind), key)), "__set__"):
         return Attribute(kind, key, found, name)
@@ -87,9 +113,11 @@ def slots_of(kind: type) -> tuple[str, ...]:
 
 
 def functions_of(kind: type, everything: bool, tell: Callable[[Any, str], None]) -> None:
-    """Call ``tell`` with the functions of a class: all of them, or those that Python calls implicitly.
+    """Call ``tell`` with the functions of a class: all of them, or those that Python calls
+    implicitly.
 
-    Of a library's class, the functions that make, show or pickle an object are assumed to stay, and left out.
+    Of a library's class, the functions that make, show or pickle an object are assumed to stay, and
+    left out.
     """
     wanted = _USED.__contains__ if is_of_library(kind) else is_special
     for key, value in list(kind.__dict__.items()):
@@ -98,14 +126,17 @@ def functions_of(kind: type, everything: bool, tell: Callable[[Any, str], None])
 
 
 FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
-_BINARY = trusted_code.words("add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or")
+_BINARY = trusted_code.words(
+    "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or"
+)
 _UNARY = trusted_code.words(
-    "call getitem len iter next contains bool float int index getattr getattribute enter exit get set "
+    "call getitem len iter next contains bool float int index getattr getattribute enter exit get "
+    "set "
     "eq ne lt le gt ge hash neg pos abs invert round missing reversed"
 )
-_USED = frozenset(f"__{prefix}{name}__" for name in _BINARY for prefix in ("", "r", "i")) | frozenset(
-    f"__{name}__" for name in _UNARY
-)
+_USED = frozenset(
+    f"__{prefix}{name}__" for name in _BINARY for prefix in ("", "r", "i")
+) | frozenset(f"__{name}__" for name in _UNARY)
 
 
 @functools.lru_cache(maxsize=4096)

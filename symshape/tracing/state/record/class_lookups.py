@@ -1,4 +1,6 @@
-"""Record what a program reads of classes: attributes found in them, and methods that Python calls implicitly."""
+"""Record what a program reads of classes: attributes found in them, and methods that Python calls
+implicitly.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from symshape.user_code import is_library
 
 
 def look_up(recorder: Recorder, kind: type, key: str, name: str) -> Any:
-    """Return the value of a name in a class or its bases, and record it; ``MISSING`` if there is none."""
+    """Return the value of a name in a class or its bases, and record it; ``MISSING`` if there is
+    none.
+    """
     for each in kind.__mro__:
         if key in each.__dict__:
             found = each.__dict__[key]
@@ -31,13 +35,16 @@ def absent(recorder: Recorder, kind: type, key: str, name: str) -> None:
         _class_place(recorder, kind, kind, key, MISSING, f"{name}.{key}")
 
 
-def _class_place(recorder: Recorder, kind: type, home: type, key: str, found: Any, name: str) -> None:
+def _class_place(
+    recorder: Recorder, kind: type, home: type, key: str, found: Any, name: str
+) -> None:
     if (id(kind), key) in recorder.seen:
         return
     recorder.known.setdefault(id(kind), kind)
     recorder.class_namespace(home)
     recorder.place(attribute_lookups.place_of(kind, key, found, name))
-    recorder.seen.setdefault((id(kind), key), kind)  # the key is the class asked, not the class that has it
+    # the key is the class asked, not the class that has it
+    recorder.seen.setdefault((id(kind), key), kind)
 
 
 def class_entry(recorder: Recorder, home: type, key: str, name: str) -> None:
@@ -55,11 +62,15 @@ def absent_here(recorder: Recorder, home: type, key: str, name: str) -> None:
 
 
 _OF_CALLS = ("__call__", "__getattribute__", "_wrapped_call_impl", "_call_impl", "__getattr__")
-"""The methods through which a call of a module gets to ``forward``, and an attribute name to a parameter."""
+"""The methods through which a call of a module gets to ``forward``, and an attribute name to a
+parameter.
+"""
 
 
 def dispatching_methods(recorder: Recorder, kind: type) -> None:
-    """Record the methods that lead from a call of a module to its ``forward``, and their code; once for each class."""
+    """Record the methods that lead from a call of a module to its ``forward``, and their code; once
+    for each class.
+    """
     if (id(kind), _OF_CALLS) in recorder.seen:
         return
     recorder.seen[id(kind), _OF_CALLS] = kind
@@ -69,8 +80,12 @@ def dispatching_methods(recorder: Recorder, kind: type) -> None:
             found = home.__dict__.get(key, MISSING)
             if home is not object:
                 recorder.places.append(Cell(home.__dict__, key, found, name))
-            if type(found) is types.FunctionType and trusted_code.is_trusted(found.__code__.co_filename):
-                recorder.attribute(found, "__code__", found.__code__, f"{found.__qualname__}.__code__")
+            if type(found) is types.FunctionType and trusted_code.is_trusted(
+                found.__code__.co_filename
+            ):
+                recorder.attribute(
+                    found, "__code__", found.__code__, f"{found.__qualname__}.__code__"
+                )
             if found is not MISSING:
                 touch_member(recorder, found, name)
                 break
@@ -84,7 +99,9 @@ _PARTS: dict[type, tuple[str, ...]] = {
     functools.partialmethod: ("func", "args", "keywords"),
     functools.singledispatchmethod: ("func", "dispatcher"),
 }
-"""By class of a descriptor: its attributes that hold functions; ``__init__`` (in C) or a write replaces them."""
+"""By class of a descriptor: its attributes that hold functions; ``__init__`` (in C) or a write
+replaces them.
+"""
 
 
 def parts_of_member(recorder: Recorder, found: Any, name: str) -> None:
@@ -103,9 +120,15 @@ def parts_of_member(recorder: Recorder, found: Any, name: str) -> None:
 
 
 def _is_of_users(function: Any) -> bool:
-    """Return whether a function, or the function in a descriptor, has code that is not from a library."""
+    """Return whether a function, or the function in a descriptor, has code that is not from a
+    library.
+    """
     code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return code is not None and not trusted_code.is_trusted(code.co_filename) and not is_library(code.co_filename)
+    return (
+        code is not None
+        and not trusted_code.is_trusted(code.co_filename)
+        and not is_library(code.co_filename)
+    )
 
 
 def touch_member(recorder: Recorder, found: Any, name: str) -> None:
@@ -128,14 +151,18 @@ def touch_member(recorder: Recorder, found: Any, name: str) -> None:
 
 
 def special_methods(recorder: Recorder, kind: type) -> None:
-    """Record the methods that Python calls implicitly (operators, ``__getattr__`` …), and that no others are added."""
+    """Record the methods that Python calls implicitly (operators, ``__getattr__`` …), and that no
+    others are added.
+    """
     if id(kind) not in recorder.kinds:
         recorder.kinds.add(id(kind))
         _special_methods(recorder, kind, True)
 
 
 def of_made(recorder: Recorder, kind: type) -> None:
-    """Record the implicitly called methods of a class whose object is made while tracing; other names may be added."""
+    """Record the implicitly called methods of a class whose object is made while tracing; other
+    names may be added.
+    """
     _special_methods(recorder, kind, False)
 
 
@@ -149,20 +176,27 @@ def _special_methods(recorder: Recorder, kind: type, no_other_names: bool) -> No
             class_as_it_is(recorder, home, False, no_other_names)
 
 
-def class_as_it_is(recorder: Recorder, home: type, everything: bool, no_other_names: bool = True) -> None:
+def class_as_it_is(
+    recorder: Recorder, home: type, everything: bool, no_other_names: bool = True
+) -> None:
     """Record that the functions of a class stay, and that no function is added.
 
     Args:
         recorder: the recording.
         home: the class.
         everything: whether all functions count; otherwise only those that Python calls implicitly.
-        no_other_names: whether no name at all may be added, also none that Python does not look up implicitly.
+        no_other_names: whether no name at all may be added, also none that Python does not look up
+            implicitly.
     """
     before = recorder.class_namespace(home)
     functions = attribute_lookups.FUNCTIONS if everything else types.FunctionType
     for key, value in before.before.items():
-        if (everything or (key.startswith("__") and key.endswith("__"))) and isinstance(value, functions):
-            recorder.place(Cell(recorder.class_namespace(home).owner, key, value, f"{home.__qualname__}.{key}"))
+        if (everything or (key.startswith("__") and key.endswith("__"))) and isinstance(
+            value, functions
+        ):
+            recorder.place(
+                Cell(recorder.class_namespace(home).owner, key, value, f"{home.__qualname__}.{key}")
+            )
     name = f"the names in {home.__qualname__}"
     if no_other_names:
         recorder.place(Keys(before.owner, tuple(before.before), name))

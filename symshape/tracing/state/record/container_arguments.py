@@ -1,7 +1,9 @@
-"""The lists and dictionaries among a function's arguments: the function's changes to them, and returns of them.
+"""The lists and dictionaries among a function's arguments: the function's changes to them, and
+returns of them.
 
-A graph is called with the tensors and numbers inside the containers, and never sees the containers themselves.  If
-the graph serves calls instead of the function, those calls write to the containers (``calls/argument_writes.py``).
+A graph is called with the tensors and numbers inside the containers, and never sees the containers
+themselves.  If the graph serves calls instead of the function, those calls write to the containers
+(``calls/argument_writes.py``).
 """
 
 from __future__ import annotations
@@ -44,25 +46,35 @@ class Given:
         self._leaves, self._tree = self._flattened()
         found = paths_of((tuple(args), dict(kwargs)))
         self._paths = {id(each): path for path, each in reversed(found)}
-        self._before = [(path, each, copy.copy(each)) for path, each in found if self._paths[id(each)] == path]
+        self._before = [
+            (path, each, copy.copy(each)) for path, each in found if self._paths[id(each)] == path
+        ]
         self.containers = {id(each) for each in _containers((*args, *kwargs.values()))}
 
     def _flattened(self) -> tuple[list[Any], pytree.TreeSpec]:
         return pytree.tree_flatten((tuple(self._args), dict(self._kwargs)), is_record)
 
     def writes(self, is_kept: Callable[[Any], bool]) -> list[Change]:
-        """Return the changed contents of lists and dictionaries, and restore the old ones for the checks that follow.
+        """Return the changed contents of lists and dictionaries, and restore the old ones for the
+        checks that follow.
 
         Args:
-            is_kept: returns whether an object existed before the trace, so that every later call has the very same one.
+            is_kept: returns whether an object existed before the trace, so that every later call
+                has the very same one.
         """
-        changed = [(path, each, before) for path, each, before in self._before if not _same_items(each, before)]
+        changed = [
+            (path, each, before)
+            for path, each, before in self._before
+            if not _same_items(each, before)
+        ]
         found = [self._change(path, each, before, is_kept) for path, each, before in changed]
         for _, each, before in changed:
             variables.refill(each, before)
         return found
 
-    def _change(self, path: Path, container: Any, before: Any, is_kept: Callable[[Any], bool]) -> Change:
+    def _change(
+        self, path: Path, container: Any, before: Any, is_kept: Callable[[Any], bool]
+    ) -> Change:
         pairs = list(before.items() if isinstance(before, dict) else enumerate(before))
         held = {id(item): key for key, item in reversed(pairs) if type(item) not in PLAIN}
         keys = tuple(map(plain_key, container)) if isinstance(container, dict) else None
@@ -73,33 +85,53 @@ class Given:
             new, is_leaf=lambda each: each is not new and (id(each) in paths or is_kept(each))
         )
         leaves = [At(paths[id(each)]) if id(each) in paths else each for each in leaves]
-        made = [id(each) for way, each in containers_in(new) if way and id(each) not in paths and not is_kept(each)]
+        made = [
+            id(each)
+            for way, each in containers_in(new)
+            if way and id(each) not in paths and not is_kept(each)
+        ]
         tree = with_plain_keys(tree)
         contents = ArgumentContents(path, keys, f"a {type(container).__name__} among its arguments")
         return Change(contents, leaves, tree, tuple(made), f"changes {contents.name}")
 
     def returned(self, result: Any) -> tuple[Any, dict[int, Path]]:
-        """Return the result with None for each argument container in it, and their paths by number of the leaf."""
+        """Return the result with None for each argument container in it, and their paths by number
+        of the leaf.
+        """
         paths = self._paths
         leaves, tree = pytree.tree_flatten(result, lambda each: id(each) in paths)
-        found = {position: paths[id(each)] for position, each in enumerate(leaves) if id(each) in paths}
+        found = {
+            position: paths[id(each)] for position, each in enumerate(leaves) if id(each) in paths
+        }
         if not found:
             return result, {}
-        return pytree.tree_unflatten([None if i in found else each for i, each in enumerate(leaves)], tree), found
+        return pytree.tree_unflatten(
+            [None if i in found else each for i, each in enumerate(leaves)], tree
+        ), found
 
     def changes(self, result: Any) -> list[Problem]:
         """Return the problems with the arguments after the trace, or with the result."""
         leaves, tree = self._flattened()
         same = len(leaves) == len(self._leaves) and all(map(_is, leaves, self._leaves))
         if tree != self._tree or not same:
-            return [Problem(f"changes a list or dictionary among its arguments, {_ADVICE}", Reason.STATE)]
+            return [
+                Problem(
+                    f"changes a list or dictionary among its arguments, {_ADVICE}", Reason.STATE
+                )
+            ]
         if any(id(each) in self.containers for each in _containers((result,))):
-            return [Problem("returns a list or dictionary that is an argument; return a copy of it", Reason.OBJECTS)]
+            return [
+                Problem(
+                    "returns a list or dictionary that is an argument; return a copy of it",
+                    Reason.OBJECTS,
+                )
+            ]
         return []
 
 
 def _same_items(now: Any, before: Any) -> bool:
-    if len(now) != len(before) or not all(map(_is, now, before)):  # for dictionaries, ``map`` compares the keys
+    # for dictionaries, ``map`` compares the keys
+    if len(now) != len(before) or not all(map(_is, now, before)):
         return False
     return not isinstance(now, dict) or all(map(_is, now.values(), before.values()))
 

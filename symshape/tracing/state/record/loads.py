@@ -1,4 +1,6 @@
-"""Record the reads of global names and attributes, in a way that depends on the class of the owner."""
+"""Record the reads of global names and attributes, in a way that depends on the class of the
+owner.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from symshape.tracing.intercept.python_numbers.substituted_functions import Stan
 from symshape.tracing.state import compiled
 from symshape.tracing.state.instrument import stores, trusted_code
 from symshape.tracing.state.record import attribute_lookups, process_groups
-from symshape.tracing.state.record.class_lookups import absent, absent_here, class_entry, look_up, touch_member
+from symshape.tracing.state.record.class_lookups import (
+    absent,
+    absent_here,
+    class_entry,
+    look_up,
+    touch_member,
+)
 from symshape.tracing.state.record.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
 from symshape.tracing.state.record.reads import Namespace
 from symshape.tracing.state.record.recorder import NOT_TO_SEE, TABLES, Handler, Member, Recorder
@@ -26,8 +34,12 @@ from symshape.tracing.state.tensor_attributes import OF_TENSORS, of_every_tensor
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import is_library
 
-_STATE_OF_A_GENERATOR = frozenset({"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"})
-_SET_OF_FUNCTIONS = frozenset(trusted_code.words("__name__ __qualname__ __module__ __doc__ __annotations__"))
+_STATE_OF_A_GENERATOR = frozenset(
+    {"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"}
+)
+_SET_OF_FUNCTIONS = frozenset(
+    trusted_code.words("__name__ __qualname__ __module__ __doc__ __annotations__")
+)
 """The attributes of functions that can be assigned, and therefore are recorded as slots."""
 QUIET: frozenset[type] = frozenset(
     (
@@ -37,11 +49,17 @@ QUIET: frozenset[type] = frozenset(
 )
 """The classes whose objects' attributes need no record."""
 _TOLD_EACH_TIME = frozenset(map(id, (sys, warnings, decimal)))
-"""The modules whose loads must be recorded each time: they depend on the caller, or on a state that may change."""
+"""The modules whose loads must be recorded each time: they depend on the caller, or on a state that
+may change.
+"""
 
 
-def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builtins: dict[str, Any]) -> None:
-    """Record that a global name is about to be read for the first time, or perhaps changed by another thread."""
+def load_global(
+    recorder: Recorder, name: str, namespace: dict[str, Any], builtins: dict[str, Any]
+) -> None:
+    """Record that a global name is about to be read for the first time, or perhaps changed by
+    another thread.
+    """
     before = recorder.namespace("", namespace)
     if name in namespace:
         value = namespace[name]
@@ -59,7 +77,9 @@ def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builti
 
 
 def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
-    """Record a dictionary among a library's globals: its items must stay, but new items may be registered."""
+    """Record a dictionary among a library's globals: its items must stay, but new items may be
+    registered.
+    """
     if id(value) in recorder.known:
         return
     recorder.known[id(value)] = value
@@ -92,17 +112,22 @@ def reader_of(kind: type) -> Handler:
 
 
 def setter(recorder: Recorder, owner: Any, key: str) -> None:
-    """Record that an attribute is about to be set; a property's setter runs code, which is recorded as well."""
+    """Record that an attribute is about to be set; a property's setter runs code, which is recorded
+    as well.
+    """
     stores.attribute(recorder, owner, key)
     if isinstance(owner, (type, types.ModuleType)):
         return
-    member = member_of(recorder, type(owner), key)  # so that a property that is added later is noticed
+    # so that a property that is added later is noticed
+    member = member_of(recorder, type(owner), key)
     if member.first:
         touch_member(recorder, member.found, f"{type(owner).__qualname__}.{key}")
 
 
 def listed(recorder: Recorder, owner: Any) -> None:
-    """Record that all attributes of an object, or all environment variables, are about to be listed."""
+    """Record that all attributes of an object, or all environment variables, are about to be
+    listed.
+    """
     if owner is os.environ:
         recorder.touch(os.environ._data, "os.environ")
         return
@@ -115,9 +140,13 @@ def listed(recorder: Recorder, owner: Any) -> None:
 
 
 def of_memo(recorder: Recorder, owner: Any, key: str) -> None:
-    """Record an attribute of an ``lru_cache`` function; refuse its statistics, which change with every call."""
+    """Record an attribute of an ``lru_cache`` function; refuse its statistics, which change with
+    every call.
+    """
     if key.startswith("cache_"):
-        recorder.refuse(f"calls {key} of the lru_cache of {owner.__name__}, {NOT_TO_SEE}", Reason.MEMO)
+        recorder.refuse(
+            f"calls {key} of the lru_cache of {owner.__name__}, {NOT_TO_SEE}", Reason.MEMO
+        )
 
 
 def of_stand_in(recorder: Recorder, owner: StandIn, key: str) -> None:
@@ -132,7 +161,9 @@ def of_generator(recorder: Recorder, owner: torch.Generator, key: str) -> None:
 
 
 def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
-    """Record nothing: the attribute is of a value that never changes, or of a method of such a value."""
+    """Record nothing: the attribute is of a value that never changes, or of a method of such a
+    value.
+    """
 
 
 def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> None:
@@ -140,7 +171,9 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     attributes = owner.__dict__
     name = f"{owner.__name__}.{key}"
     if not trusted_code.is_machinery(owner.__name__):
-        recorder.attribute(owner, "__class__", type(owner), f"the class of the module {owner.__name__}")
+        recorder.attribute(
+            owner, "__class__", type(owner), f"the class of the module {owner.__name__}"
+        )
     process_groups.notice(recorder, owner.__name__, key)
     if owner is sys and key in ("stdout", "stderr"):
         recorder.tells("writes to the screen")
@@ -149,17 +182,32 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     if owner is decimal:
         recorder.place(Answer(decimal_context, decimal_context(), "the context of decimal"))
     if key == "__dict__":
-        recorder.refuse(f"lists the names of the module {owner.__name__}, {NOT_TO_SEE}", Reason.UNCOMPARED)
-    if key in attributes and str(getattr(attributes[key], "__module__", "")).startswith("symshape."):
+        recorder.refuse(
+            f"lists the names of the module {owner.__name__}, {NOT_TO_SEE}", Reason.UNCOMPARED
+        )
+    if key in attributes and str(getattr(attributes[key], "__module__", "")).startswith(
+        "symshape."
+    ):
         return  # the trace's substitute for a function of torch
     before = recorder.namespace(owner.__name__, attributes)
-    if key not in attributes and type(owner).__module__ == "torch._ops" and hasattr(owner, key) and key in attributes:
-        before.before[key] = attributes[key]  # operators are looked up when first asked for, and stored
+    if (
+        key not in attributes
+        and type(owner).__module__ == "torch._ops"
+        and hasattr(owner, key)
+        and key in attributes
+    ):
+        # operators are looked up when first asked for, and stored
+        before.before[key] = attributes[key]
     if key in attributes:
         recorder.entry(attributes, key, name, before)
-        if recorder.alone and (id(attributes), key) in recorder.seen and id(owner) not in _TOLD_EACH_TIME:
+        if (
+            recorder.alone
+            and (id(attributes), key) in recorder.seen
+            and id(owner) not in _TOLD_EACH_TIME
+        ):
             recorder.told[id(owner), key] = owner
-    elif type(owner) is not types.ModuleType:  # torch.backends and the like: flags behind descriptors
+    # torch.backends and the like: flags behind descriptors
+    elif type(owner) is not types.ModuleType:
         of_flags(recorder, owner, key)
     else:
         recorder.absent(owner.__name__, attributes, key, before)
@@ -169,7 +217,10 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
 
 def of_flags(recorder: Recorder, owner: Any, key: str) -> None:
     """Record an attribute of a part of torch.backends: a flag that C++ stores, or another part."""
-    value, name = getattr(owner, key, MISSING), f"{getattr(owner, '__name__', type(owner).__name__)}.{key}"
+    value, name = (
+        getattr(owner, key, MISSING),
+        f"{getattr(owner, '__name__', type(owner).__name__)}.{key}",
+    )
     if isinstance(value, PLAIN):
         recorder.place(Answer(functools.partial(getattr, owner, key, MISSING), value, name, key))
     recorder.touch(value, name)
@@ -178,7 +229,9 @@ def of_flags(recorder: Recorder, owner: Any, key: str) -> None:
 def of_class(recorder: Recorder, owner: type, key: str) -> None:
     """Record the read of an attribute of a class."""
     process_groups.notice(recorder, owner.__module__, key)
-    if key == "__subclasses__" or (key in trusted_code.CHANGING_METHODS and owner.__module__ == "datetime"):
+    if key == "__subclasses__" or (
+        key in trusted_code.CHANGING_METHODS and owner.__module__ == "datetime"
+    ):
         recorder.refuse(f"reads {owner.__qualname__}.{key}, {NOT_TO_SEE}", Reason.UNCOMPARED)
     if key in ("__dict__", "__mro__", "__bases__"):
         return
@@ -233,7 +286,8 @@ def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
     if member.logs:
         recorder.tells("writes to a log, or reads the settings of logging")
     itself = id(owner)
-    if itself not in recorder.known:  # made while tracing: its contents were loaded, or made, as well
+    # made while tracing: its contents were loaded, or made, as well
+    if itself not in recorder.known:
         return
     name = recorder.names.get(itself, kind.__name__)
     full = f"{name}.{key}" if name else key
@@ -252,7 +306,9 @@ def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
         return
     before = recorder.namespaces.get(id(attributes))
     if before is None:
-        before = recorder.namespace(name, attributes, not trusted_code.is_machinery(kind.__module__))
+        before = recorder.namespace(
+            name, attributes, not trusted_code.is_machinery(kind.__module__)
+        )
     if key in attributes:
         recorder.entry(attributes, key, full, before)
     elif member.of_module:
@@ -271,13 +327,16 @@ def member_of(recorder: Recorder, kind: type, key: str) -> Member:
 
 def _member(recorder: Recorder, kind: type, key: str) -> Member:
     found = look_up(recorder, kind, key, kind.__qualname__)
-    if found is MISSING and id(kind) not in recorder.kinds:  # otherwise all names in it are compared
+    # otherwise all names in it are compared
+    if found is MISSING and id(kind) not in recorder.kinds:
         absent(recorder, kind, key, kind.__qualname__)
     first = found is not MISSING and hasattr(type(found), "__set__")
     is_cached = isinstance(found, functools.cached_property)
     of_module = issubclass(kind, torch.nn.Module)
     logs = key in trusted_code.LOGGING and issubclass(kind, (logging.Logger, logging.LoggerAdapter))
-    walks = key in trusted_code.WALKS or (found is not MISSING and found is torch.nn.Module.__dict__.get(key))
+    walks = key in trusted_code.WALKS or (
+        found is not MISSING and found is torch.nn.Module.__dict__.get(key)
+    )
     member = Member(
         kind,
         found,
@@ -292,8 +351,12 @@ def _member(recorder: Recorder, kind: type, key: str) -> Member:
     return member
 
 
-def _of_module(recorder: Recorder, owner: torch.nn.Module, key: str, found: Any, name: str, before: Namespace) -> bool:
-    """Record the read of a module's method, parameter, buffer or submodule; return whether once is enough."""
+def _of_module(
+    recorder: Recorder, owner: torch.nn.Module, key: str, found: Any, name: str, before: Namespace
+) -> bool:
+    """Record the read of a module's method, parameter, buffer or submodule; return whether once is
+    enough.
+    """
     attributes = owner.__dict__
     label = name or type(owner).__name__
     recorder.absent(label, attributes, key, before)
@@ -340,7 +403,9 @@ def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
 
 
 def decimal_context() -> str:
-    """Return the settings of the current ``decimal`` context as text: results of ``decimal`` depend on them."""
+    """Return the settings of the current ``decimal`` context as text: results of ``decimal`` depend
+    on them.
+    """
     now = decimal.getcontext()
     traps = sorted(each.__name__ for each, on in now.traps.items() if on)
     return f"{now.prec} {now.rounding} {now.Emin} {now.Emax} {now.capitals} {now.clamp} {traps}"

@@ -1,7 +1,8 @@
-"""The places that a program reads: each has an owner and key to read it again, its old value, and a name for people.
+"""The places that a program reads: each has an owner and key to read it again, its old value, and a
+name for people.
 
-Places are never changed.  They are not frozen because a trace makes thousands, and a frozen one takes twice as long to
-make.
+Places are never changed.  They are not frozen because a trace makes thousands, and a frozen one
+takes twice as long to make.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Cell:
 
 @attrs.define(eq=False)
 class Attribute:
-    """The attribute that is stored in no dictionary: a slot, an attribute of a class, ``__code__`` of a function."""
+    """The attribute that is stored in no dictionary: a slot, an attribute of a class, ``__code__``
+    of a function.
+    """
 
     owner: Any
     key: str
@@ -59,7 +62,9 @@ class Attribute:
 
 @attrs.frozen(eq=False)
 class Answer:
-    """The answer to a question that is asked again: a flag of torch, a context variable, a custom look-up."""
+    """The answer to a question that is asked again: a flag of torch, a context variable, a custom
+    look-up.
+    """
 
     owner: Callable[[], Any]
     value: Any
@@ -80,7 +85,8 @@ SPECIAL = "its special names"
 
 @attrs.frozen(eq=False)
 class Keys:
-    """All keys of a dictionary, in order: attribute names that were listed, or that a class must not gain.
+    """All keys of a dictionary, in order: attribute names that were listed, or that a class must
+    not gain.
 
     Attributes:
         key: ``SPECIAL`` if only the names count that Python looks up implicitly (``__bool__``).
@@ -105,7 +111,9 @@ class Keys:
         return self.read() == self.value
 
 
-_NOT_CALLED = frozenset({"__class__", "__dict__", "__doc__", "__module__", "__weakref__", "__annotations__"})
+_NOT_CALLED = frozenset(
+    {"__class__", "__dict__", "__doc__", "__module__", "__weakref__", "__annotations__"}
+)
 
 
 def is_special(key: str) -> bool:
@@ -119,7 +127,9 @@ def special_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 class WeakAttribute:
-    """The reader of an attribute of an object that it does not keep alive; ``MISSING`` when the object is gone."""
+    """The reader of an attribute of an object that it does not keep alive; ``MISSING`` when the
+    object is gone.
+    """
 
     __slots__ = ("_key", "owner")
 
@@ -137,7 +147,9 @@ Place = Cell | Attribute | Answer | Keys
 
 @attrs.define(eq=False)
 class Container:
-    """The list, dictionary, set, deque, bytearray or NumPy array that was read, with the items that it held."""
+    """The list, dictionary, set, deque, bytearray or NumPy array that was read, with the items that
+    it held.
+    """
 
     owner: Any
     items: Any
@@ -153,12 +165,15 @@ class Container:
             return not dict.__len__(self.owner)
         now = items_of(self.owner)
         then = self.items
-        return len(now) == len(then) and (all(map(is_, now, then)) or all(map(same_item, now, then)))
+        return len(now) == len(then) and (
+            all(map(is_, now, then)) or all(map(same_item, now, then))
+        )
 
     def put_back(self) -> None:
         """Put the old items back into the container."""
         if isinstance(self.owner, dict):
-            kind: Any = OrderedDict if isinstance(self.owner, OrderedDict) else dict  # its order is separate
+            # its order is separate
+            kind: Any = OrderedDict if isinstance(self.owner, OrderedDict) else dict
             kind.clear(self.owner)
             for key, value in zip(self.items[::2], self.items[1::2], strict=True):
                 kind.__setitem__(self.owner, key, value)
@@ -177,7 +192,9 @@ class Container:
 
 
 def items_of(owner: Any) -> Any:
-    """Return the items of a container: keys and values of a dictionary by turns, the content of an array."""
+    """Return the items of a container: keys and values of a dictionary by turns, the content of an
+    array.
+    """
     if isinstance(owner, dict):
         kind: Any = OrderedDict if isinstance(owner, OrderedDict) else dict
         return tuple(chain.from_iterable(kind.items(owner)))
@@ -187,19 +204,26 @@ def items_of(owner: Any) -> Any:
         return tuple(owner)
     if isinstance(owner, bytearray):
         return (bytes(owner),)
-    return (str(owner.dtype), str(owner.shape), str(owner.strides), owner.tobytes())  # a NumPy array
+    # a NumPy array
+    return (str(owner.dtype), str(owner.shape), str(owner.strides), owner.tobytes())
 
 
 def same_item(now: Any, then: Any) -> bool:
-    """Return whether an item of a container is the same as before; tuples are compared item by item."""
+    """Return whether an item of a container is the same as before; tuples are compared item by
+    item.
+    """
     if type(now) is not tuple or type(then) is not tuple:
         return same(now, then)
     return now is then or (len(now) == len(then) and all(map(same_item, now, then)))
 
 
 def same(now: Any, then: Any) -> bool:
-    """Return whether a place still holds its old value: the same object, or an equal plain value."""
-    return now is then or (type(now) is type(then) and isinstance(now, PLAIN) and repr(now) == repr(then))
+    """Return whether a place still holds its old value: the same object, or an equal plain
+    value.
+    """
+    return now is then or (
+        type(now) is type(then) and isinstance(now, PLAIN) and repr(now) == repr(then)
+    )
 
 
 def same_items(now: Any, then: Any) -> bool:

@@ -1,4 +1,6 @@
-"""The rank of this process and the groups it is in, which the answers of torch.distributed depend on."""
+"""The rank of this process and the groups it is in, which the answers of torch.distributed depend
+on.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,27 @@ _OF_ALL_RANKS = frozenset({"get_world_size", "get_backend", "is_initialized", "i
 def world() -> str:
     """Return the size and the backend of the default process group; empty if there is none."""
     dist = torch.distributed
-    return f"{dist.get_world_size()} on {dist.get_backend()}" if dist.is_available() and dist.is_initialized() else ""
+    return (
+        f"{dist.get_world_size()} on {dist.get_backend()}"
+        if dist.is_available() and dist.is_initialized()
+        else ""
+    )
 
 
 def standing() -> str:
-    """Return the rank, the size and the backend of the default process group; empty if there is none."""
+    """Return the rank, the size and the backend of the default process group; empty if there is
+    none.
+    """
     found = world()
     return found and f"rank {torch.distributed.get_rank()} of {found}"
 
 
 def standing_in_groups() -> str:
-    """Return the same as ``standing``, as a proxy for all other state of torch.distributed: other groups, meshes.
+    """Return the same as ``standing``, as a proxy for all other state of torch.distributed: other
+    groups, meshes.
 
-    It is compared within this process, in which groups stay.  Another process compares :func:`layout`.
+    It is compared within this process, in which groups stay.  Another process compares
+    :func:`layout`.
     """
     return standing()
 
@@ -40,7 +50,8 @@ Group = list[Any]
 
 
 def layout() -> str:
-    """Return the rank of this process and its groups, as text: all answers of torch.distributed follow from them.
+    """Return the rank of this process and its groups, as text: all answers of torch.distributed
+    follow from them.
 
     The groups' names are included, because a program can look groups up by name.
     """
@@ -49,7 +60,9 @@ def layout() -> str:
 
 
 def described(group: Any) -> Group | None:
-    """Return a process group (given itself or by name) in words; None if this process is in no such group."""
+    """Return a process group (given itself or by name) in words; None if this process is in no such
+    group.
+    """
     for found, words in _groups():
         if found is group or (type(group) is str and words[0] == group):
             return words
@@ -73,7 +86,9 @@ def is_mesh(kind: type) -> bool:
 
 
 def mesh_in_words(mesh: Any) -> list[Any] | None:
-    """Return a mesh in words: device type, ranks, names of dimensions, groups; None if a group is not known here."""
+    """Return a mesh in words: device type, ranks, names of dimensions, groups; None if a group is
+    not known here.
+    """
     names = mesh.mesh_dim_names
     groups = [described(mesh.get_group(dim)) for dim in range(mesh.ndim)]
     if any(each is None for each in groups):
@@ -101,15 +116,23 @@ def _groups() -> list[tuple[Any, Group]]:
 
 
 def notice(recorder: Recorder, module: str, name: str) -> None:
-    """Record the use of a name of a module; a name of torch.distributed depends on ranks and groups.
+    """Record the use of a name of a module; a name of torch.distributed depends on ranks and
+    groups.
 
-    The functions of torch.distributed read rank and size without a recorded read, and a trace stores both as numbers.
+    The functions of torch.distributed read rank and size without a recorded read, and a trace
+    stores both as numbers.
     """
     if module != _DISTRIBUTED and not module.startswith(f"{_DISTRIBUTED}."):
         return
     if name in _OF_ALL_RANKS:
         recorder.place(Answer(world, world(), "the size of the process group of torch.distributed"))
     elif name == "get_rank":
-        recorder.place(Answer(standing, standing(), "the rank of this process in torch.distributed"))
+        recorder.place(
+            Answer(standing, standing(), "the rank of this process in torch.distributed")
+        )
     else:
-        recorder.place(Answer(standing_in_groups, standing_in_groups(), f"what torch.distributed says ({name})"))
+        recorder.place(
+            Answer(
+                standing_in_groups, standing_in_groups(), f"what torch.distributed says ({name})"
+            )
+        )

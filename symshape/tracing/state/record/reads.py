@@ -1,7 +1,8 @@
-"""The notes of a recording, and the most frequent ways to add to them: names loaded, entries read or found absent.
+"""The notes of a recording, and the most frequent ways to add to them: names loaded, entries read
+or found absent.
 
-A trace does this thousands of times, so there are two implementations: :class:`PythonReads`, and one in C++
-(``compiled_reads.cpp``), which is used if it is built.
+A trace does this thousands of times, so there are two implementations: :class:`PythonReads`, and
+one in C++ (``compiled_reads.cpp``), which is used if it is built.
 """
 
 from __future__ import annotations
@@ -20,13 +21,19 @@ from symshape.tracing.state.record.places import MISSING, Cell, Container, Place
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 SYMBOLIC = (SymbolicTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
-is_symbolic: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(lambda kind: issubclass(kind, SYMBOLIC))
+is_symbolic: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(
+    lambda kind: issubclass(kind, SYMBOLIC)
+)
 FOLLOWED = (torch.Tensor, torch.nn.Module, list, dict)
-"""The classes of objects for which the recording notes how the program got them: see ``replacement``."""
+"""The classes of objects for which the recording notes how the program got them: see
+``replacement``.
+"""
 
 
 def entries_of(owner: Any) -> dict[Any, Any]:
-    """Return the entries of a dictionary or of a view of a class, bypassing a ``__getitem__`` of its own."""
+    """Return the entries of a dictionary or of a view of a class, bypassing a ``__getitem__`` of
+    its own.
+    """
     return dict(dict.items(owner) if isinstance(owner, dict) else owner)
 
 
@@ -49,7 +56,8 @@ class Namespace:
         self.name, self.owner, self.own, self.kind = name, owner, own, kind
         self._untouched: Callable[[None], bool] | None = None
         if type(owner) is dict:
-            if compiled.VERSIONS is not None:  # made first, so that writes of other threads in between are seen
+            # made first, so that writes of other threads in between are seen
+            if compiled.VERSIONS is not None:
                 self._untouched = compiled.VERSIONS((owner,)).unchanged
             self.before = owner.copy()
         else:
@@ -63,7 +71,9 @@ class Namespace:
         owner, before = self.owner, self.before
         if len(owner) != len(before):
             return False
-        return not before or (all(map(is_, owner.values(), before.values())) and all(map(is_, owner, before)))
+        return not before or (
+            all(map(is_, owner.values(), before.values())) and all(map(is_, owner, before))
+        )
 
 
 class PythonReads:
@@ -104,12 +114,14 @@ class PythonReads:
         return found
 
     def touch(self, value: Any, name: str, placed: bool = False) -> None:
-        """Record the load of a value that existed before the trace, or may have, and of what the value refers to.
+        """Record the load of a value that existed before the trace, or may have, and of what the
+        value refers to.
 
         Args:
             value: the value.
             name: the name for people.
-            placed: whether a place or a container records where it was found, so that a replacement would be noticed.
+            placed: whether a place or a container records where it was found, so that a replacement
+                would be noticed.
         """
         if not placed and isinstance(value, FOLLOWED):
             self.pinned.add(id(value))
@@ -122,7 +134,9 @@ class PythonReads:
             handler(self, value, name)
 
     def entry(self, owner: Any, key: Any, name: str, namespace: Namespace) -> None:
-        """Record the read of a dictionary entry; it is no place if the trace itself wrote the entry before."""
+        """Record the read of a dictionary entry; it is no place if the trace itself wrote the entry
+        before.
+        """
         where = (id(owner), key)
         if where in self.seen:
             if not self.alone:
@@ -135,7 +149,8 @@ class PythonReads:
                 self.places.append(Cell(owner, key, value, name))
             if not self.alone:
                 self._read[where] = value
-            if value is not os.environ and value is not os.getenv:  # read by variable: see ``substitutes``
+            # read by variable: see ``substitutes``
+            if value is not os.environ and value is not os.getenv:
                 self.touch(value, name, True)
         else:
             self.touch_made(value, name)

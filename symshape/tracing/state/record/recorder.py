@@ -1,9 +1,10 @@
 """Recording of what a program reads besides its arguments, made while the program runs.
 
-Code has to load a value before it can read it: a global name, an attribute, the variable of a closure, an item of a
-loaded object.  The functions that run are instrumented (:mod:`instrument`) when they are loaded.  Each load of a value
-that may change becomes a place, with the value from before the trace.  An object that a recording cannot see into (a
-random generator, a clock, an iterator, an object of C) is refused by name and never assumed to stay.
+Code has to load a value before it can read it: a global name, an attribute, the variable of a
+closure, an item of a loaded object.  The functions that run are instrumented (:mod:`instrument`)
+when they are loaded.  Each load of a value that may change becomes a place, with the value from
+before the trace.  An object that a recording cannot see into (a random generator, a clock, an
+iterator, an object of C) is refused by name and never assumed to stay.
 """
 
 from __future__ import annotations
@@ -24,15 +25,25 @@ from symshape.graph.steps import Lifted
 from symshape.torch_internals import functorch
 from symshape.tracing.state.instrument.rewriter import Hooks
 from symshape.tracing.state.record import torch_flags
-from symshape.tracing.state.record.places import MISSING, Answer, Attribute, Cell, Place, WeakAttribute, same
+from symshape.tracing.state.record.places import (
+    MISSING,
+    Answer,
+    Attribute,
+    Cell,
+    Place,
+    WeakAttribute,
+    same,
+)
 from symshape.tracing.state.record.reads import Namespace, Reads, is_symbolic
 from symshape.user_code import is_library
 
 TABLES = ("_parameters", "_buffers", "_modules")
 """The names of a ``torch.nn.Module``'s dictionaries of parameters, buffers and submodules."""
 _OF_A_TRANSFORM = (
-    "the program reads {} outside its arguments, which a transform of torch.func (grad, vmap …) around the call "
-    "has replaced by a tensor of its own; compile the function that applies the transform, or pass the tensor as "
+    "the program reads {} outside its arguments, which a transform of torch.func (grad, vmap …) "
+    "around the call "
+    "has replaced by a tensor of its own; compile the function that applies the transform, or pass "
+    "the tensor as "
     "an argument"
 )
 NOT_TO_SEE = "whose result symshape cannot see; pass that result as an argument"
@@ -71,7 +82,8 @@ class Recorder(Reads):
         constants: its arguments other than tensors.
         classes: the classes of argument objects that are split into their attributes.
         hooks: the functions that instrumented code calls.
-        handler_for: returns the handler of loaded values of a class; None if there is nothing to do.
+        handler_for: returns the handler of loaded values of a class; None if there is nothing to
+            do.
         serves: whether a graph is to replace ``fn``, which then may not print.
 
     Attributes:
@@ -80,8 +92,10 @@ class Recorder(Reads):
         tensors: names of real tensors, by id.
         names: names of objects, by id.
         namespaces: the old contents of dictionaries and classes, by their id.
-        slots: attributes that are stored in no dictionary, with their old values, by id of the owner and name.
-        stored: by id of the owner (and of its dictionary) and name: what code set or deleted (see ``stores``).
+        slots: attributes that are stored in no dictionary, with their old values, by id of the
+            owner and name.
+        stored: by id of the owner (and of its dictionary) and name: what code set or deleted (see
+            ``stores``).
         cells: variables of closures, with their old values.
         given: ids of objects with slots among the arguments.
         made: containers that the program made and stored where it reads them.
@@ -90,7 +104,8 @@ class Recorder(Reads):
         planted: the places that hold stand-ins for the values of variables.
         fresh: whether the values loaded now were made by the program.
         alone: whether no other thread runs Python code.
-        memos: functions with an ``lru_cache``, with its old statistics and contents, and their names.
+        memos: functions with an ``lru_cache``, with its old statistics and contents, and their
+            names.
         stays_here: whether the trace serves calls of this process only.
         from_memos: whether an ``lru_cache`` returned a result that was computed before.
         answered: by id, the results that an ``lru_cache`` returned in that way.
@@ -99,16 +114,18 @@ class Recorder(Reads):
         asker: the file of the code that reads now.
         flags: torch's flags before the trace.
         on_generator: called with each random generator that is loaded.
-        on_exchange: called with the recording (which it must not keep alive) and each loaded function that recorded
-            code may need a substitute for.
+        on_exchange: called with the recording (which it must not keep alive) and each loaded
+            function that recorded code may need a substitute for.
         exchanged: objects that are replaced by substitutes while this recording lasts.
         is_same: the meaning of ``is``.
         known: by id, what was loaded.
-        pinned: ids of tensors, modules, lists and dictionaries that were reached in a way that no place describes.
-        told: by id of an object and name: the objects for which repeating that load records nothing new.
+        pinned: ids of tensors, modules, lists and dictionaries that were reached in a way that no
+            place describes.
+        told: by id of an object and name: the objects for which repeating that load records nothing
+            new.
         members: by id of a class and name: the look-up result for objects of the class.
-        supers: by ids of the class after which the look-up starts and of the object's class, and name: these classes,
-            if repeating that look-up records nothing new.
+        supers: by ids of the class after which the look-up starts and of the object's class, and
+            name: these classes, if repeating that look-up records nothing new.
         seen: the places noted, by the ids of their owners, which are kept alive.
         kinds: ids of the classes whose special methods were noted.
         functions: by id of their code, the functions that may begin.
@@ -171,12 +188,13 @@ class Recorder(Reads):
         raise UnsupportedError(f"the program {what}", reason=reason)
 
     def refuse_transformed(self, lifted: Iterable[Lifted]) -> None:
-        """Refuse tensors outside the arguments that a ``torch.func`` transform around the call has wrapped.
+        """Refuse tensors outside the arguments that a ``torch.func`` transform around the call has
+        wrapped.
 
-        The program is traced outside transforms (``tracing/traced_modes.py``), where torch takes a wrapped tensor for
-        the tensor inside it.  The graph would know nothing of the transform, and gradients would be zero.
-        ``functional_call`` wraps tensors in this way.  A lifted tensor whose read was not recorded may be a wrapped
-        one, so it is refused too.
+        The program is traced outside transforms (``tracing/traced_modes.py``), where torch takes a
+        wrapped tensor for the tensor inside it.  The graph would know nothing of the transform, and
+        gradients would be zero. ``functional_call`` wraps tensors in this way.  A lifted tensor
+        whose read was not recorded may be a wrapped one, so it is refused too.
 
         Raises:
             UnsupportedError: such a tensor was read.
@@ -189,10 +207,14 @@ class Recorder(Reads):
             if isinstance(value, torch.Tensor) and functorch.is_wrapped(value):
                 raise UnsupportedError(_OF_A_TRANSFORM.format(name), reason=Reason.TRANSFORMS)
         if not all(each.constant or id(each.tensor) in self.tensors for each in lifted):
-            raise UnsupportedError(_OF_A_TRANSFORM.format("a default, a partial or the like"), reason=Reason.TRANSFORMS)
+            raise UnsupportedError(
+                _OF_A_TRANSFORM.format("a default, a partial or the like"), reason=Reason.TRANSFORMS
+            )
 
     def is_constant(self, value: Any) -> bool:
-        """Return whether an object is the same in every call: the traced function, or a result of an ``lru_cache``."""
+        """Return whether an object is the same in every call: the traced function, or a result of
+        an ``lru_cache``.
+        """
         return value is self.root or self.answered.get(id(value), MISSING) is value
 
     def tells(self, what: str) -> None:
@@ -224,11 +246,15 @@ class Recorder(Reads):
             self.fresh = outer
 
     def item(self, container: str, key: Any) -> str:
-        """Return the name of an item of a container that has a name; a tensor that is the key is named, too."""
+        """Return the name of an item of a container that has a name; a tensor that is the key is
+        named, too.
+        """
         return item_name(container, key, self.tensors)
 
     def name_inside(self, owner: Any, items: Sequence[Any], number: int, name: str) -> str:
-        """Return the name of one of ``places.items_of(owner)``; keys and values of a dictionary alternate there."""
+        """Return the name of one of ``places.items_of(owner)``; keys and values of a dictionary
+        alternate there.
+        """
         if not isinstance(owner, dict):
             return f"{name}[{number}]"
         return self.item(name, items[number - 1]) if number % 2 else f"key {number // 2} of {name}"
@@ -243,12 +269,16 @@ class Recorder(Reads):
                 self.places.append(place)
 
     def ask(self, names: Iterable[str]) -> None:
-        """Note flags of torch, by their names in :mod:`symshape.tracing.state.record.torch_flags`."""
+        """Note flags of torch, by their names in
+        :mod:`symshape.tracing.state.record.torch_flags`.
+        """
         for name in names:
             self.place(Answer(torch_flags.FLAGS[name], self.flags[name], name))
 
     def attribute(self, owner: Any, key: str, value: Any, name: str) -> None:
-        """Note an attribute that is stored in no dictionary; inside :meth:`weak`, refer to the owner only weakly."""
+        """Note an attribute that is stored in no dictionary; inside :meth:`weak`, refer to the
+        owner only weakly.
+        """
         if self.weakly and type(owner).__weakrefoffset__:
             if (id(owner), key) not in self.seen:
                 self.seen[id(owner), key] = owner
@@ -261,14 +291,23 @@ class Recorder(Reads):
         found = self.namespaces.get(id(kind))
         if found is None:
             self.known.setdefault(id(kind), kind)
-            found = self.namespaces[id(kind)] = Namespace(kind.__qualname__, kind.__dict__, True, kind)
+            found = self.namespaces[id(kind)] = Namespace(
+                kind.__qualname__, kind.__dict__, True, kind
+            )
         return found
 
     def _still(self, owner: Any, key: Any, name: str) -> None:
         """Refuse a value that differs from its first read though the program did not store it."""
         then = self._read.get((id(owner), key), MISSING)
-        if then is not MISSING and (id(owner), key) not in self.stored and not same(owner.get(key, MISSING), then):
-            text = f"reads {name}, which another thread changes during the trace; pass it as an argument"
+        if (
+            then is not MISSING
+            and (id(owner), key) not in self.stored
+            and not same(owner.get(key, MISSING), then)
+        ):
+            text = (
+                f"reads {name}, which another thread changes during the trace; pass it as an "
+                "argument"
+            )
             self.refuse(text, Reason.UNCOMPARED)
 
     def enter(self, code: types.CodeType) -> None:

@@ -1,8 +1,9 @@
 """The flags of torch that functions return and set, in any module of torch.
 
-Later calls ask again for the flags that a program reads, and for those by which torch chooses among kernels of the
-graph.  A function is recognised by its identity, not by the name that the program uses.  Functions that set a flag are
-refused.  (Flags that are attributes, those of ``torch.backends``, are handled where attributes are read.)
+Later calls ask again for the flags that a program reads, and for those by which torch chooses among
+kernels of the graph.  A function is recognised by its identity, not by the name that the program
+uses.  Functions that set a flag are refused.  (Flags that are attributes, those of
+``torch.backends``, are handled where attributes are read.)
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ Question = Callable[[], Any]
 
 
 def matmul_precision() -> str:
-    """Return ``torch.get_float32_matmul_precision()``, or a fixed text if it fails because newer flags were set."""
+    """Return ``torch.get_float32_matmul_precision()``, or a fixed text if it fails because newer
+    flags were set.
+    """
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -32,20 +35,30 @@ def validation_of_distributions() -> bool:
 
 
 _ANSWERS = {
-    "": "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled get_num_threads "
-    "get_deterministic_debug_mode get_num_interop_threads is_warn_always_enabled is_anomaly_enabled "
+    "": "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
+    "get_num_threads "
+    "get_deterministic_debug_mode get_num_interop_threads is_warn_always_enabled "
+    "is_anomaly_enabled "
     "is_anomaly_check_nan_enabled get_default_device",
     "autograd.": "is_view_replay_enabled forward_ad._is_fwd_grad_enabled",
-    "backends.": "mha.get_fastpath_enabled cuda.flash_sdp_enabled cuda.mem_efficient_sdp_enabled cuda.math_sdp_enabled "
+    "backends.": "mha.get_fastpath_enabled cuda.flash_sdp_enabled cuda.mem_efficient_sdp_enabled "
+    "cuda.math_sdp_enabled "
     "cuda.cudnn_sdp_enabled cuda.fp16_bf16_reduction_math_sdp_allowed",
     "__future__.": "get_swap_module_params_on_conversion get_overwrite_module_params_on_conversion",
-    "_C.": "_get_flash_sdp_enabled _get_mem_efficient_sdp_enabled _get_math_sdp_enabled _get_cudnn_sdp_enabled",
+    "_C.": (
+        "_get_flash_sdp_enabled _get_mem_efficient_sdp_enabled _get_math_sdp_enabled "
+        "_get_cudnn_sdp_enabled"
+    ),
 }
 _SETS = {
-    "": "set_num_threads set_num_interop_threads use_deterministic_algorithms set_deterministic_debug_mode "
-    "set_printoptions set_float32_matmul_precision set_warn_always set_flush_denormal set_default_device "
-    "set_default_tensor_type set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled set_anomaly_enabled",
-    "backends.": "mha.set_fastpath_enabled mkldnn.set_flags cudnn.set_flags cuda.enable_flash_sdp cuda.enable_math_sdp "
+    "": "set_num_threads set_num_interop_threads use_deterministic_algorithms "
+    "set_deterministic_debug_mode "
+    "set_printoptions set_float32_matmul_precision set_warn_always set_flush_denormal "
+    "set_default_device "
+    "set_default_tensor_type set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled "
+    "set_anomaly_enabled",
+    "backends.": "mha.set_fastpath_enabled mkldnn.set_flags cudnn.set_flags cuda.enable_flash_sdp "
+    "cuda.enable_math_sdp "
     "cuda.enable_mem_efficient_sdp cuda.enable_cudnn_sdp cuda.allow_fp16_bf16_reduction_math_sdp",
     "__future__.": "set_swap_module_params_on_conversion set_overwrite_module_params_on_conversion",
 }
@@ -53,8 +66,12 @@ _CHANGED_BY_TRACES = {"": "is_autocast_cache_enabled", "autograd.": "is_multithr
 
 
 def _found(names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """Yield the functions with these names that this version of torch has; keys are prefixes of the names."""
-    for name in [f"{before}{name}" for before, several in names.items() for name in several.split()]:
+    """Yield the functions with these names that this version of torch has; keys are prefixes of the
+    names.
+    """
+    for name in [
+        f"{before}{name}" for before, several in names.items() for name in several.split()
+    ]:
         try:
             yield name, operator.attrgetter(name)(torch)
         except AttributeError:
@@ -62,7 +79,10 @@ def _found(names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
 
 
 _read = dict(_found(_ANSWERS))
-_AUTOCAST = {f"get_autocast_dtype of {kind}": partial(torch.get_autocast_dtype, kind) for kind in ("cpu", "cuda")}
+_AUTOCAST = {
+    f"get_autocast_dtype of {kind}": partial(torch.get_autocast_dtype, kind)
+    for kind in ("cpu", "cuda")
+}
 _OWN = {each.__name__: each for each in (matmul_precision, validation_of_distributions)}
 FLAGS: Mapping[str, Question] = {**_read, **_AUTOCAST, **_OWN}
 """By name, the questions that are recorded: none of them warns or takes long."""
@@ -84,8 +104,8 @@ _OF_ATTENTION = (
 def of_attention(device: torch.device) -> tuple[str, ...]:
     """Return the names of the flags by which fused attention chooses its kernel.
 
-    On the CPU these are two (``sdp_utils_cpp.cpp``).  The order in which torch tries the kernels is left out: torch
-    itself sets it at the first call on CUDA, and the results do not depend on it.
+    On the CPU these are two (``sdp_utils_cpp.cpp``).  The order in which torch tries the kernels is
+    left out: torch itself sets it at the first call on CUDA, and the results do not depend on it.
     """
     return _OF_ATTENTION[:2] if device.type == "cpu" else _OF_ATTENTION
 
@@ -97,7 +117,11 @@ def now() -> dict[str, Any]:
 
 def of_class(kind: type) -> tuple[str, ...]:
     """Return the names of the flags that a torch class's objects depend on."""
-    return (validation_of_distributions.__name__,) if kind.__module__.startswith("torch.distributions.") else ()
+    return (
+        (validation_of_distributions.__name__,)
+        if kind.__module__.startswith("torch.distributions.")
+        else ()
+    )
 
 
 def read_by(function: Any) -> tuple[str, ...]:
@@ -106,13 +130,21 @@ def read_by(function: Any) -> tuple[str, ...]:
 
 
 def refusal(function: Any) -> str:
-    """Return the reason, in words, why a program that calls a function cannot be traced; empty if it can."""
+    """Return the reason, in words, why a program that calls a function cannot be traced; empty if
+    it can.
+    """
     name = _setters.get(id(function))
     if name is not None:
-        return f"calls torch.{name}, which a compiled graph would not repeat; do that outside the function"
+        return (
+            f"calls torch.{name}, which a compiled graph would not repeat; do that outside the "
+            "function"
+        )
     name = _changed_by_traces.get(id(function))
     return (
         ""
         if name is None
-        else (f"calls torch.{name}, whose answer is different while a function is traced; call it outside the function")
+        else (
+            f"calls torch.{name}, whose answer is different while a function is traced; call it "
+            "outside the function"
+        )
     )

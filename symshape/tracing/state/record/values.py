@@ -1,4 +1,6 @@
-"""Record the values that code loads, in a way that depends on their class: what they hold and what they refer to."""
+"""Record the values that code loads, in a way that depends on their class: what they hold and what
+they refer to.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,15 @@ from symshape.tracing.state.record.class_lookups import (
 )
 from symshape.tracing.state.record.loads import of_object
 from symshape.tracing.state.record.lru_caches import objects_of
-from symshape.tracing.state.record.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, items_of
+from symshape.tracing.state.record.places import (
+    MISSING,
+    PLAIN,
+    Answer,
+    Attribute,
+    Cell,
+    Container,
+    items_of,
+)
 from symshape.tracing.state.record.reads import SYMBOLIC
 from symshape.tracing.state.record.recorder import NOT_TO_SEE, TABLES, Handler, Recorder
 from symshape.user_code import is_library
@@ -50,7 +60,9 @@ _DISPATCHING = _dispatching.__code__
 
 
 def touch_function(recorder: Recorder, function: types.FunctionType, name: str) -> None:
-    """Record a Python function: instrument its code, unless that code is trusted, and note its defaults."""
+    """Record a Python function: instrument its code, unless that code is trusted, and note its
+    defaults.
+    """
     code = function.__code__
     if code is _DISPATCHING:
         touch_dispatching(recorder, function, name)
@@ -81,19 +93,26 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
 
 
 def touch_dispatching(recorder: Recorder, function: Any, name: str) -> None:
-    """Record a ``functools.singledispatch`` function: its registered functions; its dispatch cache depends on them."""
+    """Record a ``functools.singledispatch`` function: its registered functions; its dispatch cache
+    depends on them.
+    """
     touch_mapping_proxy(recorder, function.registry, f"what is registered with {name}")
     for kind in function.registry:
         recorder.touch(kind, name)
-        if kind.__module__ == "numpy" or (issubclass(kind, torch.Tensor) and kind is not torch.Tensor):
+        if kind.__module__ == "numpy" or (
+            issubclass(kind, torch.Tensor) and kind is not torch.Tensor
+        ):
             recorder.refuse(
-                f"calls {name}, which dispatches on the class {kind.__name__}, {NOT_TO_SEE}", Reason.UNCOMPARED
+                f"calls {name}, which dispatches on the class {kind.__name__}, {NOT_TO_SEE}",
+                Reason.UNCOMPARED,
             )
     recorder.on_exchange(recorder, function)
 
 
 def _notice(recorder: Recorder, function: Any) -> None:
-    """Record the torch flags that a function reads; refuse one that sets a flag or reads a changing state."""
+    """Record the torch flags that a function reads; refuse one that sets a flag or reads a changing
+    state.
+    """
     hidden = trusted_code.hides(function)
     if hidden:
         recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}", Reason.UNSEEN)
@@ -135,12 +154,18 @@ def touch_c_function(recorder: Recorder, value: Any, name: str) -> None:
         recorder.tells("warns")
     _notice(recorder, value)
     owner = getattr(value, "__self__", None)
-    if owner is not None and owner is not random._inst and not isinstance(owner, (type, types.ModuleType)):
+    if (
+        owner is not None
+        and owner is not random._inst
+        and not isinstance(owner, (type, types.ModuleType))
+    ):
         recorder.touch(owner, name)
 
 
 def touch_tuple(recorder: Recorder, value: Any, name: str) -> None:
-    """Record the items of a tuple: the items cannot be replaced, but what they refer to may change."""
+    """Record the items of a tuple: the items cannot be replaced, but what they refer to may
+    change.
+    """
     for i, item in enumerate(value):
         if type(item) not in PLAIN:
             recorder.touch(item, f"{name}[{i}]")
@@ -152,9 +177,13 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
     """Record a list, dictionary, set … of which any item may be read."""
     recorder.known.setdefault(id(value), value)
     before = recorder.namespaces.get(id(value)) if type(value) is dict else None
-    items = items_of(value if before is None else before.before)  # the program may have set attributes by now
+    # the program may have set attributes by now
+    items = items_of(value if before is None else before.before)
     if id(value) in recorder.hidden:
-        text = f"writes to the container {name}, which it also reaches by another name; use one name for it"
+        text = (
+            f"writes to the container {name}, which it also reaches by another name; use one "
+            "name for it"
+        )
         recorder.refuse(text, Reason.STATE)
     if recorder.fresh:
         recorder.made.append(value)
@@ -187,7 +216,8 @@ def touch_array(recorder: Recorder, value: Any, name: str) -> None:
     """Record a NumPy array by its content, if that is small enough."""
     if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
         recorder.refuse(
-            f"reads the NumPy array {name} of {value.nbytes:,} bytes, too large to be guarded by its "
+            f"reads the NumPy array {name} of {value.nbytes:,} bytes, too large to be guarded by "
+            "its "
             "content; pass it as a tensor",
             Reason.UNCOMPARED,
         )
@@ -204,7 +234,8 @@ def touch_context_variable(recorder: Recorder, value: Any, name: str) -> None:
 def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
     """Record that a weak reference refers to the same object, which still exists."""
     recorder.place(Answer(functools.partial(_refers_to, value, id(value())), True, name))
-    if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):  # a graph keeps it alive
+    # a graph keeps it alive
+    if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):
         recorder.refuse(
             f"reads a tensor through the weak reference {name}, which cannot be guarded; read it "
             "through a strong reference",
@@ -240,14 +271,26 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
         return
     if not trusted_code.is_machinery(type(value).__module__):
         special_methods(recorder, type(value))
-    if isinstance(value, abc.ABCMeta) and recorder.stays_here and not attribute_lookups.is_of_library(value):
-        recorder.place(Answer(abc.get_cache_token, abc.get_cache_token(), "what is registered with abstract classes"))
+    if (
+        isinstance(value, abc.ABCMeta)
+        and recorder.stays_here
+        and not attribute_lookups.is_of_library(value)
+    ):
+        recorder.place(
+            Answer(
+                abc.get_cache_token,
+                abc.get_cache_token(),
+                "what is registered with abstract classes",
+            )
+        )
     of_autograd = issubclass(value, torch.autograd.Function)
     for each in value.__mro__:
         if trusted_code.is_machinery(each.__module__):
             continue
         own = not attribute_lookups.is_of_library(each)
-        attribute_lookups.functions_of(each, own or of_autograd, functools.partial(touch_member, recorder))
+        attribute_lookups.functions_of(
+            each, own or of_autograd, functools.partial(touch_member, recorder)
+        )
         if own or of_autograd:
             class_as_it_is(recorder, each, of_autograd, of_autograd)
         else:
@@ -260,7 +303,9 @@ def touch_compiled(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_compiled_module(recorder: Recorder, value: Any, name: str) -> None:
-    """Record a compiled module inside another: it shares all its attributes with the original module, which runs."""
+    """Record a compiled module inside another: it shares all its attributes with the original
+    module, which runs.
+    """
     recorder.names[id(value)] = name
     recorder.touch(value.__symshape_compiled__.fn, name)
 
@@ -273,7 +318,10 @@ def touch_environment(recorder: Recorder, value: Any, name: str) -> None:
 def touch_hidden(recorder: Recorder, value: Any, name: str) -> None:
     """Refuse an object that no recording can see into."""
     kind = type(value)
-    recorder.refuse(f"reads {name}, of class {kind.__module__}.{kind.__qualname__}, {NOT_TO_SEE}", Reason.UNCOMPARED)
+    recorder.refuse(
+        f"reads {name}, of class {kind.__module__}.{kind.__qualname__}, {NOT_TO_SEE}",
+        Reason.UNCOMPARED,
+    )
 
 
 def touch_object(recorder: Recorder, value: Any, name: str) -> None:
@@ -286,7 +334,9 @@ def touch_object(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
-    """Record the attributes of a Python class's object before they are written, and its implicitly called methods."""
+    """Record the attributes of a Python class's object before they are written, and its implicitly
+    called methods.
+    """
     kind = type(value)
     recorder.names[id(value)] = name
     attributes = attribute_lookups.attributes_of(value)
@@ -297,8 +347,14 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
         before.open = before.open or trusted_code.has_trusted_base(kind)
         before.given = before.given or recorder.weakly
     slots = attribute_lookups.slots_of(kind)
-    if slots and attribute_lookups.static(kind, "__getattribute__") is not object.__dict__["__getattribute__"]:
-        text = f"reads {name}, whose class has slots and a __getattribute__ of its own, {NOT_TO_SEE}"
+    if (
+        slots
+        and attribute_lookups.static(kind, "__getattribute__")
+        is not object.__dict__["__getattribute__"]
+    ):
+        text = (
+            f"reads {name}, whose class has slots and a __getattribute__ of its own, {NOT_TO_SEE}"
+        )
         recorder.refuse(text, Reason.UNCOMPARED)
     for key in slots:
         noted = Attribute(value, key, getattr(value, key, MISSING), f"{name}.{key}")
@@ -316,7 +372,9 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None:
-    """Record a module's tables, its hooks, its ``forward`` and the methods of ``nn.Module`` that lead to it."""
+    """Record a module's tables, its hooks, its ``forward`` and the methods of ``nn.Module`` that
+    lead to it.
+    """
     refuse_untraceable(module, name)
     touch_instance(recorder, module, name)
     label = name or type(module).__name__
@@ -325,7 +383,9 @@ def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None
     recorder.absent(label, attributes, "_call_impl", recorder.namespace(label, attributes))
     tables = f"the tables of {label}"
     recorder.places += [
-        Cell(attributes, each, attributes[each], tables) for each in (*TABLES, *_HOOKS) if each in attributes
+        Cell(attributes, each, attributes[each], tables)
+        for each in (*TABLES, *_HOOKS)
+        if each in attributes
     ]
     for each in TABLES:
         table = attributes.get(each)
@@ -366,7 +426,9 @@ def _items_of_proxy(proxy: Mapping[Any, Any]) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def handler_for(kind: type) -> Handler | None:
-    """Return the handler that records a loaded value of a class; None if there is nothing to record."""
+    """Return the handler that records a loaded value of a class; None if there is nothing to
+    record.
+    """
     if issubclass(kind, SYMBOLIC) or kind in PLAIN or issubclass(kind, types.ModuleType):
         return None
     if hasattr(kind, "__symshape_compiled__"):

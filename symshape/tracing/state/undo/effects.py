@@ -1,8 +1,9 @@
-"""Detection of writes to Python's state by a part of a program that may run never, once or several times.
+"""Detection of writes to Python's state by a part of a program that may run never, once or several
+times.
 
-Each call repeats the writes of the program as a whole to the state outside.  Whether and how often a part's writes
-must be repeated is unknown.  So a part may write nothing outside: neither to objects that the recording has read, nor
-to objects that its function reaches.
+Each call repeats the writes of the program as a whole to the state outside.  Whether and how often
+a part's writes must be repeated is unknown.  So a part may write nothing outside: neither to
+objects that the recording has read, nor to objects that its function reaches.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 
 _CONTAINERS = (list, dict, set, deque, bytearray)
 _OPERATORS = (OperatorBase, OpOverloadPacket, CustomOpDef)
-"""The operator types of torch, which store their kernels at their first call (private names, checked on 2.13)."""
+"""The operator types of torch, which store their kernels at their first call (private names,
+checked on 2.13).
+"""
 _MOST = 20_000  # objects that a function reaches
 
 
 class Effects:
-    """The current state of a recording, and of all objects that a function reaches, to compare with later.
+    """The current state of a recording, and of all objects that a function reaches, to compare with
+    later.
 
     Args:
         recorder: the recording so far.
@@ -40,7 +44,9 @@ class Effects:
 
     def __init__(self, recorder: Recorder, function: Callable[..., Any]) -> None:
         self._recorder = recorder
-        self._namespaces = {id(each): entries_of(each.owner) for each in recorder.namespaces.values()}
+        self._namespaces = {
+            id(each): entries_of(each.owner) for each in recorder.namespaces.values()
+        }
         self._containers = {id(each): each.read() for each in recorder.containers}
         self._cells = {id(each): each.read() for each in recorder.cells}
         self._slots = {id(each): each.read() for each in recorder.slots.values()}
@@ -79,8 +85,13 @@ class Effects:
 
 
 def _is_imported(package: Mapping[Any, Any], name: Any, value: Any) -> bool:
-    """Return whether a value is the submodule of this name, which Python binds in its package at the first import."""
-    return isinstance(value, types.ModuleType) and sys.modules.get(f"{package.get('__name__')}.{name}") is value
+    """Return whether a value is the submodule of this name, which Python binds in its package at
+    the first import.
+    """
+    return (
+        isinstance(value, types.ModuleType)
+        and sys.modules.get(f"{package.get('__name__')}.{name}") is value
+    )
 
 
 def _same(then: Any, now: Any) -> bool:
@@ -90,8 +101,14 @@ def _same(then: Any, now: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Return whether two objects are equal plain values; reading an array's content makes new objects each time."""
-    return type(one) is type(other) and type(one) in (int, float, bool, str, bytes, tuple) and one == other
+    """Return whether two objects are equal plain values; reading an array's content makes new
+    objects each time.
+    """
+    return (
+        type(one) is type(other)
+        and type(one) in (int, float, bool, str, bytes, tuple)
+        and one == other
+    )
 
 
 def _state(value: Any) -> tuple[Any, ...]:
@@ -113,7 +130,9 @@ def _contents(cell: types.CellType) -> tuple[Any, ...]:
 
 
 def _reached(function: Callable[..., Any]) -> Iterator[Any]:
-    """Yield the cells, containers and objects with attributes that a function's code reaches without a global name."""
+    """Yield the cells, containers and objects with attributes that a function's code reaches
+    without a global name.
+    """
     waiting: list[Any] = [function]
     seen: set[int] = set()
     while waiting and len(seen) < _MOST:
@@ -124,7 +143,11 @@ def _reached(function: Callable[..., Any]) -> Iterator[Any]:
             continue
         seen.add(id(each))
         if isinstance(each, types.FunctionType):
-            waiting += [*(each.__closure__ or ()), *(each.__defaults__ or ()), *(each.__kwdefaults__ or {}).values()]
+            waiting += [
+                *(each.__closure__ or ()),
+                *(each.__defaults__ or ()),
+                *(each.__kwdefaults__ or {}).values(),
+            ]
         elif isinstance(each, types.MethodType):
             waiting += [each.__func__, each.__self__]
         elif isinstance(each, functools.partial):

@@ -1,9 +1,12 @@
-"""The ``.grad`` of tensors outside a traced program, read and set by the program and filled by ``backward()``.
+"""The ``.grad`` of tensors outside a traced program, read and set by the program and filled by
+``backward()``.
 
-``requires_grad`` of such tensors is handled as well; programs turn it off and on (for the other player of a game).
+``requires_grad`` of such tensors is handled as well; programs turn it off and on (for the other
+player of a game).
 
-Autograd puts gradients into the leaves of its graph without running Python code.  Here ``.grad`` is treated as a slot
-of the tensor: its value is noted before the program or autograd touches it, and restored at the end of the trace.
+Autograd puts gradients into the leaves of its graph without running Python code.  Here ``.grad`` is
+treated as a slot of the tensor: its value is noted before the program or autograd touches it, and
+restored at the end of the trace.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ _FIELD = "grad"
 _FLAG = "requires_grad"
 _plain: Any = torch.Tensor.grad
 Tell = Callable[..., None]
-"""The type of functions that call a function with this thread's recording and some arguments, if code is recorded."""
+"""The type of functions that call a function with this thread's recording and some arguments, if
+code is recorded.
+"""
 
 
 class Gradients:
@@ -61,7 +66,9 @@ class Gradients:
         self.write(tensor, None)
 
     def require(self, tensor: torch.Tensor, required: bool) -> bool:
-        """Set ``requires_grad`` of a tensor, and record that.  Return whether it had another value before."""
+        """Set ``requires_grad`` of a tensor, and record that.  Return whether it had another value
+        before.
+        """
         self._tell(_touch, tensor, _FLAG)
         if tensor.requires_grad is required:
             return False
@@ -73,7 +80,8 @@ class Gradients:
     def accumulating(self) -> Iterator[None]:
         """Return a context in which ``backward()`` records the tensors that will get gradients.
 
-        (It replaces the private function through which torch's Python code calls the engine; checked on 2.11 to 2.13.)
+        (It replaces the private function through which torch's Python code calls the engine;
+        checked on 2.11 to 2.13.)
         """
         namespace = vars(torch.autograd)
         engine, thread = namespace["_engine_run_backward"], threading.get_ident()
@@ -102,10 +110,16 @@ class Gradients:
 
 
 def leaves(outputs: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the tensors that would get gradients if autograd ran backwards from some tensors or edges of its graph."""
+    """Return the tensors that would get gradients if autograd ran backwards from some tensors or
+    edges of its graph.
+    """
     with dispatch.DisableTorchFunction():
-        waiting = [getattr(each, "grad_fn", None) or getattr(each, "node", None) for each in outputs]
-        found = [each for each in outputs if isinstance(each, torch.Tensor) and each.grad_fn is None]
+        waiting = [
+            getattr(each, "grad_fn", None) or getattr(each, "node", None) for each in outputs
+        ]
+        found = [
+            each for each in outputs if isinstance(each, torch.Tensor) and each.grad_fn is None
+        ]
     seen: set[Any] = set()
     while waiting:
         node = waiting.pop()
@@ -144,7 +158,9 @@ def _store(recorder: Recorder, tensor: torch.Tensor, field: str = _FIELD) -> Non
 
 
 def _accumulate(recorder: Recorder, leaf: torch.Tensor) -> None:
-    """Record that autograd is about to read a leaf's gradient, to write it, and to call the leaf's hooks."""
+    """Record that autograd is about to read a leaf's gradient, to write it, and to call the leaf's
+    hooks.
+    """
     _touch(recorder, leaf)
     _store(recorder, leaf)
     name = recorder.tensors.get(id(leaf), "a tensor")

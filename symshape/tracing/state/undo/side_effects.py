@@ -1,7 +1,7 @@
 """The side effects of a traced function: undone after the trace, so that each call can repeat them.
 
-A graph repeats the tensor operations of a program and nothing else.  A change of Python's state is noted for each call
-to repeat (see ``changes``), or refused if no call can repeat it.
+A graph repeats the tensor operations of a program and nothing else.  A change of Python's state is
+noted for each call to repeat (see ``changes``), or refused if no call can repeat it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,38 @@ from symshape.calls.variables import Variable
 from symshape.errors import Problem, Reason, UnsupportedError
 from symshape.tracing.state.instrument.stores import is_alone
 from symshape.tracing.state.record.lru_caches import filled, is_watched, missing_in, take_back
-from symshape.tracing.state.record.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, same, same_item
+from symshape.tracing.state.record.places import (
+    MISSING,
+    PLAIN,
+    Attribute,
+    Cell,
+    Container,
+    Keys,
+    same,
+    same_item,
+)
 from symshape.tracing.state.record.reads import Namespace
 from symshape.tracing.state.record.recorder import Recorder
-from symshape.tracing.state.undo.writes import Changes, holds_symbolic, of_container, of_slot, same_order
+from symshape.tracing.state.undo.writes import (
+    Changes,
+    holds_symbolic,
+    of_container,
+    of_slot,
+    same_order,
+)
 from symshape.tracing.symbolic.keys import plain_key
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _ADVICE = "a traced function must return its results (or write into a buffer in place)"
-_OF_PYTHON = frozenset({"__abstractmethods__", "_abc_impl", "__annotations__", "__builtins__", "__warningregistry__"})
+_OF_PYTHON = frozenset(
+    {"__abstractmethods__", "_abc_impl", "__annotations__", "__builtins__", "__warningregistry__"}
+)
 _SIZES = {f"_{sym}{what}_capsule" for sym in ("", "sym_") for what in ("sizes", "strides")}
 _NOTES = _OF_PYTHON | {"__dynamo_disable"} | _SIZES
 """The names under which Python and torch store notes of their own.
 
-Torch marks functions that Dynamo must skip, at their first call, and stores on a wrapped tensor the sizes that it read.
+Torch marks functions that Dynamo must skip, at their first call, and stores on a wrapped tensor the
+sizes that it read.
 """
 
 
@@ -43,14 +61,16 @@ def undo(recorder: Recorder) -> Changes:
     recorder.alone = recorder.alone and is_alone()
     for memo, before, keys, name in recorder.memos:
         now = memo.cache_info()
-        if now.misses != before.misses:  # it may hold symbolic tensors now, and who else has them is unknown
+        # it may hold symbolic tensors now, and who else has them is unknown
+        if now.misses != before.misses:
             watched = recorder.stays_here and is_watched(memo)
             found.missing += missing_in(memo, name, keys) if watched else []
             made = take_back(memo, keys)
             if made:
                 text = f"makes {made} that the memo of {name} keeps; call {name} once before"
                 (found.unmade if watched else found.problems).append(Problem(text, Reason.MEMO))
-        if now.hits != before.hits:  # a result that was not computed again may differ once the cache is cleared
+        # a result that was not computed again may differ once the cache is cleared
+        if now.hits != before.hits:
             recorder.from_memos = True
             recorder.place(filled(memo, grows=now.misses == before.misses))
     back: list[Callable[[], object]] = []
@@ -58,7 +78,9 @@ def undo(recorder: Recorder) -> Changes:
     for owner, key in recorder.stored:
         by_owner.setdefault(owner, []).append(key)
     for namespace in recorder.namespaces.values():
-        if not namespace.unchanged() or (by_owner and id(namespace.kind or namespace.owner) in by_owner):
+        if not namespace.unchanged() or (
+            by_owner and id(namespace.kind or namespace.owner) in by_owner
+        ):
             _undo_namespace(recorder, namespace, by_owner, found, back)
     for slot in recorder.slots.values():
         _undo_slot(recorder, slot, found, back)
@@ -73,23 +95,34 @@ def undo(recorder: Recorder) -> Changes:
         container.put_back()
     for place in recorder.places:
         if type(place) is not Cell or not recorder.alone:
-            found.problems += [Problem(text, Reason.STATE) for text in _other_place(recorder, place)]
+            found.problems += [
+                Problem(text, Reason.STATE) for text in _other_place(recorder, place)
+            ]
     return found
 
 
 def _add_container(recorder: Recorder, container: Container, found: Changes) -> None:
-    """Add the change of a container; of a dictionary with the same keys as before, the changes of its items."""
+    """Add the change of a container; of a dictionary with the same keys as before, the changes of
+    its items.
+    """
     owner, items, text = container.owner, container.items, _container_text(container)
     is_table = type(owner) in variables.CONTAINERS and isinstance(owner, dict)
-    if is_table and any(plain_key(key) is not key for key in owner):  # symbolic sizes among keys are fixed by hashing
+    # symbolic sizes among keys are fixed by hashing
+    if is_table and any(plain_key(key) is not key for key in owner):
         variables.refill(owner, {plain_key(key): value for key, value in owner.items()})
     whole = of_container(recorder, container)
-    if not isinstance(whole, variables.Contents) or not isinstance(owner, dict) or tuple(owner) != items[::2]:
+    if (
+        not isinstance(whole, variables.Contents)
+        or not isinstance(owner, dict)
+        or tuple(owner) != items[::2]
+    ):
         found.add(whole, owner, text)
         return
     for key, then in zip(items[::2], items[1::2], strict=True):
         if not same_item(now := owner[key], then):
-            found.add(variables.DictionaryItem(owner, key, recorder.item(container.name, key)), now, text)
+            found.add(
+                variables.DictionaryItem(owner, key, recorder.item(container.name, key)), now, text
+            )
 
 
 def _is_own(recorder: Recorder, owner: Any, key: Any, now: Any) -> bool:
@@ -106,8 +139,11 @@ def _undo_namespace(
 ) -> None:
     owner, before = namespace.owner, namespace.before
     where = namespace.kind or owner
-    for key in stored.get(id(where), ()):  # stored, but the same as before: a later call may find another value
-        if (then := before.get(key, MISSING)) is owner.get(key, MISSING) and not holds_symbolic(then):
+    # stored, but the same as before: a later call may find another value
+    for key in stored.get(id(where), ()):
+        if (then := before.get(key, MISSING)) is owner.get(key, MISSING) and not holds_symbolic(
+            then
+        ):
             recorder.place(Cell(owner, key, then, _name(namespace, key)))
     if namespace.unchanged():
         return
@@ -117,7 +153,10 @@ def _undo_namespace(
         if then is now or key in _NOTES or isinstance(now, types.ModuleType):
             continue
         if _was_exchanged(recorder, namespace, key, then, now):
-            text = f"has {_name(namespace, key)} exchanged inside of torch; read it in the function before"
+            text = (
+                f"has {_name(namespace, key)} exchanged inside of torch; read it in the "
+                "function before"
+            )
             found.problems.append(Problem(text, Reason.UNCOMPARED))
             continue
         is_stored = (id(where), key) in recorder.stored
@@ -128,9 +167,19 @@ def _undo_namespace(
         back.append(functools.partial(_put_back, namespace, key, then))
         name = _name(namespace, key)
         variable: Variable | None = None
-        if namespace.kind is not None:  # a value stored without a record may have been read as it was before
-            variable = variables.ClassAttribute(namespace.kind, key, name) if now is not MISSING and is_stored else None
-        elif isinstance(owner, dict) and (namespace.own or is_stored) and not namespace.given and ordered:
+        # a value stored without a record may have been read as it was before
+        if namespace.kind is not None:
+            variable = (
+                variables.ClassAttribute(namespace.kind, key, name)
+                if now is not MISSING and is_stored
+                else None
+            )
+        elif (
+            isinstance(owner, dict)
+            and (namespace.own or is_stored)
+            and not namespace.given
+            and ordered
+        ):
             variable = variables.DictionaryItem(owner, key, name)
             if now is MISSING:  # deleting reads whether the name is there
                 recorder.place(Cell(owner, key, then, name))
@@ -140,16 +189,22 @@ def _undo_namespace(
 
 
 def _was_exchanged(recorder: Recorder, namespace: Namespace, key: Any, then: Any, now: Any) -> bool:
-    """Return whether torch had put an object of the trace there at the first read, and has restored the old value."""
+    """Return whether torch had put an object of the trace there at the first read, and has restored
+    the old value.
+    """
     owner = id(namespace.owner)
     ours = (
-        not recorder.planted.isdisjoint(((owner, key), (owner, ""))) or owner in recorder.stand_ins or namespace.given
+        not recorder.planted.isdisjoint(((owner, key), (owner, "")))
+        or owner in recorder.stand_ins
+        or namespace.given
     )
     return not ours and not holds_symbolic(now) and _held_symbolic(recorder, then)
 
 
 def _held_symbolic(recorder: Recorder, value: Any, around: tuple[int, ...] = ()) -> bool:
-    """Return whether a value held an object of the trace before it changed, except one planted for a variable."""
+    """Return whether a value held an object of the trace before it changed, except one planted for
+    a variable.
+    """
     if type(value) not in variables.CONTAINERS:
         return holds_symbolic(value)
     if (id(value), "") in recorder.planted or id(value) in around:
@@ -170,7 +225,9 @@ def _name(namespace: Namespace, key: Any) -> str:
     return f"{namespace.name}.{key}" if namespace.name else str(key)
 
 
-def _undo_slot(recorder: Recorder, slot: Attribute, found: Changes, back: list[Callable[[], object]]) -> None:
+def _undo_slot(
+    recorder: Recorder, slot: Attribute, found: Changes, back: list[Callable[[], object]]
+) -> None:
     now = slot.read()
     if now is slot.value:
         if (id(slot.owner), slot.key) in recorder.stored and not holds_symbolic(now):
@@ -185,13 +242,17 @@ def _undo_slot(recorder: Recorder, slot: Attribute, found: Changes, back: list[C
         found.add(variable, now, _problem(slot.name, slot.value, now))
 
 
-def _undo_cell(recorder: Recorder, cell: Cell, found: Changes, back: list[Callable[[], object]]) -> None:
+def _undo_cell(
+    recorder: Recorder, cell: Cell, found: Changes, back: list[Callable[[], object]]
+) -> None:
     now = cell.read()
     if now is not cell.value:
         variable = variables.ClosureVariable(cell.owner, cell.name)
         if now is MISSING:
             recorder.place(cell)
-        back.append(functools.partial(variable.write, NOTHING if cell.value is MISSING else cell.value))
+        back.append(
+            functools.partial(variable.write, NOTHING if cell.value is MISSING else cell.value)
+        )
         found.add(variable, now, _problem(f"the variable {cell.name} around it", cell.value, now))
 
 
@@ -217,7 +278,9 @@ def _put_slot_back(slot: Attribute) -> None:
 
 
 def _other_place(recorder: Recorder, place: Any) -> Iterator[str]:
-    """Yield the changes that were not undone: attributes outside of dictionaries, and writes of other threads."""
+    """Yield the changes that were not undone: attributes outside of dictionaries, and writes of
+    other threads.
+    """
     if isinstance(place, Keys):
         return
     if not same(now := place.read(), place.value):
@@ -225,7 +288,10 @@ def _other_place(recorder: Recorder, place: Any) -> Iterator[str]:
         if recorder.alone:
             yield _problem(place.name, place.value, now)
         elif namespace is None or namespace.own:
-            yield f"reads {place.name}, which another thread changed during the trace; a later call is traced"
+            yield (
+                f"reads {place.name}, which another thread changed during the trace; a later "
+                "call is traced"
+            )
 
 
 def _container_text(container: Container) -> str:
@@ -251,19 +317,23 @@ def _text(value: Any) -> str:
 
 def _changes(where: str, then: str, now: str) -> str:
     return (
-        f"changes {where} (from {then} to {now}), which a compiled graph would not repeat; do that outside the "
+        f"changes {where} (from {then} to {now}), which a compiled graph would not repeat; do that "
+        "outside the "
         "function, or use a buffer and write into it in place"
     )
 
 
 def undo_gradients(tensors: Iterable[torch.Tensor]) -> list[Problem]:
-    """Remove the gradients that ``backward()`` left on tensors while tracing; return the problem."""
+    """Remove the gradients that ``backward()`` left on tensors while tracing; return the
+    problem.
+    """
     problems: list[Problem] = []
     for tensor in tensors:
         if tensor.is_leaf and tensor.requires_grad and type(tensor.grad) is SymbolicTensor:
             tensor.grad = None
             text = (
-                "calls backward(), which sets gradients outside the function; return torch.autograd.grad(...) instead"
+                "calls backward(), which sets gradients outside the function; return "
+                "torch.autograd.grad(...) instead"
             )
             problems = [Problem(text, Reason.LEFT_GRADIENTS)]
     return problems
@@ -279,7 +349,8 @@ def refuse(problems: Sequence[Problem], name: str, arguments: Iterable[Any] = ()
 
     Raises:
         UnsupportedError: naming the function and what it does.
-        ReadOtherwise: instead, if the objects are split into their attributes from now on; a new trace may work.
+        ReadOtherwise: instead, if the objects are split into their attributes from now on; a new
+            trace may work.
     """
     if problems:
         new = [each for each in arguments if flatten_from_now_on(each)]

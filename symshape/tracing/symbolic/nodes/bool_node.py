@@ -18,7 +18,9 @@ from symshape.tracing.symbolic.nodes.presuming import presume
 
 
 class BoolNode(Node):
-    """A condition of one environment: ``bool()`` asks and guards, ``known()`` never guards, ``check()`` asserts."""
+    """A condition of one environment: ``bool()`` asks and guards, ``known()`` never guards,
+    ``check()`` asserts.
+    """
 
     __slots__ = ()
     term: Term
@@ -82,7 +84,9 @@ class BoolNode(Node):
     guard_size_oblivious = guard_bool
 
     def expect_true(self, file: str = "", line: int = 0) -> bool:
-        """Check the condition for ``torch._check``, with the message and error class from its frame."""
+        """Check the condition for ``torch._check``, with the message and error class from its
+        frame.
+        """
         message, kind = _check_in_progress()
         if kind is not RuntimeError:
             return self.env.expect_true(self.term, message, kind or RuntimeError)
@@ -128,11 +132,14 @@ class BoolNode(Node):
     def sym_ite(self, then: Any, otherwise: Any) -> Any:
         if isinstance(then, BoolNode):
             term = boolean.or_(
-                boolean.and_(self.term, then.term), boolean.and_(boolean.not_(self.term), otherwise.term)
+                boolean.and_(self.term, then.term),
+                boolean.and_(boolean.not_(self.term), otherwise.term),
             )
             return BoolNode(self.env, term)
         if is_int_node(then) and is_int_node(otherwise):
-            return self.env.nodes.int_node(choices.ite(self.env.known, self.term, then.term, otherwise.term))
+            return self.env.nodes.int_node(
+                choices.ite(self.env.known, self.term, then.term, otherwise.term)
+            )
         return then if self.env.evaluate(self.term) else otherwise
 
     def sym_float(self) -> Any:
@@ -144,8 +151,11 @@ class BoolNode(Node):
 
 
 def _check_in_progress() -> tuple[Message, type[Exception] | None]:
-    """Return the message and error of the running ``torch._check``, which torch does not pass on (2.11 to 2.13)."""
-    frame: FrameType | None = sys._getframe(1)  # perhaps the only frame: autograd's threads start in C++
+    """Return the message and error of the running ``torch._check``, which torch does not pass on
+    (2.11 to 2.13).
+    """
+    # perhaps the only frame: autograd's threads start in C++
+    frame: FrameType | None = sys._getframe(1)
     for _ in range(6):
         if frame is None:
             break

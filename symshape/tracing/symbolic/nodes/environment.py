@@ -1,4 +1,6 @@
-"""The interface of an environment that its nodes use; the environment itself is defined above this folder."""
+"""The interface of an environment that its nodes use; the environment itself is defined above this
+folder.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ Message = str | Callable[[], str]
 
 
 class Nodes(Protocol):
-    """The maker of an environment's nodes; their classes are defined above this module, so they are ``Any`` here."""
+    """The maker of an environment's nodes; their classes are defined above this module, so they are
+    ``Any`` here.
+    """
 
     def int_node(self, term: Term) -> Any:
         """Return the one node for an integer term."""
@@ -34,22 +38,34 @@ class Nodes(Protocol):
 
 
 class Data(Protocol):
-    """The knowledge about numbers that come from data while a function is traced (``tracing/data/scalar_reads.py``)."""
+    """The knowledge about numbers that come from data while a function is traced
+    (``tracing/data/scalar_reads.py``).
+    """
 
-    def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
-        """Return the answer to a comparison of data in the example call; None if only a run can answer."""
+    def decide(
+        self, relation: str, left: FloatTerm | float, right: FloatTerm | float
+    ) -> bool | None:
+        """Return the answer to a comparison of data in the example call; None if only a run can
+        answer.
+        """
 
     def holds(self, condition: Term) -> bool | None:
-        """Return whether a condition on data-dependent integers holds in the example call; None if only a run knows."""
+        """Return whether a condition on data-dependent integers holds in the example call; None if
+        only a run knows.
+        """
 
     def is_argument(self, term: FloatTerm | float) -> bool:
         """Return whether a float depends on data, and only on float arguments."""
 
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
-        """Return the values of the float arguments in a term, fixed from now on; None if it depends on other data."""
+        """Return the values of the float arguments in a term, fixed from now on; None if it depends
+        on other data.
+        """
 
     def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
-        """Return the questions that each call must answer from now on, with the answers for these leaves."""
+        """Return the questions that each call must answer from now on, with the answers for these
+        leaves.
+        """
 
 
 class PartialNumbers(Protocol):
@@ -62,7 +78,9 @@ class PartialNumbers(Protocol):
 class NoData:
     """The ``Data`` of an environment in which nothing is known of data."""
 
-    def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
+    def decide(
+        self, relation: str, left: FloatTerm | float, right: FloatTerm | float
+    ) -> bool | None:
         """Return None: unknown."""
         return None
 
@@ -100,11 +118,15 @@ class Environment(Protocol):
 
     @property
     def may_begin_again(self) -> Callable[[], bool]:
-        """A function that returns whether a run whose assertion fails here may be repeated in eager."""
+        """A function that returns whether a run whose assertion fails here may be repeated in
+        eager.
+        """
 
     @property
     def unscaled(self) -> Callable[[str, Any, Any], bool | None]:
-        """A function that answers a comparison of numbers that say whether gradients overflowed; None for any other."""
+        """A function that answers a comparison of numbers that say whether gradients overflowed;
+        None for any other.
+        """
 
     @property
     def for_torch(self) -> Any:
@@ -117,7 +139,9 @@ class Environment(Protocol):
         """Return whether a condition holds for certain."""
 
     def evaluate(self, condition: Term, raises: type[Exception] | None = None) -> bool:
-        """Return the truth of a condition, guarded; ``raises`` is the error that Python raises if it holds."""
+        """Return the truth of a condition, guarded; ``raises`` is the error that Python raises if
+        it holds.
+        """
 
     def guard_or(self, condition: Term, fallback: bool) -> bool:
         """Return the truth of a condition, guarded, or ``fallback`` if it is open."""
@@ -125,7 +149,9 @@ class Environment(Protocol):
     def check(self, condition: Term, message: Message = "") -> None:
         """Check a condition like ``torch._check``."""
 
-    def expect_true(self, condition: Term, message: Message = "", error: type[Exception] = RuntimeError) -> bool:
+    def expect_true(
+        self, condition: Term, message: Message = "", error: type[Exception] = RuntimeError
+    ) -> bool:
         """Assert a condition like ``torch._check``; return False instead of raising."""
 
     def exact_as_float(self, term: Term) -> bool:

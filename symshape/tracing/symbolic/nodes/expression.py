@@ -9,7 +9,9 @@ from symshape.tracing.symbolic.nodes.environment import Environment
 
 
 class Expression:
-    """The term of a number, with the attributes of a SymPy expression that torch's helpers ask for."""
+    """The term of a number, with the attributes of a SymPy expression that torch's helpers ask
+    for.
+    """
 
     __slots__ = ("_env", "term")
 
@@ -21,7 +23,9 @@ class Expression:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The symbols in the number as torch's own; their kinds distinguish sizes from numbers computed from data."""
+        """The symbols in the number as torch's own; their kinds distinguish sizes from numbers
+        computed from data.
+        """
         from symshape.torch_internals.sizes import SymT, make_symbol
 
         term = self.term
@@ -31,7 +35,9 @@ class Expression:
         floats = () if isinstance(term, Term) else sorted(term.unbacked())
         return (
             *(
-                make_symbol(SymT.UNBACKED_INT if self._env.hint(each) is None else SymT.SIZE, f"_{each}")
+                make_symbol(
+                    SymT.UNBACKED_INT if self._env.hint(each) is None else SymT.SIZE, f"_{each}"
+                )
                 for each in sorted(symbols, key=str)
             ),
             *(make_symbol(SymT.UNBACKED_FLOAT, f"_{name}") for name in floats),
@@ -53,7 +59,9 @@ class Expression:
         if not isinstance(other, Expression):
             return False
         one, two = self.term, other.term
-        return one is two or (not isinstance(one, Term) and not isinstance(two, Term) and bool(one == two))
+        return one is two or (
+            not isinstance(one, Term) and not isinstance(two, Term) and bool(one == two)
+        )
 
     def __hash__(self) -> int:
         return hash(self.term)

@@ -25,9 +25,14 @@ _SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "l
 
 
 def comparison(
-    env: Environment, name: str, left: FloatTerm | float, right: FloatTerm | float, is_float: bool = True
+    env: Environment,
+    name: str,
+    left: FloatTerm | float,
+    right: FloatTerm | float,
+    is_float: bool = True,
 ) -> Term | None:
-    """Return a comparison as a condition on sizes, without asking for its truth; None if it is not one.
+    """Return a comparison as a condition on sizes, without asking for its truth; None if it is not
+    one.
 
     Args:
         env: the environment of the sizes.
@@ -36,7 +41,10 @@ def comparison(
         right: the right side.
         is_float: whether a float holds the right side, if that is a constant.
     """
-    one, other = (each.ratio() if isinstance(each, FloatTerm) else _constant_ratio(each) for each in (left, right))
+    one, other = (
+        each.ratio() if isinstance(each, FloatTerm) else _constant_ratio(each)
+        for each in (left, right)
+    )
     if one is not None and other is not None:
         a, b = arithmetic.scale(one[0], other[1]), arithmetic.scale(other[0], one[1])
         if env.exact_as_float(a) and env.exact_as_float(b):
@@ -45,7 +53,9 @@ def comparison(
 
 
 def where(env: Environment, float_of: Monotone, relation: str, constant: float) -> Term | None:
-    """Return the condition on an integer under which a float computed from it stands in a relation to a constant."""
+    """Return the condition on an integer under which a float computed from it stands in a relation
+    to a constant.
+    """
     whole = float_of.of
     if not env.exact_as_float(whole):
         return None
@@ -68,8 +78,12 @@ def is_exact(value: FloatTerm | float) -> bool:
     return isinstance(value, float) and abs(value) < 2.0**53
 
 
-def _by_threshold(env: Environment, name: str, left: FloatTerm | float, right: FloatTerm | float) -> Term | None:
-    """Return a comparison with a constant as a condition on the other side's only integer, if that is monotone."""
+def _by_threshold(
+    env: Environment, name: str, left: FloatTerm | float, right: FloatTerm | float
+) -> Term | None:
+    """Return a comparison with a constant as a condition on the other side's only integer, if that
+    is monotone.
+    """
     if isinstance(right, FloatTerm):
         left, right, name = right, left, _SWAPPED[name]
     of = None if isinstance(right, FloatTerm) or not math.isfinite(right) else monotone(left)
@@ -78,8 +92,14 @@ def _by_threshold(env: Environment, name: str, left: FloatTerm | float, right: F
 
 
 def _constant_ratio(value: float) -> tuple[Term, int] | None:
-    """Return a float as an exact ratio to compare with a rounded quotient; None if rounding could change the answer."""
+    """Return a float as an exact ratio to compare with a rounded quotient; None if rounding could
+    change the answer.
+    """
     if not math.isfinite(value):
         return None
     numerator, denominator = value.as_integer_ratio()
-    return (arithmetic.const(numerator), denominator) if denominator <= 2**10 and abs(numerator) < 2**53 else None
+    return (
+        (arithmetic.const(numerator), denominator)
+        if denominator <= 2**10 and abs(numerator) < 2**53
+        else None
+    )

@@ -13,25 +13,36 @@ from symshape.graph.float_rounding import LARGEST, UNKNOWN, monotone, rounded_ra
 from symshape.graph.float_terms import FloatTerm, float_term
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.environment import Environment
-from symshape.tracing.symbolic.nodes.float_comparisons import COMPARISONS, comparison, is_exact, where
+from symshape.tracing.symbolic.nodes.float_comparisons import (
+    COMPARISONS,
+    comparison,
+    is_exact,
+    where,
+)
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.node import Node
 from symshape.tracing.symbolic.nodes.rounded_data import rounded
 
 _SMALL = 2**10
-"""Safety factor: a sum of rounded quotients is rounded exactly only if floats hold ``_SMALL`` times each integer."""
+"""Safety factor: a sum of rounded quotients is rounded exactly only if floats hold ``_SMALL`` times
+each integer.
+"""
 
 
 def _method(op: str) -> Callable[..., Any]:
     def method(self: FloatNode, *others: Any) -> FloatNode:
-        operands = [other.term if isinstance(other, FloatNode) else other._as_float() for other in others]
+        operands = [
+            other.term if isinstance(other, FloatNode) else other._as_float() for other in others
+        ]
         return FloatNode(self.env, float_term(op, self.term, *operands))
 
     return method
 
 
 def _partial(op: str) -> Callable[..., Any]:
-    """Return the method of an operation that raises for some numbers: where it runs, even if its result is unused."""
+    """Return the method of an operation that raises for some numbers: where it runs, even if its
+    result is unused.
+    """
     compute = _method(op)
 
     def method(self: FloatNode, *others: Any) -> FloatNode:
@@ -50,7 +61,9 @@ def computed(op: str, first: FloatNode, *others: FloatNode) -> FloatNode:
 
 
 def _divided(op: str) -> Callable[..., Any]:
-    """Return the method of a division, which raises for a float argument of 0 at the line that divides."""
+    """Return the method of a division, which raises for a float argument of 0 at the line that
+    divides.
+    """
     divide = _partial(op)
 
     def method(self: FloatNode, other: Any) -> FloatNode:
@@ -64,7 +77,9 @@ def _divided(op: str) -> Callable[..., Any]:
 
 def _power(self: FloatNode, other: Any) -> FloatNode:
     """Return the node of a power; NumPy's own power if one of the numbers is NumPy's."""
-    of_numpy = any(isinstance(each.term, FloatTerm) and each.term.of_numpy() for each in (self, other))
+    of_numpy = any(
+        isinstance(each.term, FloatTerm) and each.term.of_numpy() for each in (self, other)
+    )
     return (_power_of_numpys if of_numpy else _power_of_floats)(self, other)  # type: ignore[no-any-return]
 
 
@@ -72,7 +87,9 @@ _power_of_floats, _power_of_numpys = _partial("pow"), _partial("np_pow")
 
 
 class FloatNode(Node):
-    """The float that depends on sizes or on data; conditions on it become integer ones if it is an exact ratio."""
+    """The float that depends on sizes or on data; conditions on it become integer ones if it is an
+    exact ratio.
+    """
 
     __slots__ = ()
     term: FloatTerm | float
@@ -91,7 +108,9 @@ class FloatNode(Node):
     sym_sqrt = sqrt = _partial("sqrt")
     sym_tanh, sym_atan, sym_fabs = (_method(op) for op in ("tanh", "atan", "abs"))
     sym_cos, sym_sin, sym_exp, sym_expm1 = (_partial(op) for op in ("cos", "sin", "exp", "expm1"))
-    sym_log, sym_log2, sym_log10, sym_log1p = (_partial(op) for op in ("log", "log2", "log10", "log1p"))
+    sym_log, sym_log2, sym_log10, sym_log1p = (
+        _partial(op) for op in ("log", "log2", "log10", "log1p")
+    )
 
     def is_float(self) -> bool:
         return True
@@ -134,7 +153,9 @@ class FloatNode(Node):
         return found if found is not None and self.env.exact_as_float(found[0]) else None
 
     def ratio(self) -> tuple[Any, int] | None:
-        """Return the value as a size over a positive integer, if it is exactly that, for shape rules."""
+        """Return the value as a size over a positive integer, if it is exactly that, for shape
+        rules.
+        """
         found = self._ratio()
         return None if found is None else (self.env.nodes.size(found[0]), found[1])
 
@@ -144,7 +165,9 @@ class FloatNode(Node):
         if ratio is not None or not isinstance(self.term, FloatTerm):
             return ratio
         found = self.term.shifted_ratio()
-        if found is None or not all(self.env.exact_as_float(arithmetic.scale(each, _SMALL)) for each in found[0]):
+        if found is None or not all(
+            self.env.exact_as_float(arithmetic.scale(each, _SMALL)) for each in found[0]
+        ):
             return None
         return found[0][-1], found[1]
 
@@ -173,14 +196,18 @@ class FloatNode(Node):
         return FloatNode(self.env, float_term("round", self.term, float(digits)))
 
     def _constant(self, whole: Callable[[float], int]) -> Any:
-        """Return the integer that the value is rounded to in the example call; a guard asks for the same result."""
+        """Return the integer that the value is rounded to in the example call; a guard asks for the
+        same result.
+        """
         of = monotone(self.term) if isinstance(self.term, FloatTerm) else None
         size = None if of is None else self.env.hint(of.of)
         if of is None or size is None:
             read = rounded(self, whole)
             return self.wrap_int(whole(self.guard_float())) if read is None else read
         found = whole(of.value(size))
-        same = where(self.env, of.rounded(whole), "eq", float(found)) if abs(found) < LARGEST else None
+        same = (
+            where(self.env, of.rounded(whole), "eq", float(found)) if abs(found) < LARGEST else None
+        )
         if same is None or not self.env.evaluate(same):
             return self.wrap_int(whole(self.guard_float()))
         return self.wrap_int(found)
@@ -196,10 +223,11 @@ class FloatNode(Node):
         return self.env.nodes.int_node(nearest)
 
     def _rounded(self, direction: int) -> tuple[Term, int] | None:
-        """Return a quotient that is rounded like the value: down (-1), up (1), or to the nearest integer (0).
+        """Return a quotient that is rounded like the value: down (-1), up (1), or to the nearest
+        integer (0).
 
-        The answer is None if there is no such quotient.  A guard may be recorded that the quotient is not near a point
-        where rounding errors matter.
+        The answer is None if there is no such quotient.  A guard may be recorded that the quotient
+        is not near a point where rounding errors matter.
         """
         exact = self._whole_and_ratio() if direction else self._ratio()
         if exact is not None:
@@ -243,14 +271,18 @@ class FloatNode(Node):
         answer = compare(x, y)
         if answer != compare(self._whole(self.term, x), self._whole(other_term, y)):
             raise UnsupportedError(
-                f"the program compares {self.term} with {other_term}, and one of them is an integer too large for "
-                "a float: a trace cannot tell whether Python compares integers or floats; compare smaller numbers",
+                f"the program compares {self.term} with {other_term}, and one of them is an "
+                "integer too large for "
+                "a float: a trace cannot tell whether Python compares integers or floats; compare "
+                "smaller numbers",
                 reason=Reason.NUMBERS,
             )
         return BoolNode(self.env, boolean.boolean(answer))
 
     def _raise_in_this_call(self, term: FloatTerm) -> None:
-        """Compute ``term`` with the example call's sizes; if that raises, fix the sizes by guards and raise."""
+        """Compute ``term`` with the example call's sizes; if that raises, fix the sizes by guards
+        and raise.
+        """
         hints = {each.name: self.env.hint(each) for each in term.symbols()}
         if term.unbacked() or None in hints.values():
             return
@@ -260,7 +292,9 @@ class FloatNode(Node):
             self.env.specialize_float(term)
 
     def _whole(self, term: FloatTerm | float, value: float) -> float:
-        """Return the integer that a float was made from, if it was; Python compares integers with floats exactly."""
+        """Return the integer that a float was made from, if it was; Python compares integers with
+        floats exactly.
+        """
         if isinstance(term, FloatTerm) and term.op == "from_int" and isinstance(term.args[0], Term):
             return self.env.specialize(term.args[0])
         return value

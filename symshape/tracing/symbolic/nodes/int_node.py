@@ -1,4 +1,6 @@
-"""The node inside ``torch.SymInt``: a symbolic size, which is also the number that shape rules compute with."""
+"""The node inside ``torch.SymInt``: a symbolic size, which is also the number that shape rules
+compute with.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from symshape.tracing.symbolic.nodes.size_operators import (
 
 
 class IntNode(Node):
-    """The integer term of one environment; there is at most one node for each term, so ``is`` compares."""
+    """The integer term of one environment; there is at most one node for each term, so ``is``
+    compares.
+    """
 
     __slots__ = ("_at_least_one", "_symint")
     term: Term
@@ -90,7 +94,9 @@ class IntNode(Node):
         """Return ``max(self, 1)``, the factor of a stride."""
         found = self._at_least_one
         if found is None:
-            found = self._at_least_one = self.env.nodes.size(choices.maximum(self.env.known, self.term, arithmetic.ONE))
+            found = self._at_least_one = self.env.nodes.size(
+                choices.maximum(self.env.known, self.term, arithmetic.ONE)
+            )
         return found
 
     @property
@@ -136,7 +142,9 @@ class IntNode(Node):
         return self
 
     def abs(self) -> Any:
-        return self.env.nodes.int_node(choices.maximum(self.env.known, self.term, arithmetic.scale(self.term, -1)))
+        return self.env.nodes.int_node(
+            choices.maximum(self.env.known, self.term, arithmetic.scale(self.term, -1))
+        )
 
     def floor(self) -> IntNode:
         return self
@@ -162,13 +170,19 @@ class IntNode(Node):
         return self.env.nodes.int_node(arithmetic.prod([self.term] * exponent))
 
     def _as_float(self) -> FloatTerm | float:
-        return float(self.term.value) if self.term.op is Op.CONST else FloatTerm("from_int", (self.term,))
+        return (
+            float(self.term.value)
+            if self.term.op is Op.CONST
+            else FloatTerm("from_int", (self.term,))
+        )
 
     def sym_float(self) -> Any:
         return self.env.nodes.float_node(self._as_float())
 
     def int_truediv(self, other: IntNode) -> Any:
-        if other.term.op is not Op.CONST and self.env.evaluate(boolean.is_zero(other.term), ZeroDivisionError):
+        if other.term.op is not Op.CONST and self.env.evaluate(
+            boolean.is_zero(other.term), ZeroDivisionError
+        ):
             raise ZeroDivisionError(f"division by zero: {self.term} by {other.term}")
         return self.env.nodes.float_node(float_term("truediv", self.term, other.term))
 
@@ -202,9 +216,13 @@ class IntNode(Node):
     def bitwise_xor(self, other: IntNode) -> Any:
         return self.env.nodes.int_node(arithmetic.const(self.int_() ^ other.int_()))
 
-    def _contiguity(self, sizes: Any, strides: Any, order: Callable[[int], tuple[int, ...] | None]) -> BoolNode:
+    def _contiguity(
+        self, sizes: Any, strides: Any, order: Callable[[int], tuple[int, ...] | None]
+    ) -> BoolNode:
         dims = order(len(sizes))
-        return BoolNode(self.env, boolean.FALSE if dims is None else _contiguous(sizes, strides, dims))
+        return BoolNode(
+            self.env, boolean.FALSE if dims is None else _contiguous(sizes, strides, dims)
+        )
 
     def is_contiguous(self, sizes: Any, strides: Any) -> BoolNode:
         return self._contiguity(sizes, strides, lambda n: tuple(range(n)))
@@ -228,11 +246,15 @@ class IntNode(Node):
 
 
 def _contiguous(sizes: Any, strides: Any, order: tuple[int, ...]) -> Term:
-    """Return the condition that ``strides`` are those of a dense tensor laid out in ``order`` (outermost first)."""
+    """Return the condition that ``strides`` are those of a dense tensor laid out in ``order``
+    (outermost first).
+    """
     terms = [_term(size) for size in sizes]
     expected, conditions = arithmetic.ONE, []
     for d in reversed(order):
-        conditions.append(boolean.or_(boolean.eq(terms[d], 1), boolean.eq(_term(strides[d]), expected)))
+        conditions.append(
+            boolean.or_(boolean.eq(terms[d], 1), boolean.eq(_term(strides[d]), expected))
+        )
         expected = arithmetic.mul(expected, terms[d])
     return boolean.or_(boolean.and_(*conditions), *(boolean.eq(term, 0) for term in terms))
 

@@ -12,7 +12,9 @@ from symshape.tracing.symbolic.nodes.texts import open_places, wants_value
 
 
 class Node:
-    """The base class of nodes: defaults for their kind and constant value, and no nested or dynamic ints."""
+    """The base class of nodes: defaults for their kind and constant value, and no nested or dynamic
+    ints.
+    """
 
     __slots__ = ("env", "term")
     env: Environment

@@ -1,4 +1,6 @@
-"""Symbolic floats that stand for NumPy's: functions that make them, and their conversion to Python's floats."""
+"""Symbolic floats that stand for NumPy's: functions that make them, and their conversion to
+Python's floats.
+"""
 
 from __future__ import annotations
 

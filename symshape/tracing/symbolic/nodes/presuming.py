@@ -1,6 +1,8 @@
-"""Assumed conditions: eager does not need them, but programs written in this way always mean them to hold.
+"""Assumed conditions: eager does not need them, but programs written in this way always mean them
+to hold.
 
-``rows[mask] * weights[mask]`` means the same elements, though eager would also broadcast a single one.
+``rows[mask] * weights[mask]`` means the same elements, though eager would also broadcast a single
+one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ class Condition(Protocol):
 
 
 def presume(condition: Condition, message: Message = "") -> bool:
-    """Return whether a condition on data is assumed: it is known, or asserted at run time, with a retry in eager."""
+    """Return whether a condition on data is assumed: it is known, or asserted at run time, with a
+    retry in eager.
+    """
     env, term = condition.env, condition.term
     if env.hint(term) is not None or env.guard_or(boolean.not_(term), False):
         return False

@@ -1,4 +1,6 @@
-"""Rounding of data-dependent numbers to integers: ``int(mask.sum() * 0.7)``, computed when the graph runs."""
+"""Rounding of data-dependent numbers to integers: ``int(mask.sum() * 0.7)``, computed when the
+graph runs.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class Number(Protocol):
 
 
 def rounded(number: Number, whole: Callable[[float], int]) -> Any:
-    """Return an integer node that the graph computes; None if the number depends on sizes or float arguments alone.
+    """Return an integer node that the graph computes; None if the number depends on sizes or float
+    arguments alone.
 
     It is asserted that the number is finite and that an int64 holds it.
     """

@@ -1,4 +1,6 @@
-"""The operators of sizes, each as torch calls it (on two nodes) and as Python does (``s + 1``, ``1 + s``)."""
+"""The operators of sizes, each as torch calls it (on two nodes) and as Python does (``s + 1``,
+``1 + s``).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Operators = tuple[Method, Method, Method]
 
 
 def lifted(node: Node, other: Any) -> Term | None:
-    """Return the other operand of an int node's operator as an integer term, or None if it is none."""
+    """Return the other operand of an int node's operator as an integer term, or None if it is
+    none.
+    """
     if type(other) is type(node):
         term: Term = other.term
         return term
@@ -35,12 +39,16 @@ def lifted(node: Node, other: Any) -> Term | None:
 
 
 def integer_of(node: Node) -> Term:
-    """Return the integer term of an operand that torch passes: a condition is 1 if it holds, else 0."""
+    """Return the integer term of an operand that torch passes: a condition is 1 if it holds, else
+    0.
+    """
     return boolean.ite(node.term, 1, 0) if type(node) is BoolNode else node.term
 
 
 def arithmetic_operators(function: Operation) -> Operators:
-    """Return a SymNode method, a Python operator and its reflection for an operation that is always defined."""
+    """Return a SymNode method, a Python operator and its reflection for an operation that is always
+    defined.
+    """
 
     def node_method(self: Node, other: Node) -> Any:
         nodes = self.env.nodes
@@ -80,7 +88,9 @@ def relation_operators(function: Operation) -> tuple[Method, Method]:
 
 
 def division_operators(function: Operation) -> Operators:
-    """Return the three methods of ``//`` or ``%``; a guard or assertion decides whether a divisor is 0, and raises."""
+    """Return the three methods of ``//`` or ``%``; a guard or assertion decides whether a divisor
+    is 0, and raises.
+    """
 
     def divide(env: Environment, a: Term, b: Term) -> Term:
         if b.op is not Op.CONST and env.evaluate(boolean.is_zero(b), ZeroDivisionError):
@@ -92,10 +102,18 @@ def division_operators(function: Operation) -> Operators:
 
     def size_operator(self: Node, other: Any) -> Any:
         term = lifted(self, other)
-        return NotImplemented if term is None else self.env.nodes.size(divide(self.env, self.term, term))
+        return (
+            NotImplemented
+            if term is None
+            else self.env.nodes.size(divide(self.env, self.term, term))
+        )
 
     def reflected(self: Node, other: Any) -> Any:
         term = lifted(self, other)
-        return NotImplemented if term is None else self.env.nodes.size(divide(self.env, term, self.term))
+        return (
+            NotImplemented
+            if term is None
+            else self.env.nodes.size(divide(self.env, term, self.term))
+        )
 
     return node_method, size_operator, reflected

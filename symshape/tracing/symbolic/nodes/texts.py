@@ -1,8 +1,9 @@
 """The text of a symbolic number or tensor: its value for the traced program, its name for people.
 
-A program may compute with the text of a size (a key, a file name, a branch on ``"8"``).  Its text must be the one that
-eager gives, so the size is fixed by a guard.  Messages need no guard: they show names.  Messages are the texts made by
-torch, symshape and Python's own ``logging``, ``warnings``, ``traceback`` and debugger, and what the program prints.
+A program may compute with the text of a size (a key, a file name, a branch on ``"8"``).  Its text
+must be the one that eager gives, so the size is fixed by a guard.  Messages need no guard: they
+show names.  Messages are the texts made by torch, symshape and Python's own ``logging``,
+``warnings``, ``traceback`` and debugger, and what the program prints.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _thread = threading.local()
 
 @contextmanager
 def values() -> Iterator[None]:
-    """Return a context in which texts of symbolic numbers in this thread are made for the traced program."""
+    """Return a context in which texts of symbolic numbers in this thread are made for the traced
+    program.
+    """
     with _set(True):
         yield
 
@@ -40,7 +43,8 @@ def _set(asked: bool) -> Iterator[None]:
 
 
 def wants_value(depth: int = 1, *, formats: bool = False) -> bool:
-    """Return whether a text is made for the program itself; ``depth`` is the caller's distance to the asking frame.
+    """Return whether a text is made for the program itself; ``depth`` is the caller's distance to
+    the asking frame.
 
     ``formats``: the text comes from formatting, and may be part of a message that is never shown.
     """
@@ -53,7 +57,9 @@ def wants_value(depth: int = 1, *, formats: bool = False) -> bool:
 
 
 def formatted(number: Any, spec: str, kind: type) -> str:
-    """Return ``format(number, spec)``: with the value (and a guard) for the program, with the plain name for people."""
+    """Return ``format(number, spec)``: with the value (and a guard) for the program, with the plain
+    name for people.
+    """
     if not wants_value(depth=2, formats=True):
         return str(number.node)
     places = open_places()
@@ -61,12 +67,15 @@ def formatted(number: Any, spec: str, kind: type) -> str:
 
 
 def open_places() -> Places | None:
-    """Return the places of numbers that a message inserts when the graph runs; None if texts contain the numbers."""
+    """Return the places of numbers that a message inserts when the graph runs; None if texts
+    contain the numbers.
+    """
     return getattr(_thread, "places", None)
 
 
 def to_be_said(message: str | Callable[[], str]) -> Message:
-    """Return the message of a check as a failing run would show it; an empty one if that cannot be made.
+    """Return the message of a check as a failing run would show it; an empty one if that cannot be
+    made.
 
     A program whose checks hold makes no message, so it must not fail because of one.
     """
@@ -83,7 +92,9 @@ def to_be_said(message: str | Callable[[], str]) -> Message:
 
 
 def said(message: str | Callable[[], str]) -> str:
-    """Return the message of a check that fails while it is traced, with the numbers of the call if they are known."""
+    """Return the message of a check that fails while it is traced, with the numbers of the call if
+    they are known.
+    """
     try:
         with refusals_noted():
             return str(message()) if callable(message) else message
@@ -92,7 +103,9 @@ def said(message: str | Callable[[], str]) -> str:
 
 
 def plain_print(*items: Any, **options: Any) -> None:
-    """Print with the names of symbolic numbers; with their values if the program captures the output."""
+    """Print with the names of symbolic numbers; with their values if the program captures the
+    output.
+    """
     caught = options.get("file") is not None or isinstance(sys.stdout, io.StringIO)
     with _set(getattr(_thread, "asked", False) and caught):
         print(*items, **options)  # noqa: T201 - the program's own print

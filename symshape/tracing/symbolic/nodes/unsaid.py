@@ -1,7 +1,9 @@
-"""Texts that are shown only if a check fails: f-strings that are the message of a checking function.
+"""Texts that are shown only if a check fails: f-strings that are the message of a checking
+function.
 
-``torch_compilable_check(found == wanted, f"found {found}")`` makes its text even if the check holds.  When the check is
-traced, the text is never shown.  When the check fails in a run, the function runs eagerly and makes eager's text.
+``torch_compilable_check(found == wanted, f"found {found}")`` makes its text even if the check
+holds.  When the check is traced, the text is never shown.  When the check fails in a run, the
+function runs eagerly and makes eager's text.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from typing import Any
 from symshape.torch_internals import operators
 
 _CHECKS = {("transformers.utils.import_utils", "torch_compilable_check")}
-"""The checking functions of other libraries, by module and name; their second argument is a message."""
+"""The checking functions of other libraries, by module and name; their second argument is a
+message.
+"""
 _OF_TORCH = {id(operators.asserting)}
 _NAMES = frozenset(("msg", "message"))
 _FORMATS = frozenset(("format", "format_map", "__format__"))
@@ -42,7 +46,9 @@ def _only_checks(name: tuple[str, ...], frame: FrameType) -> bool:
 
 @lru_cache(maxsize=256)
 def _messages(filename: str) -> dict[int, set[tuple[str, ...]]]:
-    """Return, by line, the functions whose messages the f-strings are; an empty name for any other formatting."""
+    """Return, by line, the functions whose messages the f-strings are; an empty name for any other
+    formatting.
+    """
     try:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError):
@@ -55,7 +61,9 @@ def _messages(filename: str) -> dict[int, set[tuple[str, ...]]]:
 
 
 def _formatting(node: ast.AST, name: tuple[str, ...]) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
-    """Yield each f-string and each call of ``format`` under a node, with the function whose message it is."""
+    """Yield each f-string and each call of ``format`` under a node, with the function whose message
+    it is.
+    """
     if isinstance(node, ast.JoinedStr):
         yield node, name
         name = ()  # texts formatted inside it are not the message itself
@@ -76,7 +84,9 @@ def _formatting(node: ast.AST, name: tuple[str, ...]) -> Iterator[tuple[ast.expr
 
 
 def _dotted(node: ast.expr) -> tuple[str, ...]:
-    """Return the names of ``a.b.c``; for any other expression an empty name and the last attribute, if it has one."""
+    """Return the names of ``a.b.c``; for any other expression an empty name and the last attribute,
+    if it has one.
+    """
     if isinstance(node, ast.Name):
         return (node.id,)
     if isinstance(node, ast.Attribute):

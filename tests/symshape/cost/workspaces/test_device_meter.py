@@ -1,4 +1,6 @@
-"""The meter of a device: where it refuses, and how it reads torch's history (on the CPU, CUDA's part played)."""
+"""The meter of a device: where it refuses, and how it reads torch's history (on the CPU, CUDA's
+part played).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def _play(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Play a CUDA device whose calls append to a list."""
     said: list[str] = []
     stream = SimpleNamespace(
-        cuda_stream=7, wait_stream=lambda other: said.append("wait"), synchronize=lambda: said.append("synchronize")
+        cuda_stream=7,
+        wait_stream=lambda other: said.append("wait"),
+        synchronize=lambda: said.append("synchronize"),
     )
 
     def record(enabled: Any, **options: Any) -> None:
@@ -37,9 +41,16 @@ def _play(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return {"device_traces": [events]}
 
     for name, played in (
-        *(("is_available", lambda: True), ("get_allocator_backend", lambda: "native"), ("MemPool", object)),
+        *(
+            ("is_available", lambda: True),
+            ("get_allocator_backend", lambda: "native"),
+            ("MemPool", object),
+        ),
         *(("current_stream", lambda device: stream), ("device", lambda device: nullcontext())),
-        *(("stream", lambda each: nullcontext()), ("use_mem_pool", lambda pool, device: nullcontext())),
+        *(
+            ("stream", lambda each: nullcontext()),
+            ("use_mem_pool", lambda pool, device: nullcontext()),
+        ),
     ):
         monkeypatch.setattr(torch.cuda, name, played)
     monkeypatch.setattr(device_meter, "warm_up_stream", lambda device: stream)
@@ -95,7 +106,9 @@ def test_the_history_ends_where_a_call_fails(monkeypatch: pytest.MonkeyPatch) ->
         (cuda, "allocator_snapshot", None),
     ],
 )
-def test_where_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, played: Any) -> None:
+def test_where_nothing_is_measured(
+    monkeypatch: pytest.MonkeyPatch, where: Any, name: str, played: Any
+) -> None:
     _play(monkeypatch)
     assert device_meter.device_meter(DEVICE) is not None
     monkeypatch.setattr(where, name, played)

@@ -22,19 +22,24 @@ BARE = DeviceMemory(0, 0)
 
 
 class Played:
-    """A meter that reports results where they are, and a workspace before them that is freed when the op ends.
+    """A meter that reports results where they are, and a workspace before them that is freed when
+    the op ends.
 
     Attributes:
         calls: the number of measured calls.
         arguments: of each call.
     """
 
-    def __init__(self, workspace: int | Callable[[torch.Tensor], int] = 0, error: Exception | None = None) -> None:
+    def __init__(
+        self, workspace: int | Callable[[torch.Tensor], int] = 0, error: Exception | None = None
+    ) -> None:
         self._workspace, self._error = workspace, error
         self.calls = 0
         self.results: list[Any] = []
 
-    def __call__(self, prepare: Callable[[], Callable[[], Any]], read: Callable[[Any, Any], Any]) -> Any:
+    def __call__(
+        self, prepare: Callable[[], Callable[[], Any]], read: Callable[[Any, Any], Any]
+    ) -> Any:
         self.calls += 1
         if self._error is not None:
             raise self._error
@@ -45,13 +50,17 @@ class Played:
         self.results.append(results)
         size = self._workspace if isinstance(self._workspace, int) else self._workspace(results[0])
         events = [(1, size)] if size else []
-        events += [(each.untyped_storage().data_ptr(), each.untyped_storage().nbytes()) for each in results]
+        events += [
+            (each.untyped_storage().data_ptr(), each.untyped_storage().nbytes()) for each in results
+        ]
         return read(made, events + ([(1, 0)] if size else []))
 
 
 def _traced(module: Callable[..., Any], x: torch.Tensor) -> Any:
     with torch.no_grad():
-        return symshape.trace(module, x, dynamic={"input" if isinstance(module, nn.Module) else "x": {0: "n"}})
+        return symshape.trace(
+            module, x, dynamic={"input" if isinstance(module, nn.Module) else "x": {0: "n"}}
+        )
 
 
 def _conv(width: int = 64) -> Any:
@@ -90,7 +99,9 @@ def test_results_alone_change_nothing() -> None:
 def test_a_smaller_bucket_may_need_a_larger_workspace() -> None:
     """As it is with U-Net on an H100: cuDNN chooses another algorithm for a smaller batch."""
     program = _conv().program
-    found = _forecast(program, [64, 8], Played(lambda result: 30 * MB if result.size(0) == 64 else 50 * MB))
+    found = _forecast(
+        program, [64, 8], Played(lambda result: 30 * MB if result.size(0) == 64 else 50 * MB)
+    )
     assert [each.pool for each in found.buckets] == [46 * MB, 50 * MB]
 
 
@@ -112,8 +123,13 @@ def test_each_size_is_measured_once() -> None:
     workspaces.of(graph, {"n": 6})
     assert meter.calls == 2
     cudnn = torch.backends.cudnn
-    kept = {"enabled": cudnn.enabled, "deterministic": cudnn.deterministic, "allow_tf32": cudnn.allow_tf32}
-    with cudnn.flags(benchmark=not cudnn.benchmark, **kept):  # setters may be switched off in a test process
+    kept = {
+        "enabled": cudnn.enabled,
+        "deterministic": cudnn.deterministic,
+        "allow_tf32": cudnn.allow_tf32,
+    }
+    # setters may be switched off in a test process
+    with cudnn.flags(benchmark=not cudnn.benchmark, **kept):
         workspaces.of(graph, {"n": 6})
     assert meter.calls == 3, "cuDNN chooses otherwise then"
 
@@ -142,14 +158,22 @@ def _argument(seen: list[Any]) -> Any:
         seen.append(call.__closure__)
         made = call()
         results = (made,) if isinstance(made, torch.Tensor) else made
-        return read(made, [(each.untyped_storage().data_ptr(), each.untyped_storage().nbytes()) for each in results])
+        return read(
+            made,
+            [
+                (each.untyped_storage().data_ptr(), each.untyped_storage().nbytes())
+                for each in results
+            ],
+        )
 
     return meter
 
 
 def test_arguments_have_the_layout_of_the_program() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
-        return nn.functional.conv2d(x[:, 1:].to(memory_format=torch.channels_last), torch.ones(4, 3, 3, 3))
+        return nn.functional.conv2d(
+            x[:, 1:].to(memory_format=torch.channels_last), torch.ones(4, 3, 3, 3)
+        )
 
     seen: list[Any] = []
     workspaces = Workspaces(lambda device: _argument(seen))
@@ -166,7 +190,9 @@ def test_arguments_have_the_layout_of_the_program() -> None:
 
 
 def test_parameters_serve_as_arguments() -> None:
-    """A recurrent layer's weights may lie in one piece, and are copied if not: so its own are taken."""
+    """A recurrent layer's weights may lie in one piece, and are copied if not: so its own are
+    taken.
+    """
     module = nn.LSTM(4, 8, batch_first=True)
     traced = _traced(lambda x: module(x)[0], torch.ones(3, 5, 4))
     seen: list[Any] = []
@@ -180,14 +206,21 @@ def test_parameters_serve_as_arguments() -> None:
 def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
-    return [each for part in value for each in _tensors(part)] if isinstance(value, (list, tuple)) else []
+    return (
+        [each for part in value for each in _tensors(part)]
+        if isinstance(value, (list, tuple))
+        else []
+    )
 
 
 def test_an_op_that_reads_integers_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made-up indices would be out of range."""
     monkeypatch.setattr(op_requests, "has_own_memory", lambda node: True)
     traced = symshape.trace(
-        lambda x, i: x[i] + 1, torch.ones(4, 3), torch.tensor([2, 1, 0]), dynamic={"x": {0: "n"}, "i": {0: "k"}}
+        lambda x, i: x[i] + 1,
+        torch.ones(4, 3),
+        torch.tensor([2, 1, 0]),
+        dynamic={"x": {0: "n"}, "i": {0: "k"}},
     )
     meter = Played()
     found = Workspaces(lambda device: meter).of(traced.program.graph, {"n": 5, "k": 2})
@@ -213,10 +246,15 @@ def test_sizes_that_only_a_run_knows_are_not_measured() -> None:
 def test_calls_reserve_what_ops_ask_for() -> None:
     traced = _conv()
     without = StepMemory(traced.program, device=BARE, workspaces=Workspaces(lambda device: None))
-    model = StepMemory(traced.program, device=BARE, workspaces=Workspaces(lambda device: Played(50 * MB)))
+    model = StepMemory(
+        traced.program, device=BARE, workspaces=Workspaces(lambda device: Played(50 * MB))
+    )
     assert model.at(n=64).reserved == without.at(n=64).reserved + 50 * MB
     assert model.at(n=64).allocated == without.at(n=64).allocated + 50 * MB
-    assert (model.unknown({"n": 64}), without.unknown({"n": 64})) == ((), ("aten.convolution.default",))
+    assert (model.unknown({"n": 64}), without.unknown({"n": 64})) == (
+        (),
+        ("aten.convolution.default",),
+    )
     need = model.at(n=64).reserved
     assert model.fits(need, {"n": 64})
     assert not model.fits(need - 1, {"n": 64})
@@ -232,11 +270,16 @@ def test_no_op_is_run_at_sizes_that_cannot_fit() -> None:
 
 def test_steps_of_training_reserve_what_backward_asks_for() -> None:
     step = symshape.trace_training(
-        nn.Conv2d(16, 64, 3, padding=1), torch.ones(2, 16, 32, 32), loss=torch.sum, dynamic={"input": {0: "n"}}
+        nn.Conv2d(16, 64, 3, padding=1),
+        torch.ones(2, 16, 32, 32),
+        loss=torch.sum,
+        dynamic={"input": {0: "n"}},
     )
     meter = Played(50 * MB)
     model, without = (
-        StepMemory(step.program, trains=True, device=BARE, workspaces=Workspaces(lambda device, m=each: m))  # type: ignore[misc]
+        StepMemory(
+            step.program, trains=True, device=BARE, workspaces=Workspaces(lambda device, m=each: m)
+        )  # type: ignore[misc]
         for each in (meter, None)
     )
     assert model.at(n=64).allocated == without.at(n=64).allocated + 50 * MB
@@ -245,12 +288,19 @@ def test_steps_of_training_reserve_what_backward_asks_for() -> None:
 
 
 def test_gradients_of_recurrent_layers_are_not_known() -> None:
-    """They are an op of this package, whose backward reads what forward kept: it is named, and not run alone."""
+    """They are an op of this package, whose backward reads what forward kept: it is named, and not
+    run alone.
+    """
     step = symshape.trace_training(
-        nn.LSTM(4, 8), torch.ones(5, 2, 4), loss=lambda result: result[0].sum(), dynamic={"input": {1: "n"}}
+        nn.LSTM(4, 8),
+        torch.ones(5, 2, 4),
+        loss=lambda result: result[0].sum(),
+        dynamic={"input": {1: "n"}},
     )
     meter = Played()
-    model = StepMemory(step.program, trains=True, device=BARE, workspaces=Workspaces(lambda device: meter))
+    model = StepMemory(
+        step.program, trains=True, device=BARE, workspaces=Workspaces(lambda device: meter)
+    )
     assert model.unknown({"n": 4}) == ("symshape.recurrent_gradients.default",)
     assert meter.calls == 1, "forward"
 
@@ -258,7 +308,11 @@ def test_gradients_of_recurrent_layers_are_not_known() -> None:
 @pytest.mark.parametrize(
     ("name", "owns"),
     [
-        *(("aten.convolution.default", True), ("aten.conv2d.default", True), ("aten._conv_depthwise2d.default", True)),
+        *(
+            ("aten.convolution.default", True),
+            ("aten.conv2d.default", True),
+            ("aten._conv_depthwise2d.default", True),
+        ),
         *(("aten._cudnn_rnn.default", True), ("aten._thnn_fused_gru_cell.default", True)),
         *(("aten._convert_indices_from_coo_to_csr.default", False), ("aten.addmm.default", False)),
     ],
@@ -269,6 +323,8 @@ def test_ops_with_memory_of_their_own(name: str, owns: bool) -> None:
 
 def test_nothing_is_run_on_a_cpu() -> None:
     traced = _conv()
-    assert StepMemory(traced.program, device=BARE).unknown({"n": 64}) == ("aten.convolution.default",)
+    assert StepMemory(traced.program, device=BARE).unknown({"n": 64}) == (
+        "aten.convolution.default",
+    )
     found = symshape.fits(nn.Conv2d(3, 8, 3), torch.ones(2, 3, 8, 8), memory="1 GB", batch=0)
     assert found.unknown == ("aten.convolution.default",)

@@ -1,1 +1,3 @@
-"""Whole programs as a new user brings them: with modules in training, state, gradients and objects."""
+"""Whole programs as a new user brings them: with modules in training, state, gradients and
+objects.
+"""

@@ -1,4 +1,6 @@
-"""Whole programs that run as they are today, and those that make more than two programs: with the reason."""
+"""Whole programs that run as they are today, and those that make more than two programs: with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ TRACES: dict[str, int] = {
     "swin_window_attention": 3,
     "spatial_transformer": 3,
     "kmeans": 3,
-    "gradient_accumulation": 5,  # every other step, state that the first step makes, and what a step asks of tensors
+    # every other step, state that the first step makes, and what a step asks of tensors
+    "gradient_accumulation": 5,
     "hook_collects_features": 3,
     "kv_cache_by_hand": 3,
     "lookahead_weights": 3,  # one for each way that they go

@@ -20,7 +20,9 @@ def padded_batch_with_masks():
         h = emb(ids)
         mean = (h * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
         last = h[torch.arange(ids.size(0)), mask.long().sum(1) - 1]
-        return torch.cat([mean, last, h.masked_fill(~mask[..., None], -1000000000.0).max(1).values], -1)
+        return torch.cat(
+            [mean, last, h.masked_fill(~mask[..., None], -1000000000.0).max(1).values], -1
+        )
 
     def make(b, n):
         ids = torch.randint(1, 50, (b, n))
@@ -107,7 +109,9 @@ def beam_search_by_hand():
             total = (scores[..., None] + lp).flatten(1)
             scores, idx = total.topk(K, 1)
             beam, tok = (idx // V, idx % V)
-            seqs = torch.cat([seqs.gather(1, beam[..., None].expand(-1, -1, seqs.size(-1))), tok[..., None]], -1)
+            seqs = torch.cat(
+                [seqs.gather(1, beam[..., None].expand(-1, -1, seqs.size(-1))), tok[..., None]], -1
+            )
         return (seqs, scores)
 
     return (run, lambda b, n: (torch.randint(12, (b,)),))
@@ -144,7 +148,10 @@ def label_smoothed_ce():
             F.cross_entropy(x.flatten(0, 1), y.flatten(), ignore_index=0, label_smoothing=0.1),
         )
 
-    return (run, lambda b, n: (torch.randn(b, n, 9, requires_grad=True), torch.randint(0, 9, (b, n))))
+    return (
+        run,
+        lambda b, n: (torch.randn(b, n, 9, requires_grad=True), torch.randint(0, 9, (b, n))),
+    )
 
 
 @whole
@@ -156,7 +163,10 @@ def word2vec_negative_sampling():
         ng = F.logsigmoid(-(v(neg) @ u(c).unsqueeze(-1)).squeeze(-1)).sum(-1)
         return -(pos + ng).mean()
 
-    return (run, lambda b, n: (torch.randint(30, (b,)), torch.randint(30, (b,)), torch.randint(30, (b, n))))
+    return (
+        run,
+        lambda b, n: (torch.randint(30, (b,)), torch.randint(30, (b,)), torch.randint(30, (b, n))),
+    )
 
 
 @whole
@@ -179,7 +189,11 @@ def seq2seq_attention_gru():
     class S(nn.Module):
         def __init__(self):
             super().__init__()
-            self.enc, self.cell, self.out = (nn.GRU(8, 8, batch_first=True), nn.GRUCell(16, 8), nn.Linear(8, 6))
+            self.enc, self.cell, self.out = (
+                nn.GRU(8, 8, batch_first=True),
+                nn.GRUCell(16, 8),
+                nn.Linear(8, 6),
+            )
 
         def forward(self, x, steps):
             m, h = self.enc(x)

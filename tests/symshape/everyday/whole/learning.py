@@ -69,7 +69,10 @@ def gae():
             adv[t] = g = delta + 0.99 * 0.95 * nd * g
         return (adv, adv + v)
 
-    return (run, lambda b, n: (torch.randn(n, b), torch.randn(n, b), torch.rand(n, b) > 0.8, torch.randn(b)))
+    return (
+        run,
+        lambda b, n: (torch.randn(n, b), torch.randn(n, b), torch.rand(n, b) > 0.8, torch.randn(b)),
+    )
 
 
 @whole

@@ -62,7 +62,11 @@ def focal_dice():
         p = x.sigmoid()
         ce = F.binary_cross_entropy_with_logits(x, y, reduction="none")
         pt = p * y + (1 - p) * (1 - y)
-        return (ce * (1 - pt) ** 2).mean() + 1 - (2 * (p * y).sum((1, 2)) + 1) / (p.sum((1, 2)) + y.sum((1, 2)) + 1)
+        return (
+            (ce * (1 - pt) ** 2).mean()
+            + 1
+            - (2 * (p * y).sum((1, 2)) + 1) / (p.sum((1, 2)) + y.sum((1, 2)) + 1)
+        )
 
     return (run, lambda b, n: (torch.randn(b, n, n + 1), (torch.rand(b, n, n + 1) > 0.5).float()))
 
@@ -110,7 +114,8 @@ def normal_mixture_loss():
     def run(x, y):
         l, m, s = net(x).chunk(3, -1)
         d = torch.distributions.MixtureSameFamily(
-            torch.distributions.Categorical(logits=l), torch.distributions.Normal(m, F.softplus(s) + 0.001)
+            torch.distributions.Categorical(logits=l),
+            torch.distributions.Normal(m, F.softplus(s) + 0.001),
         )
         return -d.log_prob(y).mean()
 
@@ -121,8 +126,14 @@ def normal_mixture_loss():
 def dirichlet_gamma_kl():
 
     def run(x):
-        p, q = (torch.distributions.Dirichlet(x.exp()), torch.distributions.Dirichlet(torch.ones_like(x)))
-        return (torch.distributions.kl_divergence(p, q), torch.distributions.LogNormal(x, 1.0).log_prob(x.exp()))
+        p, q = (
+            torch.distributions.Dirichlet(x.exp()),
+            torch.distributions.Dirichlet(torch.ones_like(x)),
+        )
+        return (
+            torch.distributions.kl_divergence(p, q),
+            torch.distributions.LogNormal(x, 1.0).log_prob(x.exp()),
+        )
 
     return (run, lambda b, n: (torch.randn(b, n),))
 
@@ -270,7 +281,10 @@ def least_squares_and_svd():
 
 @whole
 def lazy_module():
-    return (nn.Sequential(nn.LazyLinear(6), nn.ReLU(), nn.LazyLinear(2)), lambda b, n: (torch.randn(b, 8),))
+    return (
+        nn.Sequential(nn.LazyLinear(6), nn.ReLU(), nn.LazyLinear(2)),
+        lambda b, n: (torch.randn(b, 8),),
+    )
 
 
 @whole
@@ -296,7 +310,10 @@ def tcn_causal():
         def __init__(self):
             super().__init__()
             self.c = nn.ModuleList(
-                [nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 4, 3, dilation=2**i)) for i in range(3)]
+                [
+                    nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 4, 3, dilation=2**i))
+                    for i in range(3)
+                ]
             )
 
         def forward(self, x):
@@ -313,7 +330,9 @@ def pointnet():
 
     def run(p):
         i = torch.cdist(p, p).topk(2, largest=False).indices
-        g = torch.gather(p.unsqueeze(1).expand(-1, p.size(1), -1, -1), 2, i[..., None].expand(-1, -1, -1, 3))
+        g = torch.gather(
+            p.unsqueeze(1).expand(-1, p.size(1), -1, -1), 2, i[..., None].expand(-1, -1, -1, 3)
+        )
         return (net(p.transpose(1, 2)).max(-1).values, g.mean(2))
 
     return (run, lambda b, n: (torch.randn(b, n + 2, 3),))
@@ -429,6 +448,8 @@ def attention_bias_alibi():
         n = q.size(2)
         pos = torch.arange(n)
         bias = (pos[None] - pos[:, None]).clamp(max=0)[None] * sl[:, None, None]
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias + torch.full((n, n), -float("inf")).triu(1))
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias + torch.full((n, n), -float("inf")).triu(1)
+        )
 
     return (run, lambda b, n: tuple(torch.randn(b, 2, n, 4) for _ in range(3)))

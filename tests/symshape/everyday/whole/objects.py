@@ -51,7 +51,11 @@ def dataclass_nested():
 
     return (
         run,
-        lambda b, n: (Nested(Batch(torch.randn(b, n), torch.rand(b, n)), Conf(0.5, 2), {"bias": torch.randn(n)}),),
+        lambda b, n: (
+            Nested(
+                Batch(torch.randn(b, n), torch.rand(b, n)), Conf(0.5, 2), {"bias": torch.randn(n)}
+            ),
+        ),
     )
 
 
@@ -86,7 +90,10 @@ def dataclass_replaced():
 
 @whole
 def simple_namespace():
-    return (lambda s: s.x * s.scale + s.n, lambda b, n: (types.SimpleNamespace(x=torch.randn(b, n), scale=2.0, n=n),))
+    return (
+        lambda s: s.x * s.scale + s.n,
+        lambda b, n: (types.SimpleNamespace(x=torch.randn(b, n), scale=2.0, n=n),),
+    )
 
 
 class Obj:
@@ -151,7 +158,11 @@ def lora_scale():
     class L(nn.Module):
         def __init__(self):
             super().__init__()
-            self.b, self.u, self.d = (nn.Linear(8, 8), nn.Linear(8, 2, bias=False), nn.Linear(2, 8, bias=False))
+            self.b, self.u, self.d = (
+                nn.Linear(8, 8),
+                nn.Linear(8, 2, bias=False),
+                nn.Linear(2, 8, bias=False),
+            )
             self.lora_scale = 1.0
 
         def forward(self, x):

@@ -1,4 +1,6 @@
-"""What a whole program of every day is, and how it runs: at six shapes, its gradients and effects held to eager."""
+"""What a whole program of every day is, and how it runs: at six shapes, its gradients and effects
+held to eager.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Run:
 
 
 def run(name: str, compile_: Callable[[Any], Any]) -> Run:
-    """Builds a program and calls it at all shapes; where results record gradients, backward runs too."""
+    """Builds a program and calls it at all shapes; where results record gradients, backward runs
+    too.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
@@ -59,7 +63,9 @@ def run(name: str, compile_: Callable[[Any], Any]) -> Run:
         return Run([_called(compiled, make, fn, *shape) for shape in SHAPES], compiled)
 
 
-def _called(compiled: Any, make: Callable[[int, int], tuple[Any, ...]], fn: Any, b: int, n: int) -> list[Any]:
+def _called(
+    compiled: Any, make: Callable[[int, int], tuple[Any, ...]], fn: Any, b: int, n: int
+) -> list[Any]:
     torch.manual_seed(10 * b + n)
     args = make(b, n)
     torch.manual_seed(b + 10 * n)
@@ -74,7 +80,9 @@ def _called(compiled: Any, make: Callable[[int, int], tuple[Any, ...]], fn: Any,
             each.grad = None
         sum((each.real if each.is_complex() else each).float().sum() for each in tracked).backward()
         leaves = [each for each in pytree.tree_leaves(args) if isinstance(each, torch.Tensor)]
-        gradients = [each.grad for each in (*parameters, *leaves) if each.is_leaf and each.requires_grad]
+        gradients = [
+            each.grad for each in (*parameters, *leaves) if each.is_leaf and each.requires_grad
+        ]
     buffers = list(fn.buffers()) if isinstance(fn, nn.Module) else []
     return list(_flat([out, gradients, args, buffers, drawn]))
 
@@ -85,7 +93,9 @@ def _parameters(fn: Any) -> list[torch.Tensor]:
         return list(fn.parameters())
     around = [cell.cell_contents for cell in getattr(fn, "__closure__", None) or ()]
     modules = [each for value in around for each in (value if isinstance(value, list) else [value])]
-    return [each for module in modules if isinstance(module, nn.Module) for each in module.parameters()]
+    return [
+        each for module in modules if isinstance(module, nn.Module) for each in module.parameters()
+    ]
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -104,7 +114,9 @@ def _flat(value: Any) -> Iterator[Any]:
         yield from _flat(vars(value))
     elif hasattr(type(value), "__slots__"):
         yield type(value).__name__
-        yield from _flat([getattr(value, each) for each in type(value).__slots__ if each != "__weakref__"])
+        yield from _flat(
+            [getattr(value, each) for each in type(value).__slots__ if each != "__weakref__"]
+        )
     else:
         yield value
 

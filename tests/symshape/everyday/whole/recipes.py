@@ -1,4 +1,6 @@
-"""Recipes of training and decoding as people write them: scalers, adapters, queues, codebooks, caches of their own."""
+"""Recipes of training and decoding as people write them: scalers, adapters, queues, codebooks,
+caches of their own.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +149,9 @@ def codebook_by_averages():
                 self.sizes.mul_(0.9).add_(chosen.sum(0), alpha=0.1)
                 self.sums.mul_(0.9).add_(chosen.T @ flat, alpha=0.1)
                 total = self.sizes.sum()
-                self.codes.copy_(self.sums / ((self.sizes + 1e-5) / (total + 6e-5) * total).unsqueeze(1))
+                self.codes.copy_(
+                    self.sums / ((self.sizes + 1e-5) / (total + 6e-5) * total).unsqueeze(1)
+                )
             return x + (quantised - x).detach(), F.mse_loss(x, quantised.detach())
 
     return Codebook(), lambda b, n: (torch.randn(b, n, 4, requires_grad=True),)
@@ -321,7 +325,9 @@ def running_normaliser():
             mean, var = x.mean(0), x.var(0, unbiased=False)
             change, total = mean - self.mean, self.count + n
             self.mean = self.mean + change * n / total
-            self.var = (self.var * self.count + var * n + change**2 * self.count * n / total) / total
+            self.var = (
+                self.var * self.count + var * n + change**2 * self.count * n / total
+            ) / total
             self.count = total
             return (x - self.mean) / torch.sqrt(self.var + 1e-8)
 
@@ -340,7 +346,11 @@ def gated_graph():
             source, target = edges
             sent = F.relu(self.message(torch.cat([x[source], x[target]], -1)))
             found = torch.zeros_like(x).index_add_(0, target, sent)
-            degree = torch.zeros(x.shape[0]).scatter_add_(0, target, torch.ones(target.shape[0])).clamp_(min=1)
+            degree = (
+                torch.zeros(x.shape[0])
+                .scatter_add_(0, target, torch.ones(target.shape[0]))
+                .clamp_(min=1)
+            )
             return self.update(found / degree[:, None], x)
 
     return Graph(), lambda b, n: (torch.randn(b + 1, 4), torch.randint(0, b + 1, (2, 2 * n)))

@@ -56,7 +56,10 @@ def beam_search_step():
         beams = beams.gather(1, source[..., None].expand(-1, -1, beams.size(2)))
         return best, torch.cat([beams, token[..., None]], -1)
 
-    return (run, lambda b, n: (torch.randn(b, 3), torch.randn(b, 3, 11), torch.randint(11, (b, 3, n))))
+    return (
+        run,
+        lambda b, n: (torch.randn(b, 3), torch.randn(b, 3, 11), torch.randint(11, (b, 3, n))),
+    )
 
 
 @whole
@@ -83,7 +86,10 @@ def speculative_accept():
         count = accepted.long().cumprod(1).sum(1)
         return torch.where(torch.arange(tokens.size(1)) < count[:, None], tokens, -1), count
 
-    return (run, lambda b, n: (torch.randn(b, n, 9), torch.randn(b, n, 9), torch.randint(9, (b, n))))
+    return (
+        run,
+        lambda b, n: (torch.randn(b, n, 9), torch.randn(b, n, 9), torch.randint(9, (b, n))),
+    )
 
 
 @whole
@@ -123,7 +129,9 @@ def diffusion_with_schedule():
         a = alphas[t][:, None]
         noisy = a.sqrt() * x + (1 - a).sqrt() * noise
         snr = a / (1 - a)
-        loss = F.mse_loss(net(torch.cat([noisy, t[:, None] / 50], 1)), noise, reduction="none").mean(1)
+        loss = F.mse_loss(
+            net(torch.cat([noisy, t[:, None] / 50], 1)), noise, reduction="none"
+        ).mean(1)
         loss = (loss * snr[:, 0].clamp(max=5) / snr[:, 0]).mean()
         opt.zero_grad()
         loss.backward()
@@ -178,7 +186,9 @@ def volume_rendering():
         h = net(torch.cat([f.sin(), f.cos()], -1).flatten(-2))
         dt = torch.cat([t.diff(), torch.tensor([1e10])])
         alpha = 1 - torch.exp(-F.relu(h[..., 3]) * dt)
-        trans = torch.cumprod(torch.cat([torch.ones(o.size(0), 1), 1 - alpha + 1e-10], -1), -1)[:, :-1]
+        trans = torch.cumprod(torch.cat([torch.ones(o.size(0), 1), 1 - alpha + 1e-10], -1), -1)[
+            :, :-1
+        ]
         w = alpha * trans
         return (w[..., None] * h[..., :3].sigmoid()).sum(1), (w * t).sum(1)
 
@@ -302,7 +312,10 @@ def packed_by_mask():
         out[mask] = packed
         return out.sum(1) / lengths[:, None], packed.size(0)
 
-    return (run, lambda b, n: (torch.randn(b, n, 8, requires_grad=True), torch.randint(1, n + 1, (b,))))
+    return (
+        run,
+        lambda b, n: (torch.randn(b, n, 8, requires_grad=True), torch.randint(1, n + 1, (b,))),
+    )
 
 
 @whole
@@ -310,7 +323,9 @@ def varlen_attention_blocks():
     def run(x, ids):
         mask = ids[:, None] == ids[None]
         mask = mask & torch.ones_like(mask).tril()
-        return F.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None], attn_mask=mask)[0, 0]
+        return F.scaled_dot_product_attention(
+            x[None, None], x[None, None], x[None, None], attn_mask=mask
+        )[0, 0]
 
     def make(b, n):
         return torch.randn(b * n, 8, requires_grad=True), torch.arange(b).repeat_interleave(n)
@@ -379,7 +394,9 @@ def windows_with_lags():
 
     def run(series):
         windows = series.unfold(1, 4, 1)
-        lags = torch.stack([windows, windows.roll(1, -1), windows - windows.mean(-1, keepdim=True)], -1)
+        lags = torch.stack(
+            [windows, windows.roll(1, -1), windows - windows.mean(-1, keepdim=True)], -1
+        )
         out, _ = gru(lags.flatten(0, 1))
         return head(out[:, -1]).view(series.size(0), -1)
 
@@ -408,11 +425,22 @@ def ctc_with_lengths():
     net = nn.Linear(8, 6)
 
     def run(x, lengths, targets, target_lengths):
-        return F.ctc_loss(net(x).log_softmax(-1).transpose(0, 1), targets, lengths, target_lengths, zero_infinity=True)
+        return F.ctc_loss(
+            net(x).log_softmax(-1).transpose(0, 1),
+            targets,
+            lengths,
+            target_lengths,
+            zero_infinity=True,
+        )
 
     def make(b, n):
         lengths = torch.randint(n + 6, n + 9, (b,))
-        return torch.randn(b, n + 8, 8), lengths, torch.randint(1, 6, (b, 3)), torch.randint(1, 4, (b,))
+        return (
+            torch.randn(b, n + 8, 8),
+            lengths,
+            torch.randint(1, 6, (b, 3)),
+            torch.randint(1, 4, (b,)),
+        )
 
     return (run, make)
 

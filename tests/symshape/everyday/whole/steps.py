@@ -1,4 +1,6 @@
-"""Steps of training as they stand in people's scripts: adversaries, averages, agents, penalties, several optimisers."""
+"""Steps of training as they stand in people's scripts: adversaries, averages, agents, penalties,
+several optimisers.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ def gan_step():
         lg = F.softplus(-d(fake)).mean()
         lg.backward()
         og.step()
-        return ld.detach(), lg.detach(), [p.detach().clone() for m in (g, d) for p in m.parameters()]
+        return (
+            ld.detach(),
+            lg.detach(),
+            [p.detach().clone() for m in (g, d) for p in m.parameters()],
+        )
 
     return (run, _rows)
 
@@ -47,7 +53,9 @@ def wgan_gp_step():
         a = torch.rand(real.size(0), 1)
         x = (a * real + (1 - a) * fake).requires_grad_(True)
         s = d(x)
-        g = torch.autograd.grad(s, x, grad_outputs=torch.ones_like(s), create_graph=True, retain_graph=True)[0]
+        g = torch.autograd.grad(
+            s, x, grad_outputs=torch.ones_like(s), create_graph=True, retain_graph=True
+        )[0]
         gp = ((g.norm(2, dim=1) - 1) ** 2).mean()
         loss = d(fake).mean() - d(real).mean() + 10 * gp
         opt.zero_grad()
@@ -96,7 +104,9 @@ def teacher_student():
         with torch.no_grad():
             t = teacher(x)
         s = student(x)
-        loss = F.kl_div(F.log_softmax(s / 2, 0), F.softmax(t / 2, 0), reduction="batchmean") * 4 + F.mse_loss(s, y)
+        loss = F.kl_div(
+            F.log_softmax(s / 2, 0), F.softmax(t / 2, 0), reduction="batchmean"
+        ) * 4 + F.mse_loss(s, y)
         opt.zero_grad()
         loss.backward()
         nn.utils.clip_grad_value_(student.parameters(), 0.5)
@@ -108,7 +118,9 @@ def teacher_student():
 
 @whole
 def byol_momentum():
-    online = nn.Sequential(nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+    online = nn.Sequential(
+        nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4)
+    )
     target = copy.deepcopy(online).requires_grad_(False)
     head = nn.Linear(4, 4)
     opt = torch.optim.AdamW([*online.parameters(), *head.parameters()], 0.01)
@@ -116,7 +128,13 @@ def byol_momentum():
     def run(a, b):
         with torch.no_grad():
             ta, tb = target(a), target(b)
-        loss = 4 - 2 * (F.cosine_similarity(head(online(a)), tb) + F.cosine_similarity(head(online(b)), ta)).mean()
+        loss = (
+            4
+            - 2
+            * (
+                F.cosine_similarity(head(online(a)), tb) + F.cosine_similarity(head(online(b)), ta)
+            ).mean()
+        )
         opt.zero_grad(set_to_none=True)
         loss.backward()
         opt.step()
@@ -143,7 +161,11 @@ def moco_queue():
             slots = (at + torch.arange(k.size(0))) % 32
             queue.index_copy_(0, slots, k)
             at.add_(k.size(0)).remainder_(32)
-        return F.cross_entropy(logits, torch.zeros(q.size(0), dtype=torch.long)), queue.clone(), at.clone()
+        return (
+            F.cross_entropy(logits, torch.zeros(q.size(0), dtype=torch.long)),
+            queue.clone(),
+            at.clone(),
+        )
 
     return (run, lambda b, n: (torch.randn(b, 8), torch.randn(b, 4)))
 
@@ -160,7 +182,12 @@ def lora_training():
         opt.zero_grad()
         loss.backward()
         opt.step()
-        return loss.detach(), a.weight.detach().clone(), b_.weight.detach().clone(), base.weight.grad
+        return (
+            loss.detach(),
+            a.weight.detach().clone(),
+            b_.weight.detach().clone(),
+            base.weight.grad,
+        )
 
     return (run, lambda b, n: (torch.randn(b, n, 8),))
 
@@ -174,7 +201,11 @@ def warm_up_by_hand():
     def run(x, y):
         state["step"] += 1
         for group in opt.param_groups:
-            group["lr"] = 0.01 * min(1.0, state["step"] / 10) * (0.5 * (1 + math.cos(math.pi * state["step"] / 100)))
+            group["lr"] = (
+                0.01
+                * min(1.0, state["step"] / 10)
+                * (0.5 * (1 + math.cos(math.pi * state["step"] / 100)))
+            )
         loss = F.smooth_l1_loss(net(x), y)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(net.parameters(), 1.0)
@@ -268,7 +299,11 @@ def ddpg_soft_update():
         for m, t in ((actor, actor_t), (critic, critic_t)):
             for p, q in zip(m.parameters(), t.parameters(), strict=True):
                 q.data.copy_(0.005 * p.data + 0.995 * q.data)
-        return lc.detach(), la.detach(), [p.detach().clone() for m in (actor, critic_t) for p in m.parameters()]
+        return (
+            lc.detach(),
+            la.detach(),
+            [p.detach().clone() for m in (actor, critic_t) for p in m.parameters()],
+        )
 
     def make(b, n):
         return (
@@ -351,7 +386,9 @@ def implicit_meta_gradient():
     def run(x, y):
         w = net.weight
         for _ in range(2):
-            (g,) = torch.autograd.grad(F.mse_loss(torch.sigmoid(x @ w.t()), y), w, create_graph=True)
+            (g,) = torch.autograd.grad(
+                F.mse_loss(torch.sigmoid(x @ w.t()), y), w, create_graph=True
+            )
             w = w - log_lr.exp() * g
         return F.mse_loss(x @ w.t(), y)
 

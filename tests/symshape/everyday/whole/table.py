@@ -13,11 +13,23 @@ from tests.symshape.everyday.whole.ways import OURS, Row
 Rows = Mapping[str, Mapping[str, Row]]
 _OUTCOMES = ("right", "as eager", "refused", "slow", "wrong")
 _TITLE = (
-    "whole programs at six shapes, with gradients and effects, held to eager: how many came out how; their traces or "
-    "Dynamo's graphs; seconds of the six first calls (all programs together); the median of the warm calls over that "
+    "whole programs at six shapes, with gradients and effects, held to eager: how many came out "
+    "how; their traces or "
+    "Dynamo's graphs; seconds of the six first calls (all programs together); the median of the "
+    "warm calls over that "
     "of eager's (its median over programs, the quickest, the slowest)"
 )
-_COLUMNS = ("way", "class", "programs", *_OUTCOMES, "traces", "first s", "warm/eager", "least", "most")
+_COLUMNS = (
+    "way",
+    "class",
+    "programs",
+    *_OUTCOMES,
+    "traces",
+    "first s",
+    "warm/eager",
+    "least",
+    "most",
+)
 
 
 def class_of(name: str) -> str:
@@ -32,13 +44,20 @@ def report(rows: Rows) -> Report:
     for line in _lines(rows):
         table.row(*line)
     others = found.table(
-        "programs that ran as eager, were refused or came out wrong", "way", "program", "outcome", "why"
+        "programs that ran as eager, were refused or came out wrong",
+        "way",
+        "program",
+        "outcome",
+        "why",
     )
     for way in _ways(rows):
         for name, of in rows.items():
             if way in of and of[way].outcome != "right":
                 others.row(_shown(way), name, of[way].outcome, _said(of[way].detail))
-    found.note("as eager: right, but a call ran as it is (ours) or a graph was broken (torch.compile), or both")
+    found.note(
+        "as eager: right, but a call ran as it is (ours) or a graph was broken (torch.compile), or "
+        "both"
+    )
     return found
 
 
@@ -48,7 +67,10 @@ def text(rows: Rows) -> str:
 
 
 def _ways(rows: Rows) -> list[str]:
-    return sorted(dict.fromkeys(way for of in rows.values() for way in of), key=lambda way: way != OURS)  # ours first
+    # ours first
+    return sorted(
+        dict.fromkeys(way for of in rows.values() for way in of), key=lambda way: way != OURS
+    )
 
 
 def _said(detail: str) -> str:
@@ -64,11 +86,23 @@ def _lines(rows: Rows) -> Iterator[tuple[Cell, ...]]:
     classes = list(dict.fromkeys(map(class_of, rows)))
     for way in _ways(rows):
         for each in (*classes, "all"):
-            of = [found[way] for name, found in rows.items() if way in found and each in (class_of(name), "all")]
+            of = [
+                found[way]
+                for name, found in rows.items()
+                if way in found and each in (class_of(name), "all")
+            ]
             if not of:
                 continue
             warm = [row.warm for row in of if row.warm is not None]
             spread = (round(f(warm), 2) if warm else None for f in (statistics.median, min, max))
             counts = (sum(row.outcome == outcome for row in of) for outcome in _OUTCOMES)
             first = round(sum(row.first or 0 for row in of), 1)
-            yield (_shown(way), each, len(of), *counts, sum(row.programs for row in of), first, *spread)
+            yield (
+                _shown(way),
+                each,
+                len(of),
+                *counts,
+                sum(row.programs for row in of),
+                first,
+                *spread,
+            )

@@ -81,7 +81,12 @@ def histogram_and_buckets():
 
     def run(x):
         i = torch.bucketize(x, e)
-        return (i, torch.bincount(i.flatten(), minlength=10), torch.searchsorted(e, x), torch.histc(x, 8, -2, 2))
+        return (
+            i,
+            torch.bincount(i.flatten(), minlength=10),
+            torch.searchsorted(e, x),
+            torch.histc(x, 8, -2, 2),
+        )
 
     return (run, lambda b, n: (torch.randn(b, n),))
 

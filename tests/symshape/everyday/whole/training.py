@@ -1,4 +1,6 @@
-"""Recipes of training: optimisers, accumulation, checkpoints, functional calls, gradients of gradients."""
+"""Recipes of training: optimisers, accumulation, checkpoints, functional calls, gradients of
+gradients.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.symshape.everyday.whole.program import PROGRAMS, data, mlp, whole
 @whole
 def ema_of_weights():
     net = mlp()
-    ema = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    ema = torch.optim.swa_utils.AveragedModel(
+        net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+    )
     opt = torch.optim.SGD(net.parameters(), 0.1)
 
     def run(x, y):
@@ -89,7 +93,9 @@ def grad_scaler_cpu():
 def checkpointed_blocks():
     from torch.utils.checkpoint import checkpoint
 
-    net = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Dropout(0.1)) for _ in range(3)])
+    net = nn.ModuleList(
+        [nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Dropout(0.1)) for _ in range(3)]
+    )
 
     def run(x):
         for m in net:
@@ -216,9 +222,9 @@ def vmapped_ensemble():
     base = nets[0]
 
     def run(x):
-        return torch.vmap(lambda p, b, x: torch.func.functional_call(base, (p, b), (x,)), in_dims=(0, 0, None))(
-            params, buffers, x
-        )
+        return torch.vmap(
+            lambda p, b, x: torch.func.functional_call(base, (p, b), (x,)), in_dims=(0, 0, None)
+        )(params, buffers, x)
 
     return (run, lambda b, n: (torch.randn(b, 8),))
 
@@ -231,7 +237,10 @@ def per_sample_gradients():
     def loss(p, x, y):
         return F.mse_loss(torch.func.functional_call(net, p, (x[None],)), y[None])
 
-    return (lambda x, y: torch.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(params, x, y), data)
+    return (
+        lambda x, y: torch.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(params, x, y),
+        data,
+    )
 
 
 @whole
@@ -240,7 +249,11 @@ def jacobians_and_hessians():
         return (x.sin() * x).sum()
 
     return (
-        lambda x: (torch.func.hessian(f)(x), torch.func.jacrev(torch.tanh)(x), torch.func.jacfwd(torch.exp)(x)),
+        lambda x: (
+            torch.func.hessian(f)(x),
+            torch.func.jacrev(torch.tanh)(x),
+            torch.func.jacfwd(torch.exp)(x),
+        ),
         lambda b, n: (torch.randn(n),),
     )
 
@@ -287,7 +300,11 @@ for _name, _m in {
     "asgd": lambda n: torch.optim.ASGD(n.parameters()),
     "muon": lambda n: torch.optim.Muon([p for p in n.parameters() if p.dim() == 2], 0.01),
     "groups": lambda n: torch.optim.AdamW(
-        [{"params": n[0].parameters(), "lr": 0.001, "weight_decay": 0.0}, {"params": n[2].parameters()}], 0.01
+        [
+            {"params": n[0].parameters(), "lr": 0.001, "weight_decay": 0.0},
+            {"params": n[2].parameters()},
+        ],
+        0.01,
     ),
 }.items():
     PROGRAMS["optim_" + _name] = _opt(_m)

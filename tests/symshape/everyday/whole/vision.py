@@ -20,7 +20,9 @@ class BasicBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(o)
         self.relu = nn.ReLU(inplace=True)
         self.downsample = (
-            nn.Sequential(nn.Conv2d(i, o, 1, s, bias=False), nn.BatchNorm2d(o)) if s != 1 or i != o else None
+            nn.Sequential(nn.Conv2d(i, o, 1, s, bias=False), nn.BatchNorm2d(o))
+            if s != 1 or i != o
+            else None
         )
 
     def forward(self, x):
@@ -109,7 +111,14 @@ def squeeze_excite_efficientnet():
             return x.div(1 - self.p) * mask.floor_()
 
     return (
-        nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), SE(8), SD(0.2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)),
+        nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1),
+            SE(8),
+            SD(0.2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 3),
+        ),
         img,
     )
 
@@ -165,7 +174,9 @@ def vit():
             self.p = nn.Conv2d(3, 16, 8, 8)
             self.cls = nn.Parameter(torch.zeros(1, 1, 16))
             self.pos = nn.Parameter(torch.randn(1, 17, 16) * 0.02)
-            self.enc = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True), 2)
+            self.enc = nn.TransformerEncoder(
+                nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True), 2
+            )
             self.head = nn.Linear(16, 3)
 
         def pe(self, h, w):
@@ -200,11 +211,24 @@ def swin_window_attention():
             x = F.pad(x, (0, 0, 0, pad_r, 0, pad_b))
             _, Hp, Wp, _ = x.shape
             x = torch.roll(x, (-2, -2), (1, 2))
-            x = x.view(B, Hp // ws, ws, Wp // ws, ws, C).permute(0, 1, 3, 2, 4, 5).reshape(-1, ws * ws, C)
-            q, k, v = self.qkv(x).reshape(x.size(0), x.size(1), 3, 2, C // 2).permute(2, 0, 3, 1, 4).unbind(0)
+            x = (
+                x.view(B, Hp // ws, ws, Wp // ws, ws, C)
+                .permute(0, 1, 3, 2, 4, 5)
+                .reshape(-1, ws * ws, C)
+            )
+            q, k, v = (
+                self.qkv(x)
+                .reshape(x.size(0), x.size(1), 3, 2, C // 2)
+                .permute(2, 0, 3, 1, 4)
+                .unbind(0)
+            )
             a = q * (C // 2) ** (-0.5) @ k.transpose(-2, -1) + self.bias
             x = (a.softmax(-1) @ v).transpose(1, 2).reshape(-1, ws, ws, C)
-            x = x.view(B, Hp // ws, Wp // ws, ws, ws, C).permute(0, 1, 3, 2, 4, 5).reshape(B, Hp, Wp, C)
+            x = (
+                x.view(B, Hp // ws, Wp // ws, ws, ws, C)
+                .permute(0, 1, 3, 2, 4, 5)
+                .reshape(B, Hp, Wp, C)
+            )
             x = torch.roll(x, (2, 2), (1, 2))
             return x[:, :H, :W, :].contiguous()
 
@@ -244,7 +268,9 @@ def feature_pyramid():
     class FPN(nn.Module):
         def __init__(self):
             super().__init__()
-            self.c = nn.ModuleList([nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 2, 1)])
+            self.c = nn.ModuleList(
+                [nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 2, 1)]
+            )
             self.l = nn.ModuleList([nn.Conv2d(4, 4, 1) for _ in range(3)])
 
         def forward(self, x):
@@ -293,7 +319,12 @@ def vae():
     class VAE(nn.Module):
         def __init__(self):
             super().__init__()
-            self.e, self.mu, self.lv, self.d = (nn.Linear(8, 8), nn.Linear(8, 4), nn.Linear(8, 4), nn.Linear(4, 8))
+            self.e, self.mu, self.lv, self.d = (
+                nn.Linear(8, 8),
+                nn.Linear(8, 4),
+                nn.Linear(8, 4),
+                nn.Linear(4, 8),
+            )
 
         def reparameterize(self, mu, lv):
             std = torch.exp(0.5 * lv)
@@ -303,7 +334,10 @@ def vae():
             h = F.relu(self.e(x))
             mu, lv = (self.mu(h), self.lv(h))
             r = torch.sigmoid(self.d(self.reparameterize(mu, lv)))
-            return (r, F.mse_loss(r, x, reduction="sum") - 0.5 * torch.sum(1 + lv - mu.pow(2) - lv.exp()))
+            return (
+                r,
+                F.mse_loss(r, x, reduction="sum") - 0.5 * torch.sum(1 + lv - mu.pow(2) - lv.exp()),
+            )
 
     return (VAE(), lambda b, n: (torch.randn(b, n, 8),))
 
@@ -318,7 +352,11 @@ def vqvae_straight_through():
 
         def forward(self, z):
             flat = z.reshape(-1, 4)
-            d = flat.pow(2).sum(1, keepdim=True) - 2 * flat @ self.cb.weight.t() + self.cb.weight.pow(2).sum(1)
+            d = (
+                flat.pow(2).sum(1, keepdim=True)
+                - 2 * flat @ self.cb.weight.t()
+                + self.cb.weight.pow(2).sum(1)
+            )
             idx = d.argmin(1)
             q = self.cb(idx).view_as(z)
             loss = F.mse_loss(q.detach(), z) + 0.25 * F.mse_loss(q, z.detach())

@@ -1,4 +1,6 @@
-"""What becomes of a whole program one way: with symshape.compile, or with torch.compile and a backend."""
+"""What becomes of a whole program one way: with symshape.compile, or with torch.compile and a
+backend.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Row:
     """What became of a program one way.
 
     Attributes:
-        outcome: right, ``as eager`` (right, but a call ran as it is, or a graph was broken), wrong, refused, slow.
+        outcome: right, ``as eager`` (right, but a call ran as it is, or a graph was broken), wrong,
+            refused, slow.
         detail: why, in words.
         programs: traces, or graphs of Dynamo's.
         calls: that ran as they are; breaks of Dynamo's graphs.
@@ -46,7 +49,11 @@ class Row:
 
     def text(self) -> str:
         """For a line of progress."""
-        times = "" if self.first is None or self.warm is None else f", {self.first:.1f} s, warm {self.warm:.2f}"
+        times = (
+            ""
+            if self.first is None or self.warm is None
+            else f", {self.first:.1f} s, warm {self.warm:.2f}"
+        )
         return f"{self.outcome} ({self.programs} programs{times}) {self.detail[:150]}".strip()
 
 
@@ -74,7 +81,9 @@ def judged(name: str, way: str, limit: int) -> Row:
     torch._dynamo.utils.counters.clear()
     row = Row("refused")
     compile_: Callable[[Any], Any] = (
-        symshape.compile if way == OURS else functools.partial(torch.compile, backend=way, dynamic=True)
+        symshape.compile
+        if way == OURS
+        else functools.partial(torch.compile, backend=way, dynamic=True)
     )
     try:
         with _within(limit):
@@ -97,20 +106,27 @@ def judged(name: str, way: str, limit: int) -> Row:
 def _count(row: Row, found: Run, way: str) -> None:
     if way == OURS:
         compiled = found.compiled
-        compiled = symshape.compiled_of(compiled) if isinstance(compiled, torch.nn.Module) else compiled
+        compiled = (
+            symshape.compiled_of(compiled) if isinstance(compiled, torch.nn.Module) else compiled
+        )
         stats = compiled.stats()
         row.programs, row.calls = stats.traces, stats.fallbacks
         why = compiled.explain_fallback() if stats.fallbacks else ""
     else:
         counted: Any = torch._dynamo.utils.counters
-        row.programs, row.calls = counted["stats"]["unique_graphs"], sum(counted["graph_break"].values())
+        row.programs, row.calls = (
+            counted["stats"]["unique_graphs"],
+            sum(counted["graph_break"].values()),
+        )
         why = "; ".join(each.splitlines()[0] for each in counted["graph_break"])
     if row.outcome == "right" and row.calls:
         row.outcome, row.detail = "as eager", why[:300]
 
 
 def _warm(name: str, compile_: Callable[[Any], Any]) -> float:
-    """The median of warm calls over that of eager's: in turn, each on a program of its own, at the shapes of before."""
+    """The median of warm calls over that of eager's: in turn, each on a program of its own, at the
+    shapes of before.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
@@ -119,7 +135,8 @@ def _warm(name: str, compile_: Callable[[Any], Any]) -> float:
         fn, _ = PROGRAMS[name]()
         sides: tuple[tuple[Any, list[float]], ...] = ((compile_(fn), []), (plain, []))
         until = time.perf_counter() + _SECONDS
-        for number, shape in enumerate(SHAPES * _BEFORE):  # what still has to be made, and what is tried
+        # what still has to be made, and what is tried
+        for number, shape in enumerate(SHAPES * _BEFORE):
             if number >= 2 * len(SHAPES) and time.perf_counter() > until:
                 break
             for each, _ in sides:

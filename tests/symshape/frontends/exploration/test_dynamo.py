@@ -95,9 +95,15 @@ def test_a_module() -> None:
 
 
 def test_a_module_of_torch() -> None:
-    """It runs in a frame that all such modules share; its programs foretell what is compiled again."""
+    """It runs in a frame that all such modules share; its programs foretell what is compiled
+    again.
+    """
     backend = Counting()
-    layers = [torch.nn.Linear(3, 4), torch.nn.Linear(3, 9), torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())]
+    layers = [
+        torch.nn.Linear(3, 4),
+        torch.nn.Linear(3, 9),
+        torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU()),
+    ]
     compiled = [torch.compile(layer, backend=backend) for layer in layers]
     for each in compiled:
         each(torch.ones(2, 3))
@@ -105,7 +111,12 @@ def test_a_module_of_torch() -> None:
     served = 0
     for number in range(15):
         each, n = compiled[number % 3], rng.choice((0, 2, 7))
-        values = {"input.size(0)": n, "input.size(1)": 3, "input.stride(0)": 3, "input.stride(1)": 1}
+        values = {
+            "input.size(0)": n,
+            "input.size(1)": 3,
+            "input.stride(0)": 3,
+            "input.stride(1)": 1,
+        }
         found = _serving(each, values)
         before = backend.graphs
         each(torch.ones(n, 3))

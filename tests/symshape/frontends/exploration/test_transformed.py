@@ -1,4 +1,6 @@
-"""A program beside what runs instead: every step has its place, and what is marked as a repair is one."""
+"""A program beside what runs instead: every step has its place, and what is marked as a repair is
+one.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ class Attention(torch.nn.Module):
         return (scores @ x).mean(1), scale + 1
 
 
-def _after(explored: symshape.frontends.trace.Traced | symshape.frontends.compiled.Compiled) -> TransformedRecord:
+def _after(
+    explored: symshape.frontends.trace.Traced | symshape.frontends.compiled.Compiled,
+) -> TransformedRecord:
     (program,) = symshape.explore(explored).report.programs
     assert program.after is not None
     return program.after
 
 
 def test_a_trace_is_shown_padded_around_its_example() -> None:
-    traced = symshape.trace(Attention(), torch.ones(2, 5, 8), torch.ones(8), dynamic={"x": {1: "length"}})
+    traced = symshape.trace(
+        Attention(), torch.ones(2, 5, 8), torch.ones(8), dynamic={"x": {1: "length"}}
+    )
     after = _after(traced)
     assert (after.how, after.sizes, after.refused) == ("padded", "x.size(1) up to 6", [])
     assert after.reads[0] == "x: f32[2, length, 8] in a buffer f32[2, 6, 8]"
@@ -31,7 +37,9 @@ def test_a_trace_is_shown_padded_around_its_example() -> None:
     for step in after.steps:
         assert step.source is not None
         assert bool(step.why) is step.inserted
-        if not step.inserted and not step.op.startswith(("aten.reshape", "aten.permute", "aten.expand", "aten.view")):
+        if not step.inserted and not step.op.startswith(
+            ("aten.reshape", "aten.permute", "aten.expand", "aten.view")
+        ):
             assert step.op == steps[step.source]
     repaired = {steps[step.source or 0] for step in after.steps if step.inserted}
     assert "aten._softmax.default" in repaired
@@ -57,7 +65,9 @@ def test_a_compiled_function_shows_its_buckets() -> None:
 
 
 def test_merged_kernels_stand_for_both_ops() -> None:
-    traced = symshape.trace(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU()), torch.ones(5, 4), dynamic=True)
+    traced = symshape.trace(
+        torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU()), torch.ones(5, 4), dynamic=True
+    )
     found = merged(traced.program)
     assert found is not None
     steps = [str(step.op) for step in traced.graph.nodes]

@@ -19,11 +19,30 @@ from symshape.runtime.padding.transform import pad
 
 def in_full(made: PaddedGraph) -> Any:
     """All that a padded program says."""
-    outputs = [(place, attrs.asdict(padded.fill), str(padded.axes)) for place, padded in made.outputs.values()]
+    outputs = [
+        (place, attrs.asdict(padded.fill), str(padded.axes))
+        for place, padded in made.outputs.values()
+    ]
     lines = [node.location for node in made.graph.nodes]
-    sources = [id(made.sources.get(each)) for node in made.graph.nodes for each in node.outputs if each is not None]
-    specs = [str(each.spec) for node in made.graph.nodes for each in node.outputs if each is not None]
-    return list(_flat(made)), outputs, made.repairs, list(map(str, made.sizes)), made.written, lines, sources, specs
+    sources = [
+        id(made.sources.get(each))
+        for node in made.graph.nodes
+        for each in node.outputs
+        if each is not None
+    ]
+    specs = [
+        str(each.spec) for node in made.graph.nodes for each in node.outputs if each is not None
+    ]
+    return (
+        list(_flat(made)),
+        outputs,
+        made.repairs,
+        list(map(str, made.sizes)),
+        made.written,
+        lines,
+        sources,
+        specs,
+    )
 
 
 def _or_refusal(*args: Any, **kwargs: Any) -> PaddedGraph | Refusal:
@@ -35,9 +54,11 @@ def _or_refusal(*args: Any, **kwargs: Any) -> PaddedGraph | Refusal:
 
 @pytest.fixture
 def planned_both_ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PaddedGraph]]:
-    """Whatever is planned is planned once more, each op for itself, and must be the same; answers what was compared.
+    """Whatever is planned is planned once more, each op for itself, and must be the same; answers
+    what was compared.
 
-    A program for a bucket must also be what the rules make of formulas at the capacities of this bucket.
+    A program for a bucket must also be what the rules make of formulas at the capacities of this
+    bucket.
     """
     compared: list[PaddedGraph] = []
 

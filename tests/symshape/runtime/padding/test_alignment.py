@@ -79,7 +79,9 @@ def _check(compiled: Any, model: nn.Module, batch: int, length: int) -> None:
 def test_values_are_eagers_in_every_bucket(kernels: Any) -> None:
     torch.manual_seed(0)
     model = Block().bfloat16().eval()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels=kernels))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels=kernels)
+    )
     for batch, length in ((3, 30), (2, 3), (3, 29), (5, 11), (2, 2), (4, 25), (7, 9), (3, 31)):
         _check(compiled, model, batch, length)
     ops = _ops(_runner(compiled))
@@ -87,7 +89,8 @@ def test_values_are_eagers_in_every_bucket(kernels: Any) -> None:
     assert 0 < len(many) < len(ops)  # those of few rows are as they were
     for found in many:
         assert found.count(aten.mm.default) + found.count(aten.addmm.default) == 5
-        assert found.count(aten.constant_pad_nd.default) == 4 + 1 + 1  # weights (one is read twice), a bias, rows
+        # weights (one is read twice), a bias, rows
+        assert found.count(aten.constant_pad_nd.default) == 4 + 1 + 1
     if kernels == "inductor":
         assert len(_runner(compiled)._kernels) == 2  # type: ignore[arg-type]
 

@@ -1,7 +1,9 @@
-"""Attention with dropout, forward and backward in one padded program; the kernels of devices by their formulas.
+"""Attention with dropout, forward and backward in one padded program; the kernels of devices by
+their formulas.
 
-The stand-ins drop by a mask of their own sizes, which they draw from the random state that forward keeps.  So backward
-is right only if it runs the same kernel at the same capacities, and if the state reaches it.
+The stand-ins drop by a mask of their own sizes, which they draw from the random state that forward
+keeps.  So backward is right only if it runs the same kernel at the same capacities, and if the
+state reaches it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ WAYS = {"plain": {}, "causal": {"is_causal": True}, "bias": {"attn_bias": True}}
 class Made:
     """A graph of one call of attention with dropout, and its backward."""
 
-    def __init__(self, name: str, *, is_causal: bool = False, attn_bias: bool = False, share: float = SHARE) -> None:
+    def __init__(
+        self, name: str, *, is_causal: bool = False, attn_bias: bool = False, share: float = SHARE
+    ) -> None:
         self.number, dtype = 0, torch.float32 if name == "efficient" else torch.bfloat16
         batch, length = symbol("s0"), symbol("s1")
         whole = (batch, HEADS, length, WIDTH)
@@ -58,20 +62,42 @@ class Made:
                 state = torch.int64 if each.name.startswith("philox") else torch.uint64
                 kept[each.name] = self.value(*kinds.get(each.name, ()), dtype=state)
         self.out, (logarithms, *self.states) = self.value(*whole, dtype=dtype), kept.values()
-        given = {"query": query, "key": key, "value": value, "dropout_p": share, "is_causal": is_causal}
+        given = {
+            "query": query,
+            "key": key,
+            "value": value,
+            "dropout_p": share,
+            "is_causal": is_causal,
+        }
         given |= {"attn_bias": mask, "compute_log_sumexp": True, "return_debug_mask": False}
         outputs = (self.out, *(kept.get(each.name) for each in op._schema.returns[1:]))
         self.forward = Node(op, self.arguments(op, given), {}, outputs, False)
-        given |= {"grad_out": gradient, "grad_out_": gradient, "out": self.out, "logsumexp": logarithms}
-        given |= {"philox_seed": self.states[0], "philox_offset": self.states[1], "max_q": length, "max_k": length}
-        given |= {"cum_seq_q": None, "cum_seq_k": None, "grad_input_mask": [True, True, True, False]}
+        given |= {
+            "grad_out": gradient,
+            "grad_out_": gradient,
+            "out": self.out,
+            "logsumexp": logarithms,
+        }
+        given |= {
+            "philox_seed": self.states[0],
+            "philox_offset": self.states[1],
+            "max_q": length,
+            "max_k": length,
+        }
+        given |= {
+            "cum_seq_q": None,
+            "cum_seq_k": None,
+            "grad_input_mask": [True, True, True, False],
+        }
         self.gradients = [self.value(*whole, dtype=dtype) for _ in range(3)]
         made = (*self.gradients, *[None] * (len(back._schema.returns) - 3))
         self.backward = Node(back, self.arguments(back, given), {}, made, False)
 
     def value(self, *sizes: Any, dtype: torch.dtype = torch.float32) -> Value:
         self.number += 1
-        return Value(self.number, TensorSpec(sizes, contiguous_strides(sizes), 0, dtype, CPU), object())
+        return Value(
+            self.number, TensorSpec(sizes, contiguous_strides(sizes), 0, dtype, CPU), object()
+        )
 
     def arguments(self, op: Any, given: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(given[each.name] for each in op._schema.arguments if not each.kwarg_only)
@@ -104,7 +130,17 @@ class Kernels:
         out = (weights * self.kept[-1] @ given["value"].float()).to(given["query"].dtype)
         if name == "flash":
             state = torch.tensor([seed, 5], dtype=torch.int64).view(torch.uint64)
-            return [out, rows, None, None, None, None, state, torch.zeros((), dtype=torch.uint64), None]
+            return [
+                out,
+                rows,
+                None,
+                None,
+                None,
+                None,
+                state,
+                torch.zeros((), dtype=torch.uint64),
+                None,
+            ]
         assert name == "efficient", "cuDNN's kernel is never asked to drop"
         rows = torch.nn.functional.pad(rows, [0, -rows.shape[2] % 32], value=math.inf)
         return [out, rows, torch.tensor(seed), torch.tensor(5)]
@@ -112,18 +148,28 @@ class Kernels:
     def backward(self, name: str, given: dict[str, Any]) -> list[Any]:
         assert given["dropout_p"] == SHARE
         state = given["philox_seed"]
-        seed, offset = state.view(torch.int64).tolist() if name == "flash" else (state, given["philox_offset"])
+        seed, offset = (
+            state.view(torch.int64).tolist() if name == "flash" else (state, given["philox_offset"])
+        )
         assert offset == 5
-        gradient, key, query = (given[each].float() for each in (_gradient_of(given), "key", "query"))
+        gradient, key, query = (
+            given[each].float() for each in (_gradient_of(given), "key", "query")
+        )
         scores = _scores(given)
         weights = (scores - given["logsumexp"][:, :, : query.shape[2], None]).exp()
         mask = self.mask(int(seed), scores)
         change = (gradient * given["out"].float()).sum(3, keepdim=True)
-        of_scores = weights * (gradient @ given["value"].float().mT * mask - change) / math.sqrt(WIDTH)
+        of_scores = (
+            weights * (gradient @ given["value"].float().mT * mask - change) / math.sqrt(WIDTH)
+        )
         found = [of_scores @ key, of_scores.mT @ query, (weights * mask).mT @ gradient]
-        return [each.to(given["query"].dtype) for each in found] + ([None] if name == "efficient" else [])
+        return [each.to(given["query"].dtype) for each in found] + (
+            [None] if name == "efficient" else []
+        )
 
-    def __call__(self, name: str, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    def __call__(
+        self, name: str, op: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> list[Any]:
         given = dict(zip([each.name for each in op._schema.arguments], args, strict=False)) | kwargs
         self.used.append(op)
         return (self.forward if op is FORWARD[name] else self.backward)(name, given)
@@ -142,10 +188,14 @@ def _scores(given: dict[str, Any]) -> torch.Tensor:
     return scores
 
 
-def _expected(tensors: Sequence[torch.Tensor], mask: torch.Tensor, causal: bool) -> list[torch.Tensor]:
+def _expected(
+    tensors: Sequence[torch.Tensor], mask: torch.Tensor, causal: bool
+) -> list[torch.Tensor]:
     """Results and gradients by autograd, with the weights dropped that the kernel dropped."""
     query, key, value = (each.float().requires_grad_() for each in tensors[:3])
-    scores = _scores({"query": query, "key": key, "attn_bias": (*tensors, None)[4], "is_causal": causal})
+    scores = _scores(
+        {"query": query, "key": key, "attn_bias": (*tensors, None)[4], "is_causal": causal}
+    )
     out = scores.softmax(3) * mask[tuple(slice(0, size) for size in scores.shape)] @ value
     return [out.detach(), *torch.autograd.grad(out, (query, key, value), tensors[3].float())]
 
@@ -174,12 +224,19 @@ def test_backward_drops_what_forward_dropped(name: str, way: str) -> None:
             buffers.append(torch.empty(each.value.spec.sizes, dtype=dtype))
             poison(buffers[-1], number)
             buffers[-1][tuple(slice(0, size) for size in tensor.shape)] = tensor
-        true = [torch.tensor(fold.evaluate(term, {"s0": batch, "s1": length})) for term in padded.sizes]
+        true = [
+            torch.tensor(fold.evaluate(term, {"s0": batch, "s1": length})) for term in padded.sizes
+        ]
         kernels = Kernels()
         found = run(padded.graph, [*buffers, *true], kernels)
-        assert kernels.used[1] is BACKWARD[next(each for each in FORWARD if FORWARD[each] is kernels.used[0])]
+        assert (
+            kernels.used[1]
+            is BACKWARD[next(each for each in FORWARD if FORWARD[each] is kernels.used[0])]
+        )
         tolerance = 2e-4 if name == "efficient" else 6e-2
-        for mine, its in zip(found, _expected(tensors, kernels.kept[0], way == "causal"), strict=True):
+        for mine, its in zip(
+            found, _expected(tensors, kernels.kept[0], way == "causal"), strict=True
+        ):
             part = mine[tuple(slice(0, size) for size in its.shape)].float()
             torch.testing.assert_close(part, its, rtol=tolerance, atol=tolerance)
 
@@ -192,14 +249,18 @@ def test_eagers_random_numbers_are_not_to_be_had(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORWARD)
 def test_a_state_that_is_used_outside_is_refused(name: str) -> None:
-    """A backward in another program would drop by other sizes; so would this one by the state of another forward."""
+    """A backward in another program would drop by other sizes; so would this one by the state of
+    another forward.
+    """
     made = Made(name)
     forward = made.graph(made.out, *made.states, steps=[made.forward])
     with pytest.raises(Refusal, match="outside"):
         _padded(forward, any_randomness=True)
     alone = attrs.evolve(made.graph(*made.gradients, steps=[made.backward]))
     kept = [each for each in made.forward.outputs if each is not None]
-    inputs = tuple(Input(place, f"x{place}", value) for place, value in enumerate([*made.inputs, *kept]))
+    inputs = tuple(
+        Input(place, f"x{place}", value) for place, value in enumerate([*made.inputs, *kept])
+    )
     with pytest.raises(Refusal, match="outside"):
         _padded(attrs.evolve(alone, inputs=inputs), any_randomness=True)
 
@@ -207,7 +268,10 @@ def test_a_state_that_is_used_outside_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", FORWARD)
 def test_random_states(name: str) -> None:
     made = Made(name)
-    both, alone = RandomStates.of(made.graph()), RandomStates.of(made.graph(made.out, steps=[made.forward]))
+    both, alone = (
+        RandomStates.of(made.graph()),
+        RandomStates.of(made.graph(made.out, steps=[made.forward])),
+    )
     assert both.inside == alone.inside == frozenset(made.states)
     assert both.shared == alone.shared == frozenset()
     assert both.pairs == ((made.forward, made.backward),)
@@ -215,7 +279,9 @@ def test_random_states(name: str) -> None:
     given = RandomStates.of(made.graph(made.out, *made.states, steps=[made.forward]))
     assert given.shared == {made.forward}
     assert given.inside == frozenset()
-    assert RandomStates.of(made.graph(*made.gradients, steps=[made.backward])).shared == {made.backward}
+    assert RandomStates.of(made.graph(*made.gradients, steps=[made.backward])).shared == {
+        made.backward
+    }
 
 
 @pytest.mark.parametrize("name", FORWARD)
@@ -243,6 +309,9 @@ def test_a_recorded_piece_may_hold_forward_and_backward() -> None:
     together = made.graph()
     assert all(Faults(together, CPU, draws=True).of(node) is None for node in together.nodes)
     assert all(Faults(together, CPU).of(made.forward) for node in together.nodes)
-    assert all(Faults(together, CPU, draws=True, parted=frozenset(together.nodes)).of(node) for node in together.nodes)
+    assert all(
+        Faults(together, CPU, draws=True, parted=frozenset(together.nodes)).of(node)
+        for node in together.nodes
+    )
     given = made.graph(made.out, made.states[0], steps=[made.forward])
     assert Faults(given, CPU, draws=True).of(made.forward) is not None

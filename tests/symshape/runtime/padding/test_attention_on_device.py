@@ -1,4 +1,6 @@
-"""What is done around the attention kernels of devices, in forward and backward; the kernels by their formulas."""
+"""What is done around the attention kernels of devices, in forward and backward; the kernels by
+their formulas.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,13 @@ aten = torch.ops.aten
 CPU = torch.device("cpu")
 HEADS, WIDTH = 2, 8
 FORWARD = {
-    name: getattr(aten, f"_scaled_dot_product_{name}_attention").default for name in ("flash", "efficient", "cudnn")
+    name: getattr(aten, f"_scaled_dot_product_{name}_attention").default
+    for name in ("flash", "efficient", "cudnn")
 }
-BACKWARD = {name: getattr(aten, f"_scaled_dot_product_{name}_attention_backward").default for name in FORWARD}
+BACKWARD = {
+    name: getattr(aten, f"_scaled_dot_product_{name}_attention_backward").default
+    for name in FORWARD
+}
 CAPS = {"s0": 3, "s1": 37, "s2": 41}
 CALLS = [(3, 37, 41), (1, 1, 1), (2, 32, 33), (3, 31, 2), (1, 36, 40), (2, 5, 41)]
 
@@ -72,7 +78,9 @@ def _attention(name: str, op: Any, *args: Any, **kwargs: Any) -> list[Any]:
 def _gradients(name: str, op: Any, *args: Any, **kwargs: Any) -> list[Any]:
     """As the kernels do it: from the results of the forward, and from what it kept."""
     if name == "efficient":
-        assert _given(op, args, kwargs)["out"].transpose(1, 2).is_contiguous(), "where the kernel looks for it"
+        assert _given(op, args, kwargs)["out"].transpose(1, 2).is_contiguous(), (
+            "where the kernel looks for it"
+        )
     given = _given(op, *_in_float32(args, kwargs))
     dtype, (gradient, query, key, value) = args[0].dtype, (each.float() for each in args[:4])
     rows = given["logsumexp"]
@@ -99,7 +107,9 @@ def run(
     inputs: Sequence[torch.Tensor],
     kernel: Callable[[str, Any, Sequence[Any], dict[str, Any]], Any] = _by_formula,
 ) -> list[torch.Tensor]:
-    """Run a graph on the CPU; ``kernel`` stands in for the kernels of devices, given name, op and arguments."""
+    """Run a graph on the CPU; ``kernel`` stands in for the kernels of devices, given name, op and
+    arguments.
+    """
     known: dict[Any, Any] = dict(zip((each.value for each in graph.inputs), inputs, strict=True))
     for node in graph.nodes:
         args, kwargs = (map_argument(each, known.__getitem__) for each in (node.args, node.kwargs))
@@ -130,7 +140,9 @@ def _case(name: str, *, causal: bool, bias: bool, backward: bool) -> Case:
     batch, length = symbol("s0"), symbol("s1")
     keys = length if causal else symbol("s2")
     dtype = torch.float32 if name == "efficient" else torch.bfloat16
-    query, key, value = (_value(i, batch, HEADS, n, WIDTH, dtype=dtype) for i, n in enumerate((length, keys, keys)))
+    query, key, value = (
+        _value(i, batch, HEADS, n, WIDTH, dtype=dtype) for i, n in enumerate((length, keys, keys))
+    )
     added = _value(3, batch, HEADS, length, keys, dtype=dtype) if bias else None
     out = _value(4, batch, HEADS, length, WIDTH, dtype=dtype)
     number: Any = parse("(s1 + 31) // 32 * 32") if name == "efficient" else length
@@ -145,15 +157,40 @@ def _case(name: str, *, causal: bool, bias: bool, backward: bool) -> Case:
     else:
         op, gradient = BACKWARD[name], _value(7, batch, HEADS, length, WIDTH, dtype=dtype)
         inputs += [out, rows, gradient]
-        results = tuple(_value(8 + i, batch, HEADS, n, WIDTH, dtype=dtype) for i, n in enumerate((length, keys, keys)))
+        results = tuple(
+            _value(8 + i, batch, HEADS, n, WIDTH, dtype=dtype)
+            for i, n in enumerate((length, keys, keys))
+        )
         if name == "efficient":
-            args = (gradient, query, key, value, added, out, rows, seed, seed, 0.0, [True, True, True, bias], causal)
+            args = (
+                gradient,
+                query,
+                key,
+                value,
+                added,
+                out,
+                rows,
+                seed,
+                seed,
+                0.0,
+                [True, True, True, bias],
+                causal,
+            )
             results += (_value(11, batch, HEADS, length, keys) if bias else None,)
             inputs.append(seed)
         else:
             between = (added,) if name == "cudnn" else ()
             seeds = (seed, seed)
-            args = (gradient, query, key, value, out, rows, *(seeds if name == "cudnn" else ()), *between)
+            args = (
+                gradient,
+                query,
+                key,
+                value,
+                out,
+                rows,
+                *(seeds if name == "cudnn" else ()),
+                *between,
+            )
             args += (None, None, length, keys, 0.0, causal, *(seeds if name == "flash" else ()))
             inputs.append(seed)
     answered = [each for each in results if each is not None]
@@ -178,9 +215,16 @@ def _inputs(case: Case, sizes: dict[str, int], bias: bool) -> list[torch.Tensor]
     """Tensors as eager would have them: results and what is kept are those of a forward."""
     found = []
     for each in case.graph.inputs:
-        shape = [fold.evaluate(size, sizes) if not isinstance(size, int) else size for size in each.value.spec.sizes]
+        shape = [
+            fold.evaluate(size, sizes) if not isinstance(size, int) else size
+            for size in each.value.spec.sizes
+        ]
         dtype = each.value.spec.dtype
-        found.append(torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype))
+        found.append(
+            torch.randn(shape).to(dtype)
+            if dtype.is_floating_point
+            else torch.zeros(shape, dtype=dtype)
+        )
     if bias:
         found[3][torch.rand(found[3].shape) < 0.3] = -math.inf
         found[3][..., 0] = 0.0
@@ -233,7 +277,9 @@ def test_padded_keys_are_hidden_by_the_kernel_that_takes_a_mask(name: str) -> No
         assert _only(case, CAPS).op is ops["efficient"]
 
 
-@pytest.mark.parametrize(("name", "kernel"), [("flash", "flash"), ("efficient", "efficient"), ("cudnn", "flash")])
+@pytest.mark.parametrize(
+    ("name", "kernel"), [("flash", "flash"), ("efficient", "efficient"), ("cudnn", "flash")]
+)
 def test_under_a_causal_mask_forward_and_backward_have_one_kernel(name: str, kernel: str) -> None:
     for backward, ops in ((False, FORWARD), (True, BACKWARD)):
         case = _case(name, causal=True, bias=False, backward=backward)
@@ -252,9 +298,13 @@ def test_what_another_program_dropped_is_not_padded(name: str) -> None:
 
 
 def test_many_keys_keep_cudnns_kernel_in_forward_alone() -> None:
-    """How its backward takes infinite logarithms was not tried; what it keeps is what the other kernels keep."""
+    """How its backward takes infinite logarithms was not tried; what it keeps is what the other
+    kernels keep.
+    """
     caps, known = {"s0": 2, "s1": 1500}, {"s0": 1, "s1": 70}
-    forward, backward = (_case("cudnn", causal=True, bias=False, backward=each) for each in (False, True))
+    forward, backward = (
+        _case("cudnn", causal=True, bias=False, backward=each) for each in (False, True)
+    )
     assert _only(forward, caps).op is FORWARD["cudnn"]
     assert _only(backward, caps).op is BACKWARD["efficient"]
     padded = _padded(backward, caps)
@@ -267,6 +317,8 @@ def test_many_keys_keep_cudnns_kernel_in_forward_alone() -> None:
         poison(buffers[-1], 1)
         buffers[-1][tuple(slice(0, size) for size in tensor.shape)] = tensor
     true = [torch.tensor(fold.evaluate(term, known)) for term in padded.sizes]
-    for mine, theirs in zip(run(padded.graph, [*buffers, *true]), backward.call(tensors), strict=True):
+    for mine, theirs in zip(
+        run(padded.graph, [*buffers, *true]), backward.call(tensors), strict=True
+    ):
         part = mine[tuple(slice(0, size) for size in theirs.shape)]
         torch.testing.assert_close(part, theirs, rtol=5e-2, atol=5e-2)

@@ -1,4 +1,6 @@
-"""Padded programs are derived once for many buckets, and each is the one that the rules make for its bucket."""
+"""Padded programs are derived once for many buckets, and each is the one that the rules make for
+its bucket.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ class _Block(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.norm, self.qkv = torch.nn.LayerNorm(8), torch.nn.Linear(8, 24)
-        self.out, self.up, self.down = torch.nn.Linear(8, 8), torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+        self.out, self.up, self.down = (
+            torch.nn.Linear(8, 8),
+            torch.nn.Linear(8, 16),
+            torch.nn.Linear(16, 8),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
@@ -61,7 +67,12 @@ class _Work:
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> _Work:
-    done, walk, rule, compile_graph = _Work(), planning.pad, transform._Transform._made, codegen.compile_graph
+    done, walk, rule, compile_graph = (
+        _Work(),
+        planning.pad,
+        transform._Transform._made,
+        codegen.compile_graph,
+    )
 
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def count(*args: Any, **kwargs: Any) -> Any:
@@ -73,12 +84,16 @@ def work(monkeypatch: pytest.MonkeyPatch) -> _Work:
     monkeypatch.setattr(planning, "pad", counted("walks", walk))
     monkeypatch.setattr(transform._Transform, "_made", counted("rules", rule))
     monkeypatch.setattr(blueprint, "compile_graph", counted("compiled", compile_graph))
-    monkeypatch.setattr("symshape.runtime.runners.padded.fusion.compile_graph", counted("compiled", compile_graph))
+    monkeypatch.setattr(
+        "symshape.runtime.runners.padded.fusion.compile_graph", counted("compiled", compile_graph)
+    )
     return done
 
 
 def _equal(mine: Any, theirs: Any) -> None:
-    for a, b in zip(torch.utils._pytree.tree_leaves(mine), torch.utils._pytree.tree_leaves(theirs), strict=True):
+    for a, b in zip(
+        torch.utils._pytree.tree_leaves(mine), torch.utils._pytree.tree_leaves(theirs), strict=True
+    ):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
@@ -122,7 +137,12 @@ def written(x: torch.Tensor) -> Any:
 def indexed(x: torch.Tensor) -> Any:
     """Indices, whose padding points beyond the capacity."""
     places = torch.arange(x.size(1) - 1, -1, -1)
-    return x[:, places], torch.cumsum(x, 1), x.new_zeros(x.size(1), 8).index_add(0, places, x[0]), x.argmax(1)
+    return (
+        x[:, places],
+        torch.cumsum(x, 1),
+        x.new_zeros(x.size(1), 8).index_add(0, places, x[0]),
+        x.argmax(1),
+    )
 
 
 @_function
@@ -133,7 +153,9 @@ def joined(x: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_instance_is_what_the_rules_make(name: str, planned_both_ways: list[PaddedGraph]) -> None:
+def test_an_instance_is_what_the_rules_make(
+    name: str, planned_both_ways: list[PaddedGraph]
+) -> None:
     fn = FUNCTIONS[name]
     compiled = symshape.compile(fn, dynamic=True, runner="padded", fullgraph=True)
     with torch.no_grad():
@@ -154,7 +176,11 @@ def test_arguments_and_buffers_are_written() -> None:
         calls = []
         for call in (fn, compiled):
             torch.manual_seed(batch)
-            given = torch.randn(batch, length, 8), torch.randn(batch, new, 8), torch.arange(2, 2 + new)
+            given = (
+                torch.randn(batch, length, 8),
+                torch.randn(batch, new, 8),
+                torch.arange(2, 2 + new),
+            )
             calls.append((call(*given), given))
         _equal(*calls)
 
@@ -184,7 +210,9 @@ def test_regions_that_answer_otherwise_have_their_own() -> None:
 
 
 def test_where_formulas_are_refused_plain_integers_serve() -> None:
-    """A rule that counts to a capacity is refused, or depends on it; a bucket gets its own program."""
+    """A rule that counts to a capacity is refused, or depends on it; a bucket gets its own
+    program.
+    """
     program = _program(lambda x: x.relu(), torch.randn(3, 8))
     derive = blueprints_of(program)._derive
 
@@ -210,4 +238,6 @@ def test_the_weight_of_an_instance_is_that_of_its_graph(lent: bool) -> None:
         assert made is not None
         assert made.formulas is not None
         buffers = None if lent else len(made.axes)
-        assert weight_of(made.formulas, made.region.caps, buffers) == weight_of(made.graph, {}, buffers)
+        assert weight_of(made.formulas, made.region.caps, buffers) == weight_of(
+            made.graph, {}, buffers
+        )

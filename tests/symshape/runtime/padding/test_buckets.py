@@ -29,7 +29,11 @@ def test_a_step_holds_its_value_and_wastes_little(value: int) -> None:
         (["s0 != s1"], {"s0": 9, "s1": 10}, {"s0": 12, "s1": 11}),
         (["s0 == 2*s1"], {"s0": 10, "s1": 5}, {"s0": 12, "s1": 6}),
         (["s0 == s1 + 1"], {"s0": 10, "s1": 9}, {"s0": 12, "s1": 11}),
-        (["s0 == s1 + 100", "s1 == s2"], {"s0": 1100, "s1": 1000, "s2": 1000}, {"s0": 1124, "s1": 1024, "s2": 1024}),
+        (
+            ["s0 == s1 + 100", "s1 == s2"],
+            {"s0": 1100, "s1": 1000, "s2": 1000},
+            {"s0": 1124, "s1": 1024, "s2": 1024},
+        ),
         (["s0 == s1 + 1", "s0 % 5 == 0"], {"s0": 10, "s1": 9}, {"s0": 15, "s1": 14}),
         (["s0 == s1*s1"], {"s0": 81, "s1": 9}, {"s0": 144, "s1": 12}),
         (["s0 == s1*s1*s1*s1"], {"s0": 6561, "s1": 9}, {"s0": 6561, "s1": 9}),
@@ -55,7 +59,9 @@ def test_capacities_always_satisfy_the_guards() -> None:
 
 
 def test_a_mask_is_as_much_longer_than_the_cache_at_each_step() -> None:
-    """A decode step: caches of several layers, a mask one longer (its size by way of the batch), one bucket a step."""
+    """A decode step: caches of several layers, a mask one longer (its size by way of the batch),
+    one bucket a step.
+    """
     texts = ["s1 == s2", "s2 == s3", "1 + s1 <= s0*s4//s0", "s0*s4//s0 <= 1 + s1", "s0 == 4"]
     conditions = [parse(text) for text in texts]
     found = set()

@@ -1,4 +1,6 @@
-"""Capacities as formulas: what they compute, and that a program depends on nothing of them that is not noted."""
+"""Capacities as formulas: what they compute, and that a program depends on nothing of them that is
+not noted.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,17 @@ def capacities() -> Capacities:
 
 def test_arithmetic_makes_formulas(capacities: Capacities) -> None:
     a, b = capacities.of(S0), capacities.of(S1)
-    made = [a + b, a - 1, 1 - a, 2 * a * b, -a // 4, (3 * b) % 10, 100 // b, 100 % b, -(-b // 5) * 5]
+    made = [
+        a + b,
+        a - 1,
+        1 - a,
+        2 * a * b,
+        -a // 4,
+        (3 * b) % 10,
+        100 // b,
+        100 % b,
+        -(-b // 5) * 5,
+    ]
     assert [each.value for each in made] == [20, 7, -7, 192, -2, 6, 8, 4, 15]
     assert (a * b) is (b * a), "one object for one formula"
     assert a - a == 0
@@ -40,7 +52,11 @@ def test_what_is_0_or_1_in_the_bucket_is_a_constant() -> None:
     assert four // 4 == 1
     assert type(four // 4) is int
     assert capacities.agree({"s0": 1, "s1": 7, "s2": 0})
-    for others in ({"s0": 2, "s1": 4, "s2": 0}, {"s0": 1, "s1": 8, "s2": 0}, {"s0": 1, "s1": 1, "s2": 0}):
+    for others in (
+        {"s0": 2, "s1": 4, "s2": 0},
+        {"s0": 1, "s1": 8, "s2": 0},
+        {"s0": 1, "s1": 1, "s2": 0},
+    ):
         assert not capacities.agree(others)
     assert not capacities.agree({"s0": 1, "s1": 4, "s2": 3})
 
@@ -92,7 +108,9 @@ def test_only_what_is_provable_is_known(capacities: Capacities) -> None:
         lambda a: hash(a),
     ],
 )
-def test_who_needs_the_integer_itself_depends_on_it(need: Callable[[Any], Any], capacities: Capacities) -> None:
+def test_who_needs_the_integer_itself_depends_on_it(
+    need: Callable[[Any], Any], capacities: Capacities
+) -> None:
     need(capacities.of(S0))
     assert capacities.agree({"s0": 8, "s1": 3})
     assert not capacities.agree({"s0": 9, "s1": 12})
@@ -104,8 +122,12 @@ def test_a_tuple_is_compared_by_its_elements(capacities: Capacities) -> None:
     assert not capacities.agree({"s0": 8, "s1": 13})
 
 
-@pytest.mark.parametrize("ask", [bool, lambda c: c.hint, lambda c: c.guard_or_false(), lambda c: c.check("why")])
-def test_every_way_to_ask_a_comparison_is_noted(ask: Callable[[Any], bool], capacities: Capacities) -> None:
+@pytest.mark.parametrize(
+    "ask", [bool, lambda c: c.hint, lambda c: c.guard_or_false(), lambda c: c.check("why")]
+)
+def test_every_way_to_ask_a_comparison_is_noted(
+    ask: Callable[[Any], bool], capacities: Capacities
+) -> None:
     assert ask(capacities.of(S0) == 8) is True
     assert not capacities.agree({"s0": 9, "s1": 12})
 

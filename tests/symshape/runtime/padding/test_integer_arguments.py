@@ -1,4 +1,6 @@
-"""Integer arguments that size tensors are padded like sizes of tensors: the same values as in eager, at any integer."""
+"""Integer arguments that size tensors are padded like sizes of tensors: the same values as in
+eager, at any integer.
+"""
 
 from __future__ import annotations
 

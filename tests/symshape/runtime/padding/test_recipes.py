@@ -1,4 +1,6 @@
-"""A node is planned like another one only if it is like it; see also the whole models, which are planned both ways."""
+"""A node is planned like another one only if it is like it; see also the whole models, which are
+planned both ways.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def test_layers_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
         learnt: list[Any] = []
         with monkeypatch.context() as patch:
-            patch.setattr(recipes.Recipes, "learn", lambda *args, learnt=learnt: (learnt.append(1), learn(*args)))
+            patch.setattr(
+                recipes.Recipes,
+                "learn",
+                lambda *args, learnt=learnt: (learnt.append(1), learn(*args)),
+            )
             compiled = padded(fn, (7, 5))
         [bucket] = compiled.entries[-1].runner.buckets
         assert len(bucket.made.padded.graph.nodes) >= 4 * layers
@@ -58,7 +64,9 @@ def twice_and_apart(x: torch.Tensor) -> torch.Tensor:
 
 def constants(x: torch.Tensor) -> torch.Tensor:
     """Numbers that are equal and not the same: 1, 1.0 and True; zeros of either sign."""
-    return (x + 1) * (x + 1.0) + (x * 0.0).sum(0) + torch.atan2(x * 0.0, x * -0.0).clamp(-0.0).sum(0)
+    return (
+        (x + 1) * (x + 1.0) + (x * 0.0).sum(0) + torch.atan2(x * 0.0, x * -0.0).clamp(-0.0).sum(0)
+    )
 
 
 def views(x: torch.Tensor) -> torch.Tensor:
@@ -75,7 +83,9 @@ def gathered(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("fn", [fills, twice_and_apart, constants, views, gathered])
-def test_what_looks_alike_and_is_not(fn: Callable[..., Any], planned_both_ways: list[PaddedGraph]) -> None:
+def test_what_looks_alike_and_is_not(
+    fn: Callable[..., Any], planned_both_ways: list[PaddedGraph]
+) -> None:
     padded(fn)
     assert len(planned_both_ways) >= 2
 

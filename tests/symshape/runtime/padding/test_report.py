@@ -13,7 +13,9 @@ def test_repairs_are_named_with_their_lines() -> None:
     whats = [each.what for each in padding.symbols["s1"].repairs]
     assert "divisor: s1" in whats
     assert any(each.startswith("mask: 0 beyond s1") for each in whats)
-    mask = next(each for each in padding.symbols["s0"].repairs if each.op == "aten._softmax.default")
+    mask = next(
+        each for each in padding.symbols["s0"].repairs if each.op == "aten._softmax.default"
+    )
     assert (mask.what, mask.op) == ("mask: -inf beyond s0", "aten._softmax.default")
     assert "test_report.py" in mask.where
     assert "divisor: s1 for aten.mean.dim" in str(padding)

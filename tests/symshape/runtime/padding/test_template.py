@@ -25,7 +25,9 @@ Make = Callable[..., tuple[PaddedGraph, dict[str, int]]]
 
 
 def _made(model: Callable[..., Any], *arguments: torch.Tensor) -> tuple[Template | None, Make]:
-    """The template of a program at the bucket of these arguments; what makes padded programs for others, and sizes."""
+    """The template of a program at the bucket of these arguments; what makes padded programs for
+    others, and sizes.
+    """
     with torch.no_grad():
         program = symshape.trace(model, *arguments, dynamic=True).program
     device, aliased = device_of(program.graph), aliased_storages(program.graph)
@@ -48,12 +50,15 @@ def _made(model: Callable[..., Any], *arguments: torch.Tensor) -> tuple[Template
     return generalise(first, apart), padded
 
 
-@pytest.mark.parametrize(("name", "make", "call"), [row[:3] for row in WHOLE], ids=[row[0] for row in WHOLE])
+@pytest.mark.parametrize(
+    ("name", "make", "call"), [row[:3] for row in WHOLE], ids=[row[0] for row in WHOLE]
+)
 def test_whole_models_have_one_form(name: str, make: Callable[[], nn.Module], call: Call) -> None:
     torch.manual_seed(0)
     template, padded = _made(make().eval(), *call(6, 23))
     assert template is not None
-    for batch, length in ((6, 23), (2, 11), (3, 17), (12, 12), (16, 15)):  # also where capacities are equal
+    # also where capacities are equal
+    for batch, length in ((6, 23), (2, 11), (3, 17), (12, 12), (16, 15)):
         own, _ = padded(*call(batch, length))
         assert template.serves(own), (batch, length)
 
@@ -73,7 +78,11 @@ def test_the_form_runs_as_the_program_does() -> None:
         amounts = torch.tensor([amount(term, sizes) for term in own.sizes])
         expected = compile_graph(own.graph, {})([*buffers, *amounts.unbind()], ())
         integers = [size for tensor in (*buffers, amounts) for size in tensor.size()]
-        positions = {slot.term.name: place for place, slot in enumerate(template.slots) if slot.term.op is Op.SYMBOL}
+        positions = {
+            slot.term.name: place
+            for place, slot in enumerate(template.slots)
+            if slot.term.op is Op.SYMBOL
+        }
         mine = compile_graph(template.graph, positions)([*buffers, amounts], integers)
         for a, b in zip(mine, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=0)
@@ -81,7 +90,9 @@ def test_the_form_runs_as_the_program_does() -> None:
 
 @pytest.mark.parametrize("first", [2, 5])
 def test_the_least_capacity_that_a_guard_allows_has_the_form_of_others(first: int) -> None:
-    """With ``s0 >= 2`` a capacity of 2 leaves one size; it is padded like any other, and no second form is compiled."""
+    """With ``s0 >= 2`` a capacity of 2 leaves one size; it is padded like any other, and no second
+    form is compiled.
+    """
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x.softmax(0).cumsum(1) if x.size(0) > 1 else x
@@ -94,7 +105,9 @@ def test_the_least_capacity_that_a_guard_allows_has_the_form_of_others(first: in
 
 
 def test_equal_capacities_have_the_form_of_others() -> None:
-    """Computed once, the positions of two dimensions that are as large in memory would be one vector."""
+    """Computed once, the positions of two dimensions that are as large in memory would be one
+    vector.
+    """
 
     def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x.softmax(0).sum() + y.softmax(0).sum()
@@ -125,5 +138,7 @@ def test_an_integer_that_differs_is_not_served() -> None:
     own, _ = padded(x)
     for place, leaf in enumerate(template._shape):
         if type(leaf) is int or isinstance(leaf, Term):
-            wrong = attrs.evolve(template, shape=(*template._shape[:place], 12345, *template._shape[place + 1 :]))
+            wrong = attrs.evolve(
+                template, shape=(*template._shape[:place], 12345, *template._shape[place + 1 :])
+            )
             assert not wrong.serves(own)

@@ -1,4 +1,6 @@
-"""Random programs on what a sort answers: those that are settled cannot tell which of equal elements came first."""
+"""Random programs on what a sort answers: those that are settled cannot tell which of equal
+elements came first.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +55,28 @@ def _program(seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
         draw, x = random.Random(seed), given.clone()
         ids, order = torch.sort(_ids(x))
         count = order.size(0)
-        made = [torch._grouped_mm(x[order // 2], WEIGHTS, offs=_ends(ids)), x[order // 2], BIAS[ids]]
-        pool = [*made, ids, order, order // 2, torch.arange(count), torch.zeros(count, WIDTH), x, _inverse(order)]
+        made = [
+            torch._grouped_mm(x[order // 2], WEIGHTS, offs=_ends(ids)),
+            x[order // 2],
+            BIAS[ids],
+        ]
+        pool = [
+            *made,
+            ids,
+            order,
+            order // 2,
+            torch.arange(count),
+            torch.zeros(count, WIDTH),
+            x,
+            _inverse(order),
+        ]
         for _ in range(draw.randint(2, 7)):
-            op, *operands = draw.choice(OPS), draw.choice(pool), draw.choice(pool), draw.choice(pool)
+            op, *operands = (
+                draw.choice(OPS),
+                draw.choice(pool),
+                draw.choice(pool),
+                draw.choice(pool),
+            )
             try:
                 result = op(*operands)
             except Exception:  # operands that the op does not take: another one
@@ -79,7 +99,9 @@ def test_settled_programs_cannot_tell(piece: int) -> None:
     for seed in range(piece * 25, piece * 25 + 25):
         try:
             with torch.no_grad():
-                graph = symshape.trace(_program(seed), torch.randn(7, WIDTH), dynamic=True).program.graph
+                graph = symshape.trace(
+                    _program(seed), torch.randn(7, WIDTH), dynamic=True
+                ).program.graph
         except Exception:  # an op that the tracer has its own reasons to refuse
             continue
         if not _unstable(graph):
@@ -89,10 +111,15 @@ def test_settled_programs_cannot_tell(piece: int) -> None:
             x = torch.randn(rows, WIDTH, generator=torch.Generator().manual_seed(seed * 31 + rows))
             try:
                 expected, found = (_run(graph, x, sort).float() for sort in (None, _backwards))
-            except (IndexError, RuntimeError):  # at this size the program reads where there is nothing
+            except (
+                IndexError,
+                RuntimeError,
+            ):  # at this size the program reads where there is nothing
                 continue
             same = expected.shape == found.shape
-            differs |= not (same and torch.allclose(expected, found, rtol=1e-4, atol=1e-3, equal_nan=True))
+            differs |= not (
+                same and torch.allclose(expected, found, rtol=1e-4, atol=1e-3, equal_nan=True)
+            )
         assert not (is_settled and differs), f"seed {seed} is settled and can tell:\n{graph}"
         settled += is_settled
         told += differs

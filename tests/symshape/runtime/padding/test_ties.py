@@ -1,7 +1,8 @@
 """Sorts that may as well be stable: no result tells which of equal elements came first.
 
-The oracle runs the traced program op by op with a sort that puts equal elements in the opposite order: what is settled
-answers the same, and of what is not, one answers something else (or the program is known to be harmless, and refused).
+The oracle runs the traced program op by op with a sort that puts equal elements in the opposite
+order: what is settled answers the same, and of what is not, one answers something else (or the
+program is known to be harmless, and refused).
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def _ids(x: torch.Tensor, k: int = 2) -> torch.Tensor:
 
 
 def _ends(ids: torch.Tensor, least: int = 0, most: int = EXPERTS - 1) -> torch.Tensor:
-    return torch.histc(ids.float(), bins=most - least + 1, min=least, max=most).cumsum(0, dtype=torch.int32)
+    return torch.histc(ids.float(), bins=most - least + 1, min=least, max=most).cumsum(
+        0, dtype=torch.int32
+    )
 
 
 def _inverse(order: torch.Tensor) -> torch.Tensor:
@@ -95,7 +98,14 @@ def rows_looked_up(x: torch.Tensor) -> torch.Tensor:
 
 
 SETTLED = (
-    *(rows_looked_up, experts, experts_by_two_sorts, experts_added_up, experts_scattered, values_alone),
+    *(
+        rows_looked_up,
+        experts,
+        experts_by_two_sorts,
+        experts_added_up,
+        experts_scattered,
+        values_alone,
+    ),
     experts_that_may_be_elsewhere,
 )
 
@@ -121,7 +131,11 @@ def a_running_sum_of_rows(x: torch.Tensor) -> torch.Tensor:
 def groups_that_end_anywhere(x: torch.Tensor) -> torch.Tensor:
     order = torch.sort(_ids(x))[1]
     ends = torch.tensor([1, 2, 3, 4], dtype=torch.int32)
-    return torch._grouped_mm(x[order // 2], WEIGHTS, offs=ends)[_inverse(order)][:, :4].nan_to_num(0).clamp(-9, 9)
+    return (
+        torch._grouped_mm(x[order // 2], WEIGHTS, offs=ends)[_inverse(order)][:, :4]
+        .nan_to_num(0)
+        .clamp(-9, 9)
+    )
 
 
 def groups_without_the_first_expert(x: torch.Tensor) -> torch.Tensor:
@@ -211,7 +225,9 @@ UNSETTLED = (
 )
 
 
-def _backwards(x: torch.Tensor, dim: int = -1, descending: bool = False, **_: Any) -> tuple[torch.Tensor, ...]:
+def _backwards(
+    x: torch.Tensor, dim: int = -1, descending: bool = False, **_: Any
+) -> tuple[torch.Tensor, ...]:
     """A sort that puts equal elements in the opposite order."""
     flipped = x.flip(dim)
     values, at = torch.sort(flipped, dim=dim, descending=descending, stable=True)
@@ -221,7 +237,9 @@ def _backwards(x: torch.Tensor, dim: int = -1, descending: bool = False, **_: An
 def _run(graph: Graph, x: torch.Tensor, sort: Callable[..., Any] | None) -> Any:
     """A graph op by op, with a sort in place of those that are not stable."""
     known: dict[Value, Any] = {graph.inputs[0].value: x}
-    known |= {each.value: each.tensor.clone() if each.constant else each.tensor for each in graph.lifted}
+    known |= {
+        each.value: each.tensor.clone() if each.constant else each.tensor for each in graph.lifted
+    }
 
     def read(arg: Any) -> Any:
         if type(arg) is Value:
@@ -234,7 +252,11 @@ def _run(graph: Graph, x: torch.Tensor, sort: Callable[..., Any] | None) -> Any:
         op: Any = sort if sort is not None and node.op is aten.sort.default else node.op
         made = op(*map(read, node.args), **{name: read(arg) for name, arg in node.kwargs.items()})
         made = made if isinstance(made, (list, tuple)) else [made]
-        known.update((value, each) for value, each in zip(node.outputs, made, strict=False) if value is not None)
+        known.update(
+            (value, each)
+            for value, each in zip(node.outputs, made, strict=False)
+            if value is not None
+        )
     return known[graph.outputs[0]]
 
 
@@ -317,15 +339,24 @@ def test_a_mixture_of_experts_of_transformers(monkeypatch: pytest.MonkeyPatch) -
     transformers = pytest.importorskip("transformers")
     moe = pytest.importorskip("transformers.integrations.moe")
     monkeypatch.setattr(moe, "_can_use_grouped_mm", lambda *_: True)  # as on CUDA in bfloat16
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = transformers.MixtralConfig(vocab_size=64, num_key_value_heads=2, num_local_experts=4, **sizes)
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    config = transformers.MixtralConfig(
+        vocab_size=64, num_key_value_heads=2, num_local_experts=4, **sizes
+    )
     model: nn.Module = transformers.MixtralModel(config).eval()
     model.set_experts_implementation("grouped_mm")  # type: ignore[operator]
     compiled = symshape.compile(model, dynamic=True, runner="padded")
     with torch.no_grad():
         for batch, length in ((3, 9), (3, 12), (2, 10), (4, 23), (4, 17)):
             tokens = torch.randint(0, 64, (batch, length))
-            mine, theirs = (each(tokens, use_cache=False).last_hidden_state for each in (compiled, model))
+            mine, theirs = (
+                each(tokens, use_cache=False).last_hidden_state for each in (compiled, model)
+            )
             assert_same(mine, theirs, f"{batch, length}", tolerance=1e-4)
     (entry,) = symshape.compiled_of(compiled).entries
     assert isinstance(entry.runner, PaddedRunner)

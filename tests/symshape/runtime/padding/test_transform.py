@@ -1,4 +1,6 @@
-"""The walk over a graph: what is emitted, and graphs that are made by hand where no device is at hand."""
+"""The walk over a graph: what is emitted, and graphs that are made by hand where no device is at
+hand.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,17 @@ def _attention(op: Any, *args: Any, keys: Any = None) -> Graph:
     batch, length = symbol("s0"), symbol("s1")
 
     def value(index: int, n: Any) -> Value:
-        return Value(index, TensorSpec((batch, 4, n, 64), (256, 64, 256, 1), 0, torch.bfloat16, CUDA), object())
+        return Value(
+            index,
+            TensorSpec((batch, 4, n, 64), (256, 64, 256, 1), 0, torch.bfloat16, CUDA),
+            object(),
+        )
 
-    query, key, result = value(0, length), value(1, length if keys is None else keys), value(2, length)
+    query, key, result = (
+        value(0, length),
+        value(1, length if keys is None else keys),
+        value(2, length),
+    )
     number = len(op._schema.returns)
     node = Node(op, (query, key, key, *args), {}, (result, *[None] * (number - 1)), False)
     _, tree = pytree.tree_flatten([0])
@@ -56,7 +66,9 @@ OVERRIDEABLE = aten._scaled_dot_product_fused_attention_overrideable.default
 CUDNN = aten._scaled_dot_product_cudnn_attention.default
 
 
-@pytest.mark.parametrize(("op", "args"), [(FLASH, (0.0, True)), (EFFICIENT, (None, False, 0.0, True))])
+@pytest.mark.parametrize(
+    ("op", "args"), [(FLASH, (0.0, True)), (EFFICIENT, (None, False, 0.0, True))]
+)
 def test_causal_attention_on_a_device_keeps_its_kernel(op: Any, args: tuple[Any, ...]) -> None:
     padded = _padded(_attention(op, *args))
     assert _ops(padded)[-1] == str(op)
@@ -77,7 +89,9 @@ def test_attention_over_many_keys_keeps_the_kernel_of_cudnn() -> None:
     assert {repair.what for repair in padded.repairs} == {"mask: 0 beyond s1"}
 
 
-@pytest.mark.parametrize(("op", "args"), [(FLASH, ()), (EFFICIENT, (None, False)), (CUDNN, (None, False))])
+@pytest.mark.parametrize(
+    ("op", "args"), [(FLASH, ()), (EFFICIENT, (None, False)), (CUDNN, (None, False))]
+)
 def test_attention_on_a_device_gets_a_mask(op: Any, args: tuple[Any, ...]) -> None:
     padded = _padded(_attention(op, *args))
     last = padded.graph.nodes[-1]
@@ -90,13 +104,14 @@ def test_attention_on_a_device_gets_a_mask(op: Any, args: tuple[Any, ...]) -> No
 
 
 def _masked_as_on_cuda(op: Any, keep: torch.dtype, rows: Any) -> Graph:
-    """Attention with the user's mask as torch's CUDA sdpa prepares it: minus infinities, a margin to 8, a slice of it,
-    and the mask of one head (and of ``rows`` queries) repeated.
+    """Attention with the user's mask as torch's CUDA sdpa prepares it: minus infinities, a margin
+    to 8, a slice of it, and the mask of one head (and of ``rows`` queries) repeated.
     """
     batch, length = symbol("s0"), symbol("s1")
 
     def value(index: int, *sizes: Any, dtype: torch.dtype = torch.float32) -> Value:
-        return Value(index, TensorSpec(sizes, (), 0, dtype, CPU), object())  # no strides: padding asks for none
+        # no strides: padding asks for none
+        return Value(index, TensorSpec(sizes, (), 0, dtype, CPU), object())
 
     query, key, out = (value(i, batch, 2, length, 4) for i in (0, 1, 2))
     mask = value(3, batch, 1, rows, length, dtype=keep)
@@ -118,14 +133,23 @@ def _masked_as_on_cuda(op: Any, keep: torch.dtype, rows: Any) -> Graph:
     sizes = (batch, 2, length, length)
     repeated = call(aten.expand.default, value(9, *sizes), cut, list(sizes))
     number = len(op._schema.returns)
-    nodes.append(Node(op, (query, key, key, repeated, False), {}, (out, *[None] * (number - 1)), False))
+    nodes.append(
+        Node(op, (query, key, key, repeated, False), {}, (out, *[None] * (number - 1)), False)
+    )
     _, tree = pytree.tree_flatten([0])
-    inputs = tuple(Input(i, name, each) for i, (name, each) in enumerate((("q", query), ("k", key), ("m", mask))))
+    inputs = tuple(
+        Input(i, name, each)
+        for i, (name, each) in enumerate((("q", query), ("k", key), ("m", mask)))
+    )
     return Graph(inputs, (), tuple(nodes), (out,), tree)
 
 
-def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: Any, *rest: Any, **kwargs: Any) -> torch.Tensor:
-    """What the kernels on a device compute; it has to be given keys and values without NaN, like them."""
+def _attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: Any, *rest: Any, **kwargs: Any
+) -> torch.Tensor:
+    """What the kernels on a device compute; it has to be given keys and values without NaN, like
+    them.
+    """
     return (q @ k.transpose(2, 3) / math.sqrt(q.shape[3]) + bias).softmax(3) @ v
 
 
@@ -144,7 +168,9 @@ def _run(graph: Graph, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("op", [EFFICIENT, CUDNN, OVERRIDEABLE], ids=str)
-@pytest.mark.parametrize(("keep", "rows"), [(torch.bool, 1), (torch.bool, symbol("s1")), (torch.float32, symbol("s1"))])
+@pytest.mark.parametrize(
+    ("keep", "rows"), [(torch.bool, 1), (torch.bool, symbol("s1")), (torch.float32, symbol("s1"))]
+)
 def test_a_users_mask_as_torch_prepares_it_on_cuda(op: Any, keep: torch.dtype, rows: Any) -> None:
     graph = _masked_as_on_cuda(op, keep, rows)
     caps = {"s0": 4, "s1": 21}
@@ -156,12 +182,19 @@ def test_a_users_mask_as_torch_prepares_it_on_cuda(op: Any, keep: torch.dtype, r
         mask = torch.rand(batch, 1, 1 if isinstance(rows, int) else length, length) < 0.5
         mask[..., 0] = True
         given = mask if keep is torch.bool else torch.randn(mask.shape)
-        bias = torch.zeros(mask.shape).masked_fill(~mask, -math.inf) if keep is torch.bool else given
-        buffers = [torch.empty(each.value.spec.sizes, dtype=each.value.spec.dtype) for each in padded.graph.inputs[:3]]
+        bias = (
+            torch.zeros(mask.shape).masked_fill(~mask, -math.inf) if keep is torch.bool else given
+        )
+        buffers = [
+            torch.empty(each.value.spec.sizes, dtype=each.value.spec.dtype)
+            for each in padded.graph.inputs[:3]
+        ]
         for number, (buffer, part) in enumerate(zip(buffers, (query, key, given), strict=True)):
             poison(buffer, number + length)
             buffer[tuple(slice(0, size) for size in part.shape)] = part
-        sizes = [torch.tensor(fold.evaluate(term, {"s0": batch, "s1": length})) for term in padded.sizes]
+        sizes = [
+            torch.tensor(fold.evaluate(term, {"s0": batch, "s1": length})) for term in padded.sizes
+        ]
         made = _run(padded.graph, [*buffers, *sizes])[:batch, :, :length]
         torch.testing.assert_close(made, _attend(query, key, key, bias), rtol=1e-5, atol=1e-5)
 
@@ -181,10 +214,30 @@ def _recurrent(layers: int, first: bool, both: bool = False) -> Graph:
     sound = value(0, *((batch, time, 6) if first else (time, batch, 6)))
     state = value(1, layers * ways, batch, 5)
     wide = [6 if i < ways else 5 * ways for i in range(layers * ways)]
-    weights = [value(2 + i, *size) for i, size in enumerate(s for n in wide for s in ((15, n), (15, 5), (15,), (15,)))]
+    weights = [
+        value(2 + i, *size)
+        for i, size in enumerate(s for n in wide for s in ((15, n), (15, 5), (15,), (15,)))
+    ]
     out = value(90, *((batch, time, 5 * ways) if first else (time, batch, 5 * ways)))
     last = value(91, layers * ways, batch, 5)
-    args = (sound, weights, 4, None, state, None, GRU, 5, 0, layers, first, 0.0, False, both, [], None)
+    args = (
+        sound,
+        weights,
+        4,
+        None,
+        state,
+        None,
+        GRU,
+        5,
+        0,
+        layers,
+        first,
+        0.0,
+        False,
+        both,
+        [],
+        None,
+    )
     node = Node(RNN, args, {}, (out, last, None, None, None), False)
     results = (out, last) if layers == 1 else (out,)
     _, tree = pytree.tree_flatten([0] * len(results))
@@ -197,10 +250,17 @@ def _recurrent(layers: int, first: bool, both: bool = False) -> Graph:
     )
 
 
-def _gru(sound: torch.Tensor, weights: Any, stride: int, buffer: Any, state: torch.Tensor, *rest: Any) -> Any:
+def _gru(
+    sound: torch.Tensor, weights: Any, stride: int, buffer: Any, state: torch.Tensor, *rest: Any
+) -> Any:
     """What cuDNN computes."""
     layers, first, both = rest[4], rest[5], rest[8]
-    return (*torch.gru(sound, state, list(weights), True, layers, 0.0, False, both, first), None, None, None)
+    return (
+        *torch.gru(sound, state, list(weights), True, layers, 0.0, False, both, first),
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -211,16 +271,27 @@ def test_recurrent_layers_run_over_padding_behind(layers: int, first: bool) -> N
     torch.manual_seed(0)
     for batch, time in ((4, 12), (1, 1), (3, 5), (4, 2)):
         sizes = {"s0": batch, "s1": time}
-        inputs = [torch.randn([amount(size, sizes) for size in each.value.spec.sizes]) for each in graph.inputs]
-        buffers = [torch.empty(each.value.spec.sizes) for each in padded.graph.inputs[: len(inputs)]]
+        inputs = [
+            torch.randn([amount(size, sizes) for size in each.value.spec.sizes])
+            for each in graph.inputs
+        ]
+        buffers = [
+            torch.empty(each.value.spec.sizes) for each in padded.graph.inputs[: len(inputs)]
+        ]
         for number, (buffer, part) in enumerate(zip(buffers, inputs, strict=True)):
             poison(buffer, number + time)
             buffer[tuple(slice(0, size) for size in part.shape)] = part
         written = [torch.tensor(fold.evaluate(term, sizes)) for term in padded.sizes]
-        known = dict(zip((each.value for each in padded.graph.inputs), (*buffers, *written), strict=True))
+        known = dict(
+            zip((each.value for each in padded.graph.inputs), (*buffers, *written), strict=True)
+        )
         for node in padded.graph.nodes:
-            made = (_gru if node.op is RNN else node.op)(*map_argument(node.args, known.__getitem__), **node.kwargs)
-            known.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+            made = (_gru if node.op is RNN else node.op)(
+                *map_argument(node.args, known.__getitem__), **node.kwargs
+            )
+            known.update(
+                zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True)
+            )
         expected = _gru(inputs[0], inputs[2:], 4, None, inputs[1], *graph.nodes[0].args[5:])
         for place, value in enumerate(graph.outputs):
             mine = known[padded.graph.outputs[padded.outputs[value][0]]]
@@ -230,7 +301,9 @@ def test_recurrent_layers_run_over_padding_behind(layers: int, first: bool) -> N
 
 def test_a_recurrent_layer_that_goes_back_is_refused() -> None:
     with pytest.raises(Refusal, match="the way back begins in the padding") as caught:
-        pad(_recurrent(1, True, both=True), Region([parse("s1 >= 1")], {}, {"s0": 4, "s1": 12}), CPU)
+        pad(
+            _recurrent(1, True, both=True), Region([parse("s1 >= 1")], {}, {"s0": 4, "s1": 12}), CPU
+        )
     assert caught.value.symbols == {"s1"}
     assert "one direction" in caught.value.remedy
 

@@ -1,4 +1,6 @@
-"""Padded calls answer eager's strides, where a size is 0 or 1 too; a call of which that is not known runs op by op."""
+"""Padded calls answer eager's strides, where a size is 0 or 1 too; a call of which that is not
+known runs op by op.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,28 @@ def check(fn: Callable[..., Any], calls: Calls) -> list[PaddedRunner]:
     return [entry.runner for entry in compiled.entries if isinstance(entry.runner, PaddedRunner)]
 
 
-SQUARES: Calls = [(T(3, 4),), (T(3, 1),), (T(1, 4),), (T(1, 1),), (T(2, 2),), (T(5, 3),), (T(1, 2),), (T(2, 1),)]
-CUBES: Calls = [(T(*sizes),) for sizes in ((2, 3, 4), (1, 3, 4), (2, 1, 4), (2, 3, 1), (1, 1, 4), (1, 1, 1), (3, 1, 2))]
+SQUARES: Calls = [
+    (T(3, 4),),
+    (T(3, 1),),
+    (T(1, 4),),
+    (T(1, 1),),
+    (T(2, 2),),
+    (T(5, 3),),
+    (T(1, 2),),
+    (T(2, 1),),
+]
+CUBES: Calls = [
+    (T(*sizes),)
+    for sizes in ((2, 3, 4), (1, 3, 4), (2, 1, 4), (2, 3, 1), (1, 1, 4), (1, 1, 1), (3, 1, 2))
+]
 PROGRAMS: dict[str, tuple[Callable[..., Any], Calls]] = {
     "a cut": (lambda x: F.pad(x, (-1, 0)), SQUARES),
     "a cut of rows": (lambda x: F.pad(x, (0, 0, -1, 0)) * 1, SQUARES),
     "windows": (lambda x: x.unfold(0, 3, 2).rsqrt(), [(T(n),) for n in (9, 3, 4, 5, 8)]),
-    "windows of rows": (lambda x: x.unfold(1, 2, 1) * 2, [(T(n, m),) for n, m in ((3, 5), (1, 2), (3, 2), (1, 3))]),
+    "windows of rows": (
+        lambda x: x.unfold(1, 2, 1) * 2,
+        [(T(n, m),) for n, m in ((3, 5), (1, 2), (3, 2), (1, 3))],
+    ),
     "expanded": (
         lambda x, y: (x * 2).expand(y.size(0), -1),
         [(T(1, 4), T(3)), (T(1, 5), T(1)), (T(1, 1), T(2)), (T(1, 1), T(1))],
@@ -65,7 +82,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Calls]] = {
     "softmax": (lambda x: x.transpose(1, 2).softmax(-1), CUBES),
     "images": (
         lambda x: F.relu(x) + 1,
-        [(T(*sizes).to(memory_format=IMAGES),) for sizes in ((2, 3, 4, 5), (2, 1, 4, 5), (1, 3, 1, 1), (2, 3, 1, 5))],
+        [
+            (T(*sizes).to(memory_format=IMAGES),)
+            for sizes in ((2, 3, 4, 5), (2, 1, 4, 5), (1, 3, 1, 1), (2, 3, 1, 5))
+        ],
     ),
 }
 
@@ -77,12 +97,17 @@ def test_strides_are_those_of_eager(name: str) -> None:
 
 
 def test_calls_that_lie_otherwise_run_op_by_op() -> None:
-    """The cut of a row of two has the stride of the row in eager, and of one element by the formula of a fresh copy."""
+    """The cut of a row of two has the stride of the row in eager, and of one element by the formula
+    of a fresh copy.
+    """
     fn = PROGRAMS["a cut"][0]
     traced = symshape.trace(fn, T(3, 4), dynamic=True)
     layouts = TrueLayouts(traced.program.graph)
     names = list(traced.program.positions)
-    found = {sizes: layouts.differ(dict(zip(names, sizes, strict=True))) for sizes in ((3, 4), (1, 2), (2, 2), (1, 4))}
+    found = {
+        sizes: layouts.differ(dict(zip(names, sizes, strict=True)))
+        for sizes in ((3, 4), (1, 2), (2, 2), (1, 4))
+    }
     assert not found[3, 4]
     assert not found[2, 2]
     assert found[1, 2] or found[1, 4]
@@ -90,8 +115,12 @@ def test_calls_that_lie_otherwise_run_op_by_op() -> None:
 
 
 def test_contiguous_results_are_served_at_one() -> None:
-    """A batch of one is the commonest size: where eager's strides are those of the formulas, it is padded."""
-    compiled = symshape.compile(lambda x: F.linear(x, torch.ones(4, 4)) + 1, dynamic=True, runner="padded")
+    """A batch of one is the commonest size: where eager's strides are those of the formulas, it is
+    padded.
+    """
+    compiled = symshape.compile(
+        lambda x: F.linear(x, torch.ones(4, 4)) + 1, dynamic=True, runner="padded"
+    )
     for n in (3, 1, 5, 1):
         compiled(T(n, 4))
     runners = [entry.runner for entry in compiled.entries]
@@ -105,20 +134,32 @@ def test_an_op_without_a_rule_is_not_known() -> None:
     assert layouts.differ(dict.fromkeys(traced.program.positions, 1))
 
 
-def test_strides_that_mean_nothing_are_followed_no_further_than_they_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The places of tokens are a slice of one row: its results are contiguous, so no call asks the shape rules."""
+def test_strides_that_mean_nothing_are_followed_no_further_than_they_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The places of tokens are a slice of one row: its results are contiguous, so no call asks the
+    shape rules.
+    """
     table, places = torch.nn.Embedding(16, 4), torch.arange(16)[None]
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         return F.relu(table(places[:, : x.shape[1]]) + x).transpose(1, 2)
 
     program = symshape.trace(fn, T(3, 5, 4), dynamic=[{0: True, 1: True}]).program
-    assert any(true_layouts._has_idle_strides(value.spec) for node in program.graph.nodes for value in node.outputs)
+    assert any(
+        true_layouts._has_idle_strides(value.spec)
+        for node in program.graph.nodes
+        for value in node.outputs
+    )
     layouts, names = TrueLayouts(program.graph), list(program.positions)
     asked: list[object] = []
     real = true_layouts._inferred
-    monkeypatch.setattr(true_layouts, "_inferred", lambda *args: (asked.append(args), real(*args))[1])
-    assert not any(layouts.differ(dict(zip(names, sizes, strict=True))) for sizes in ((3, 5), (2, 9), (7, 2)))
+    monkeypatch.setattr(
+        true_layouts, "_inferred", lambda *args: (asked.append(args), real(*args))[1]
+    )
+    assert not any(
+        layouts.differ(dict(zip(names, sizes, strict=True))) for sizes in ((3, 5), (2, 9), (7, 2))
+    )
     assert not asked
     layouts.differ(dict(zip(names, (1, 5), strict=True)))
     assert asked
@@ -126,7 +167,9 @@ def test_strides_that_mean_nothing_are_followed_no_further_than_they_reach(monke
 
 def test_what_is_computed_from_strides_that_mean_nothing_is_asked() -> None:
     places = torch.arange(16)[None]
-    program = symshape.trace(lambda x: (places[:, : x.shape[1]] + 1, x * 2), T(3, 5), dynamic=True).program
+    program = symshape.trace(
+        lambda x: (places[:, : x.shape[1]] + 1, x * 2), T(3, 5), dynamic=True
+    ).program
     layouts = TrueLayouts(program.graph)
     doubted = [value in layouts._doubted for value in layouts._results]
     assert doubted == [True, False]

@@ -1,4 +1,5 @@
-"""Whole models, padded and poisoned between replays, at ten sizes each: every call is eager's at the exact size.
+"""Whole models, padded and poisoned between replays, at ten sizes each: every call is eager's at
+the exact size.
 
 Sizes grow and shrink, so that what a large call left behind would show in a small one.
 """
@@ -23,7 +24,9 @@ NARROW = {"intermediate_size": 64}
 
 @attrs.frozen
 class Whole:
-    """A model: how to make the function that is called, and the arguments of a call of a batch and a length."""
+    """A model: how to make the function that is called, and the arguments of a call of a batch and
+    a length.
+    """
 
     name: str
     make: Callable[[], Callable[..., Any]]
@@ -68,9 +71,13 @@ def _bidirectional(attention: str) -> Callable[..., Any]:
 def _llama(attention: str = "sdpa", **options: Any) -> Callable[..., Any]:
     import transformers
 
-    config = transformers.LlamaConfig(**SMALL, **NARROW, num_key_value_heads=2, attn_implementation=attention)
+    config = transformers.LlamaConfig(
+        **SMALL, **NARROW, num_key_value_heads=2, attn_implementation=attention
+    )
     model = transformers.LlamaForCausalLM(config).eval()
-    return lambda tokens, keep=None: model(tokens, attention_mask=keep, **{"use_cache": False} | options).logits
+    return lambda tokens, keep=None: (
+        model(tokens, attention_mask=keep, **{"use_cache": False} | options).logits
+    )
 
 
 def _losses(make: Callable[[], Any]) -> Callable[[], Callable[..., Any]]:
@@ -89,13 +96,17 @@ def _losses(make: Callable[[], Any]) -> Callable[[], Callable[..., Any]]:
 def _llama_model() -> Any:
     import transformers
 
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL, **NARROW, num_key_value_heads=2))
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(**SMALL, **NARROW, num_key_value_heads=2)
+    )
 
 
 def _gpt2_model() -> Any:
     import transformers
 
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4))
+    return transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4)
+    )
 
 
 def _gpt2() -> Callable[..., Any]:
@@ -107,18 +118,31 @@ def _t5() -> Callable[..., Any]:
     import transformers
 
     config = transformers.T5Config(
-        vocab_size=WORDS, d_model=32, d_kv=8, num_layers=2, num_heads=4, d_ff=64, decoder_start_token_id=0
+        vocab_size=WORDS,
+        d_model=32,
+        d_kv=8,
+        num_layers=2,
+        num_heads=4,
+        d_ff=64,
+        decoder_start_token_id=0,
     )
     model = transformers.T5ForConditionalGeneration(config).eval()
     return lambda tokens, given, keep: (
-        model(input_ids=tokens, decoder_input_ids=given, attention_mask=keep, use_cache=False).logits
+        model(
+            input_ids=tokens, decoder_input_ids=given, attention_mask=keep, use_cache=False
+        ).logits
     )
 
 
 def _vit() -> Callable[..., Any]:
     import transformers
 
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    }
     config = transformers.ViTConfig(**sizes, image_size=24, patch_size=4)
     model = transformers.ViTModel(config, add_pooling_layer=False).eval()
     return lambda images: model(images, interpolate_pos_encoding=True).last_hidden_state
@@ -127,24 +151,32 @@ def _vit() -> Callable[..., Any]:
 def _resnet() -> Callable[..., Any]:
     import transformers
 
-    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic"
+    )
     model = transformers.ResNetForImageClassification(config).eval()
     return lambda images: model(images).logits
 
 
 class Cached(nn.Module):
-    """A step of decoding that writes into a cache as long as it may become, and attends to what came before."""
+    """A step of decoding that writes into a cache as long as it may become, and attends to what
+    came before.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
 
-    def forward(self, x: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, at: torch.Tensor) -> Tensors:
+    def forward(
+        self, x: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, at: torch.Tensor
+    ) -> Tensors:
         batch, length = keys.shape[0], keys.shape[2]
         q, k, v = self.qkv(x).view(batch, 1, 3, 4, 8).permute(2, 0, 3, 1, 4).unbind(0)
         keys, values = keys.index_copy(2, at, k), values.index_copy(2, at, v)
         keep = torch.arange(length) <= at
-        y = nn.functional.scaled_dot_product_attention(q, keys, values, attn_mask=keep[None, None, None, :])
+        y = nn.functional.scaled_dot_product_attention(
+            q, keys, values, attn_mask=keep[None, None, None, :]
+        )
         return self.out(y.transpose(1, 2).reshape(batch, 1, 32)), keys, values
 
 
@@ -154,7 +186,9 @@ def _cache(batch: int, length: int) -> Tensors:
 
 
 class Segments(nn.Module):
-    """Shaped like a network for images: norms over groups, a path at half the size, resampled and joined."""
+    """Shaped like a network for images: norms over groups, a path at half the size, resampled and
+    joined.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,8 +203,14 @@ class Segments(nn.Module):
 
 
 MODELS: tuple[Whole, ...] = (
-    *(Whole(f"bert, {each}", lambda each=each: _bidirectional(each), _one) for each in ("sdpa", "eager")),
-    *(Whole(f"bert, {each}, mask", lambda each=each: _bidirectional(each), _masked) for each in ("sdpa", "eager")),
+    *(
+        Whole(f"bert, {each}", lambda each=each: _bidirectional(each), _one)
+        for each in ("sdpa", "eager")
+    ),
+    *(
+        Whole(f"bert, {each}, mask", lambda each=each: _bidirectional(each), _masked)
+        for each in ("sdpa", "eager")
+    ),
     Whole("llama, eager", lambda: _llama("eager"), _one),
     Whole("llama, mask", _llama, _masked),
     Whole("llama, last logits", lambda: _llama(logits_to_keep=1), _one),
@@ -180,9 +220,13 @@ MODELS: tuple[Whole, ...] = (
     Whole("gpt2, loss", _losses(_gpt2_model), _labelled),
     Whole("t5", _t5, lambda b, n: (_tokens(b, n), _tokens(b, n // 2 + 1), _keep(b, n))),
     Whole("vit, images of any size", _vit, lambda b, n: (torch.randn(b, 3, 12 + n, 8 + 2 * n),)),
-    Whole("resnet, images of any size", _resnet, lambda b, n: (torch.randn(b, 3, 12 + n, 8 + 2 * n),)),
+    Whole(
+        "resnet, images of any size", _resnet, lambda b, n: (torch.randn(b, 3, 12 + n, 8 + 2 * n),)
+    ),
     Whole("a cache written in place", lambda: Cached().eval(), _cache),
-    Whole("segments", lambda: Segments().eval(), lambda b, n: (torch.randn(b, 3, 8 + n, 8 + 2 * n),)),
+    Whole(
+        "segments", lambda: Segments().eval(), lambda b, n: (torch.randn(b, 3, 8 + n, 8 + 2 * n),)
+    ),
 )
 
 
@@ -191,7 +235,9 @@ EXACT: dict[str, set[str]] = (
     if torch.torch_version.TorchVersion(torch.__version__) >= "2.13"
     else {"a cache written in place": {"s0", "s1", "s3"}}
 )
-"""With torch 2.11, C++ does not ask whether the batch is 1, and no guard tells the planner how its rows are made up."""
+"""With torch 2.11, C++ does not ask whether the batch is 1, and no guard tells the planner how its
+rows are made up.
+"""
 
 
 @pytest.mark.slow

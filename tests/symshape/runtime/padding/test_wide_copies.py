@@ -11,7 +11,16 @@ from symshape.runtime.padding import wide_copies
 from symshape.runtime.padding.wide_copies import copied, least_bytes, may_gain, widened
 
 DTYPES = (
-    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16, torch.float32),
+    *(
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+    ),
     *(torch.float8_e4m3fn, torch.float8_e5m2),
 )
 CPU = torch.device("cpu")
@@ -39,7 +48,11 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
 def is_wide(target: torch.Tensor, source: torch.Tensor) -> bool:
     wide, read = widened(target, source)
     assert (wide is target) == (read is source)
-    assert wide is target or (wide.dtype, read.dtype, wide.shape) == (torch.int64, torch.int64, read.shape)
+    assert wide is target or (wide.dtype, read.dtype, wide.shape) == (
+        torch.int64,
+        torch.int64,
+        read.shape,
+    )
     return wide is not target
 
 
@@ -61,25 +74,43 @@ Pair = Callable[[], tuple[torch.Tensor, torch.Tensor]]
 H = torch.float16
 OTHER: dict[str, Pair] = {
     "one block": lambda: (torch.zeros(4, 8, dtype=H), torch.ones(4, 8, dtype=H)),
-    "another dtype": lambda: (torch.zeros(4, 8, dtype=H)[:3], torch.ones(3, 8, dtype=torch.bfloat16)),
+    "another dtype": lambda: (
+        torch.zeros(4, 8, dtype=H)[:3],
+        torch.ones(3, 8, dtype=torch.bfloat16),
+    ),
     "wide already": lambda: (torch.zeros(4, 6, 8)[:3, :2].double(), torch.ones(3, 2, 8).double()),
     "other sizes": lambda: (torch.zeros(4, 6, 8, dtype=H)[:3, :2], torch.ones(8, dtype=H)),
     "an odd row": lambda: (torch.zeros(4, 6, 7, dtype=H)[:3, :2], torch.ones(3, 2, 7, dtype=H)),
-    "an odd stride of the target": lambda: (torch.zeros(4, 6, 9, dtype=H)[:3, :2, :8], torch.ones(3, 2, 8, dtype=H)),
+    "an odd stride of the target": lambda: (
+        torch.zeros(4, 6, 9, dtype=H)[:3, :2, :8],
+        torch.ones(3, 2, 8, dtype=H),
+    ),
     "an odd stride of the source": lambda: (
         torch.zeros(4, 6, 8, dtype=H)[:3, :2],
         torch.ones(3, 2, 9, dtype=H)[..., :8],
     ),
-    "an odd offset": lambda: (torch.zeros(4, 6, 12, dtype=H)[:3, :2, 2:10], torch.ones(3, 2, 8, dtype=H)),
+    "an odd offset": lambda: (
+        torch.zeros(4, 6, 12, dtype=H)[:3, :2, 2:10],
+        torch.ones(3, 2, 8, dtype=H),
+    ),
     "odd addresses": lambda: (
         torch.zeros(4, 6, 8, dtype=H)[:3, :2],
         torch.frombuffer(bytearray(2 * 48 + 2), dtype=H, offset=2).view(3, 2, 8),
     ),
-    "columns": lambda: (torch.zeros(6, 8, 4, dtype=H)[:2, :, :3].transpose(1, 2), torch.ones(2, 3, 8, dtype=H)),
-    "repeated elements": lambda: (torch.zeros(4, 6, 8, dtype=H)[:3, :2], torch.ones(3, 2, 1, dtype=H).expand(3, 2, 8)),
+    "columns": lambda: (
+        torch.zeros(6, 8, 4, dtype=H)[:2, :, :3].transpose(1, 2),
+        torch.ones(2, 3, 8, dtype=H),
+    ),
+    "repeated elements": lambda: (
+        torch.zeros(4, 6, 8, dtype=H)[:3, :2],
+        torch.ones(3, 2, 1, dtype=H).expand(3, 2, 8),
+    ),
     "no dimension": lambda: (torch.zeros((), dtype=H), torch.ones((), dtype=H)),
     "negatives": lambda: (torch.zeros(4, 6, 8)[:3, :2], torch._neg_view(torch.ones(3, 2, 8))),
-    "a class of its own": lambda: (torch.zeros(4, 6, 8)[:3, :2], torch.ones(3, 2, 8).as_subclass(Own)),
+    "a class of its own": lambda: (
+        torch.zeros(4, 6, 8)[:3, :2],
+        torch.ones(3, 2, 8).as_subclass(Own),
+    ),
 }
 
 
@@ -97,7 +128,10 @@ def test_what_is_copied_as_it_is(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_conjugates() -> None:
-    target, source = torch.zeros(4, 6, 8, dtype=torch.complex32)[:3, :2], torch.ones(3, 2, 8).to(torch.complex32)
+    target, source = (
+        torch.zeros(4, 6, 8, dtype=torch.complex32)[:3, :2],
+        torch.ones(3, 2, 8).to(torch.complex32),
+    )
     assert is_wide(target, source)
     assert not is_wide(target, source.conj())
 

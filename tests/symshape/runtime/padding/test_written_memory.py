@@ -99,7 +99,9 @@ SAME: dict[str, Callable[[torch.Tensor], Any]] = {
 
 @pytest.mark.parametrize("memory", [own, given])
 @pytest.mark.parametrize("write", SAME.values(), ids=SAME)
-def test_the_same_places_are_padded(write: Callable[[torch.Tensor], Any], memory: Callable[[Any], Program]) -> None:
+def test_the_same_places_are_padded(
+    write: Callable[[torch.Tensor], Any], memory: Callable[[Any], Program]
+) -> None:
     """Element by element from the same places is fine in eager, and on padded copies too."""
     runners = check(memory(write), CALLS)
     assert any(runner.buckets for runner in runners)

@@ -1,4 +1,6 @@
-"""Programs cut to pieces: which are worth being recorded where nothing is replayed, and how much work a cut is."""
+"""Programs cut to pieces: which are worth being recorded where nothing is replayed, and how much
+work a cut is.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def _program(fn: Callable[..., Any], *args: Any, dynamic: bool = True) -> Any:
 
 
 def _updates(number: int) -> Callable[..., Any]:
-    """Work on a batch, and then updates of parameters by numbers that are read from tensors, as an optimizer does."""
+    """Work on a batch, and then updates of parameters by numbers that are read from tensors, as an
+    optimizer does.
+    """
     weights = [torch.ones(4, 4) for _ in range(number)]
     counts = [torch.zeros(()) for _ in range(number)]
 
@@ -63,7 +67,9 @@ def test_a_size_that_a_guard_holds_to_one_value_is_constant() -> None:
     assert recorded
 
 
-@pytest.mark.parametrize(("text", "fixed"), [("s0 == 5", True), ("3*s0 == 15", True), ("s0 % 4 == 1", False)])
+@pytest.mark.parametrize(
+    ("text", "fixed"), [("s0 == 5", True), ("3*s0 == 15", True), ("s0 % 4 == 1", False)]
+)
 def test_an_equation_fixes_a_symbol_if_it_is_linear(text: str, fixed: bool) -> None:
     assert cutting._fixed([Guard(parse(text))]) == ({"s0"} if fixed else set())
     assert cutting._fixed([Guard(parse("s0 == s1")), Guard(parse("s0 >= 5"))]) == set()

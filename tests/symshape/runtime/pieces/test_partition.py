@@ -20,8 +20,12 @@ CPU = torch.device("cpu")
 
 def names_in_piece(graph: Graph, piece: Piece) -> set[str]:
     """The symbols in the sizes of what a piece reads and makes."""
-    nodes = [step for step in (graph.steps[number] for number in piece.numbers) if isinstance(step, Node)]
-    values = [value for node in nodes for value in (*node.reads, *node.outputs) if value is not None]
+    nodes = [
+        step for step in (graph.steps[number] for number in piece.numbers) if isinstance(step, Node)
+    ]
+    values = [
+        value for node in nodes for value in (*node.reads, *node.outputs) if value is not None
+    ]
     return set().union(*(names_of_spec(value.spec) for value in values))
 
 
@@ -87,8 +91,16 @@ def test_what_picks_rows_and_what_puts_them_back_runs_as_it_is() -> None:
     graph = _graph(fn, torch.randn(5, 4))
     found = _pieces(graph)
     assert [ops for recorded, ops in found if recorded][1:] == [["mm", "relu"], ["mm", "relu"]]
-    names = [names_in_piece(graph, piece) for piece in partition(graph, Faults(graph, CPU).of, 1) if piece.recorded]
-    assert [sorted(name for name in each if name[0] == "u") for each in names] == [[], ["u0"], ["u1"]]
+    names = [
+        names_in_piece(graph, piece)
+        for piece in partition(graph, Faults(graph, CPU).of, 1)
+        if piece.recorded
+    ]
+    assert [sorted(name for name in each if name[0] == "u") for each in names] == [
+        [],
+        ["u0"],
+        ["u1"],
+    ]
     assert not any("s0" in each for each in names[1:])
 
 
@@ -97,7 +109,10 @@ def test_rows_in_the_middle_of_a_piece_stay_there() -> None:
         kept = x[x > 0].sin()
         return (y[: kept.size(0)] * kept).cos()  # y is needed all the same
 
-    assert _pieces(_graph(fn, torch.ones(3), torch.ones(3)))[-1] == (True, ["sin", "slice", "mul", "cos"])
+    assert _pieces(_graph(fn, torch.ones(3), torch.ones(3)))[-1] == (
+        True,
+        ["sin", "slice", "mul", "cos"],
+    )
 
 
 def test_too_little_work_runs_as_it_is() -> None:
@@ -110,7 +125,10 @@ def test_too_little_work_runs_as_it_is() -> None:
         return x.exp()[None].nonzero().sin().cos().tan()
 
     graph = _graph(long, torch.ones(3))
-    assert _pieces(graph, least=3) == [(False, ["exp", "unsqueeze", "nonzero"]), (True, ["sin", "cos", "tan"])]
+    assert _pieces(graph, least=3) == [
+        (False, ["exp", "unsqueeze", "nonzero"]),
+        (True, ["sin", "cos", "tan"]),
+    ]
 
 
 def test_one_op_of_many_kernels_is_work() -> None:
@@ -123,7 +141,8 @@ def test_reads_and_writes_of_one_memory_keep_their_order() -> None:
     def fn(x: torch.Tensor) -> Any:
         y = x + 1
         before = y * 2
-        y[0].copy_(torch.rand(x.size(1)))  # draws, so it comes in a later piece, and so do the reads after it
+        # draws, so it comes in a later piece, and so do the reads after it
+        y[0].copy_(torch.rand(x.size(1)))
         return before, y * 3
 
     pieces = _pieces(_graph(fn, torch.ones(3, 2)))
@@ -162,7 +181,9 @@ def test_what_relies_on_a_check_waits_for_it() -> None:
         m = x[:n].sin().sum().long().item()
         torch._check(m >= 0)
         torch._check(n + m <= y.size(0))
-        return y.narrow(0, 0, n).exp()  # n is known before x[:n], that it is small enough only after m
+        return y.narrow(
+            0, 0, n
+        ).exp()  # n is known before x[:n], that it is small enough only after m
 
     order = [name for _, ops in _pieces(_graph(fn, torch.ones(3), torch.ones(9))) for name in ops]
     assert order.count("assert") == 4
@@ -189,7 +210,10 @@ def test_a_count_that_is_known_is_still_data() -> None:
         return x.nonzero() * 2  # the same count: its size is known, what it holds is not
 
     graph = _graph(fn, torch.ones(3))
-    assert [node.bindings != () for node in graph.nodes if "nonzero" in str(node.op)] == [True, False]
+    assert [node.bindings != () for node in graph.nodes if "nonzero" in str(node.op)] == [
+        True,
+        False,
+    ]
     assert [ops for recorded, ops in _pieces(graph) if recorded] == [["relu_", "mul"]]
 
 

@@ -1,4 +1,6 @@
-"""Credit of what was made: launches count their uses in line, and come to the same as ``Credit.use``."""
+"""Credit of what was made: launches count their uses in line, and come to the same as
+``Credit.use``.
+"""
 
 from __future__ import annotations
 

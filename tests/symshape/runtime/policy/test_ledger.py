@@ -13,9 +13,13 @@ def _calls(
 ) -> tuple[int, str]:
     """Calls until something is to be made, and what."""
     for number in range(1, most):
-        decision = ledger.call([Quote(ledger.eager, eager), *[Quote(*each) for each in offered.values()]])
+        decision = ledger.call(
+            [Quote(ledger.eager, eager), *[Quote(*each) for each in offered.values()]]
+        )
         if decision.makes is not None:
-            return number, next(name for name, (offer, _) in offered.items() if offer is decision.makes)
+            return number, next(
+                name for name, (offer, _) in offered.items() if offer is decision.makes
+            )
     return most, ""
 
 
@@ -26,7 +30,9 @@ def test_an_offer_is_made_when_calls_have_paid_its_part() -> None:
 
 def test_what_saves_nothing_is_never_made() -> None:
     assert _calls(Ledger(), 10.0, {"bucket": (Offer("bucket", 1.0), 10.0)}) == (10_000, "")
-    assert _calls(Ledger(), 10.0, {"bucket": (Offer("bucket", 1.0), 9.9)}) == (10_000, ""), "within the error"
+    assert _calls(Ledger(), 10.0, {"bucket": (Offer("bucket", 1.0), 9.9)}) == (10_000, ""), (
+        "within the error"
+    )
 
 
 def test_the_cheapest_offer_that_is_made_serves() -> None:
@@ -49,7 +55,9 @@ def test_nothing_is_made_beyond_the_promise() -> None:
     ledger = Ledger()
     price = 10 * GRACE
     number, _ = _calls(ledger, 10.0, {"bucket": (Offer("bucket", price), 0.1)})
-    assert number == pytest.approx((price - GRACE) / (SHARE * 10.0), rel=0.05), "eager's time has to grow first"
+    assert number == pytest.approx((price - GRACE) / (SHARE * 10.0), rel=0.05), (
+        "eager's time has to grow first"
+    )
 
 
 def test_what_was_spent_on_traces_counts() -> None:
@@ -94,4 +102,7 @@ def test_what_finds_no_room_waits_for_twice_its_credit() -> None:
 
 def test_an_offer_says_what_it_is() -> None:
     assert str(Offer("a bucket", 10.0, credit=4.0)) == "a bucket: not made, 4 of 10 ms of credit"
-    assert str(Offer("a bucket", 10.0, made=True, calls=3, saved=7.0)) == "a bucket: made in 10 ms, 3 calls, 7 ms saved"
+    assert (
+        str(Offer("a bucket", 10.0, made=True, calls=3, saved=7.0))
+        == "a bucket: made in 10 ms, 3 calls, 7 ms saved"
+    )

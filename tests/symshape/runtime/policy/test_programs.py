@@ -1,4 +1,6 @@
-"""Which traces are worth making: the first ones, what finds room in the promise, what has credit.  No clock."""
+"""Which traces are worth making: the first ones, what finds room in the promise, what has credit.
+No clock.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def the_promise_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Stream:
-    """Calls of a function: an eager one takes ``eager`` ms, one that a program serves the same, a trace ``price``."""
+    """Calls of a function: an eager one takes ``eager`` ms, one that a program serves the same, a
+    trace ``price``.
+    """
 
     def __init__(self, eager: float, price: float, free: int | None = FREE) -> None:
         self.eager, self.price = eager, price
@@ -49,7 +53,9 @@ class Stream:
                 self.traces, self.time = self.traces + 1, self.time + self.price
             else:
                 before = self.hits
-                self.programs.traced(account, own, self.price, served_again=lambda: self.hits > before)
+                self.programs.traced(
+                    account, own, self.price, served_again=lambda: self.hits > before
+                )
                 self.traces, self.time = self.traces + 1, self.time + self.price
                 self.known.add(about)
         self.calls = getattr(self, "calls", 0) + 1
@@ -72,7 +78,9 @@ def test_traces_stay_within_the_promise(eager: float, price: float, kind: str) -
     rng, stream = random.Random(0), Stream(eager, price)
     for number in range(3000):
         structure = number if kind == "structures" else "s"
-        stream.call(structure, rng.randint(0, 40) if kind == "often" else number, refused=kind == "refused")
+        stream.call(
+            structure, rng.randint(0, 40) if kind == "often" else number, refused=kind == "refused"
+        )
     assert stream.behind <= 1000.0
 
 
@@ -121,7 +129,9 @@ def test_who_asks_for_every_trace_has_them() -> None:
 
 
 def test_a_later_program_is_expected_to_save_what_the_others_have_saved() -> None:
-    """Where runners keep accounts.  A batch of one has a program of its own, which would serve an eighth of calls."""
+    """Where runners keep accounts.  A batch of one has a program of its own, which would serve an
+    eighth of calls.
+    """
 
     def credit(of: Programs) -> float:
         """The share of an eager call that a program of its own is credited."""
@@ -172,7 +182,9 @@ def _no_failures(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_broken_policy_is_caught(
-    broken: Callable[[pytest.MonkeyPatch], None], check: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    broken: Callable[[pytest.MonkeyPatch], None],
+    check: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken(monkeypatch)
     with pytest.raises(AssertionError):

@@ -17,7 +17,9 @@ from symshape.runtime.policy.size_offers import SizeOffers
 @pytest.fixture
 def bought() -> Iterator[list[events.Bought]]:
     found: list[events.Bought] = []
-    unsubscribe = events.subscribe(lambda each: found.append(each) if isinstance(each, events.Bought) else None)
+    unsubscribe = events.subscribe(
+        lambda each: found.append(each) if isinstance(each, events.Bought) else None
+    )
     yield found
     unsubscribe()
 
@@ -45,10 +47,14 @@ def test_what_the_user_has_made_is_no_purchase(bought: list[events.Bought]) -> N
 
 
 def test_a_trace_says_why(bought: list[events.Bought]) -> None:
-    compiled = symshape.compile(lambda x: x * hash(x.shape[0]), options=symshape.Options(free_traces=3))
+    compiled = symshape.compile(
+        lambda x: x * hash(x.shape[0]), options=symshape.Options(free_traces=3)
+    )
     for size in range(2, 6):
         compiled(torch.ones(size))
-    assert [each.what.split(" of ")[0] for each in bought] == [f"program {number}" for number in range(4)]
+    assert [each.what.split(" of ")[0] for each in bought] == [
+        f"program {number}" for number in range(4)
+    ]
     assert "first traces" in bought[0].reason
     assert "need no credit" in bought[2].reason
     assert all(each.milliseconds > 0 for each in bought)

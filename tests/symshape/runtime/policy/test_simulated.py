@@ -1,4 +1,6 @@
-"""Streams on a simulated clock: never far behind eager, close to hindsight, and a broken policy is caught."""
+"""Streams on a simulated clock: never far behind eager, close to hindsight, and a broken policy is
+caught.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from symshape.runtime.policy.size_offers import SizeOffers
 from tests.bench.simulated_streams import ADVERSARY, MACHINES, Outcome, play
 
 PLAYED = [
-    *((machine, traffic) for machine in ("llama", "bert", "large") for traffic in ("log-normal", "once", ADVERSARY)),
+    *(
+        (machine, traffic)
+        for machine in ("llama", "bert", "large")
+        for traffic in ("log-normal", "once", ADVERSARY)
+    ),
     ("llama", "bimodal"),
     ("llama", "drift"),
     ("graphs", "four sizes"),
@@ -23,7 +29,11 @@ PLAYED = [
 
 
 def _played() -> list[Outcome]:
-    return [play(MACHINES[machine], traffic, 500, seed) for machine, traffic in PLAYED for seed in range(2)]
+    return [
+        play(MACHINES[machine], traffic, 500, seed)
+        for machine, traffic in PLAYED
+        for seed in range(2)
+    ]
 
 
 def _faults(outcomes: list[Outcome]) -> list[str]:
@@ -55,7 +65,9 @@ def _without_credit(patch: pytest.MonkeyPatch) -> None:
 def _without_nesting(patch: pytest.MonkeyPatch) -> None:
     ask = SizeOffers.ask
 
-    def finest(self: SizeOffers, sizes: Any, covering: Any, wanted: Any, widest: Any = None, times: int = 1) -> Any:
+    def finest(
+        self: SizeOffers, sizes: Any, covering: Any, wanted: Any, widest: Any = None, times: int = 1
+    ) -> Any:
         return ask(self, sizes, covering, list(wanted)[-1:], None, times)
 
     patch.setattr(SizeOffers, "ask", finest)
@@ -68,7 +80,8 @@ def _without_sharing(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "broken", [_without_a_price, _without_the_promise, _without_credit, _without_nesting, _without_sharing]
+    "broken",
+    [_without_a_price, _without_the_promise, _without_credit, _without_nesting, _without_sharing],
 )
 def test_a_broken_policy_is_caught(
     broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,6 @@
-"""A graph on the CPU whose nodes copy, behind functions like the CUDA driver's: what is set is done at each replay."""
+"""A graph on the CPU whose nodes copy, behind functions like the CUDA driver's: what is set is done
+at each replay.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ class FakeGraph:
         self._run = run
         self.tensors = list(outputs)
         self.done, self.told = 0, [0, 0]
-        self._before, self._after = [each.data_ptr() for each in buffers], [each.data_ptr() for each in results]
+        self._before, self._after = (
+            [each.data_ptr() for each in buffers],
+            [each.data_ptr() for each in results],
+        )
         self._set: dict[int, tuple[int, int, int]] = {}
         self._on: dict[int, bool] = {}
         self._nodes = tuple(range(100, 100 + len(self._before) + len(self._after)))
@@ -73,7 +78,10 @@ class FakeGraph:
 
 
 def _driver(
-    placed: dict[int, tuple[int, int, int]], turned: dict[int, bool], told: list[int], refuses: Callable[[int], bool]
+    placed: dict[int, tuple[int, int, int]],
+    turned: dict[int, bool],
+    told: list[int],
+    refuses: Callable[[int], bool],
 ) -> tuple[Any, ...]:
     """The functions, which note what they were told; they hold nothing else alive."""
 
@@ -97,7 +105,12 @@ def captured_with_copies(refuses: Callable[[int], bool] = lambda size: False) ->
     """In place of ``captured``: as on a device whose graphs make the copies."""
 
     def captured(
-        run: Callable[[], Sequence[Any]], device: Any, pool: Any, *, inside: Inside | None = None, **more: bool
+        run: Callable[[], Sequence[Any]],
+        device: Any,
+        pool: Any,
+        *,
+        inside: Inside | None = None,
+        **more: bool,
     ) -> Recording:
         if inside is None or launch.COPIES is None:
             return Recording(run)

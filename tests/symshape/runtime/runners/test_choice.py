@@ -19,7 +19,9 @@ from tests.symshape.runtime.runners.fakes import NotedRunner
 @pytest.fixture
 def fallbacks() -> Iterator[list[events.RunnerFallback]]:
     found: list[events.RunnerFallback] = []
-    unsubscribe = events.subscribe(lambda e: found.append(e) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: found.append(e) if isinstance(e, events.RunnerFallback) else None
+    )
     yield found
     unsubscribe()
 
@@ -39,7 +41,9 @@ def test_auto_on_the_cpu_is_eager_and_says_nothing(fallbacks: list[events.Runner
     assert not fallbacks
 
 
-def test_cudagraph_on_the_cpu_falls_back_with_a_reason(fallbacks: list[events.RunnerFallback]) -> None:
+def test_cudagraph_on_the_cpu_falls_back_with_a_reason(
+    fallbacks: list[events.RunnerFallback],
+) -> None:
     f = symshape.compile(lambda x: x * 2, runner="cudagraph")
     assert f(torch.ones(3)).tolist() == [2.0, 2.0, 2.0]
     assert f.entries[0].runner_name == "eager"

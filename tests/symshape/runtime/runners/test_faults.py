@@ -1,4 +1,6 @@
-"""Things that go wrong around padded programs: right results or a clear error, the cache whole, nothing leaked."""
+"""Things that go wrong around padded programs: right results or a clear error, the cache whole,
+nothing leaked.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def _model() -> nn.Module:
 
 
 def _padded(model: Callable[..., Any], **options: Any) -> Any:
-    compiled = symshape.compile(model, dynamic={"input": {0: "rows"}}, runner="padded", options=Options(**options))
+    compiled = symshape.compile(
+        model, dynamic={"input": {0: "rows"}}, runner="padded", options=Options(**options)
+    )
     return symshape.compiled_of(compiled) if isinstance(compiled, nn.Module) else compiled
 
 
@@ -70,7 +74,9 @@ def _failing(error: BaseException, when: str = "capture", times: int = 1) -> Ite
 @contextmanager
 def _heard() -> Iterator[list[str]]:
     found: list[str] = []
-    unsubscribe = events.subscribe(lambda e: found.append(e.reason) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: found.append(e.reason) if isinstance(e, events.RunnerFallback) else None
+    )
     try:
         yield found
     finally:
@@ -80,7 +86,12 @@ def _heard() -> Iterator[list[str]]:
 def _right(compiled: Any, model: nn.Module, rows: int, dtype: torch.dtype = torch.float32) -> None:
     with torch.no_grad():
         x = torch.randn(rows, 6).to(dtype)
-        assert_same(compiled(x), model(x), f"{rows} rows", tolerance=1e-4 if dtype is torch.float32 else 5e-2)
+        assert_same(
+            compiled(x),
+            model(x),
+            f"{rows} rows",
+            tolerance=1e-4 if dtype is torch.float32 else 5e-2,
+        )
 
 
 def _call(compiled: Any, x: torch.Tensor) -> torch.Tensor:
@@ -98,7 +109,10 @@ def test_out_of_memory_in_a_capture_is_tried_again_later() -> None:
     model = _model()
     compiled = _padded(model, max_cuda_graphs=4)
     _right(compiled, model, 3)
-    with _heard() as reasons, _failing(torch.OutOfMemoryError("CUDA out of memory"), times=3) as raised:
+    with (
+        _heard() as reasons,
+        _failing(torch.OutOfMemoryError("CUDA out of memory"), times=3) as raised,
+    ):
         for _ in range(40):
             _right(compiled, model, 20)
     assert raised == [1], "it is not tried at every call"
@@ -107,7 +121,9 @@ def test_out_of_memory_in_a_capture_is_tried_again_later() -> None:
     assert {each.made.caps["rows"] for each in _runner(compiled).buckets} == {3}
     for _ in range(1200):
         _call(compiled, torch.zeros(20, 6))
-    assert {each.made.caps["rows"] for each in _runner(compiled).buckets} == {3, 24}, "there is memory again"
+    assert {each.made.caps["rows"] for each in _runner(compiled).buckets} == {3, 24}, (
+        "there is memory again"
+    )
 
 
 def test_out_of_memory_for_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +218,9 @@ def test_threads_on_one_entry(limit: int) -> None:
 
 
 def test_what_was_written_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the results of a program that has written cannot be answered, eager may not run it once more."""
+    """When the results of a program that has written cannot be answered, eager may not run it once
+    more.
+    """
     module = nn.Module()
     module.count = torch.tensor(0)
 
@@ -280,7 +298,9 @@ def test_mixed_faults_leak_nothing() -> None:
         error(lambda: torch.OutOfMemoryError("out of memory"), "replay"),
         error(lambda: CaptureFailed("not permitted"), "capture"),
         error(lambda: RuntimeError("a kernel failed"), "replay"),
-        lambda: compiled.warm_up([rng.randint(1, 90)], progress=False) if compiled.entries else None,
+        lambda: (
+            compiled.warm_up([rng.randint(1, 90)], progress=False) if compiled.entries else None
+        ),
     ]
 
     def some(number: int) -> None:
@@ -290,8 +310,15 @@ def test_mixed_faults_leak_nothing() -> None:
                 _right(compiled, model, rng.randint(1, 60))
             assert len(compiled._graphs) <= 3
             assert compiled._graphs.bytes() <= 200_000
-            kept = [b for e in compiled.entries if isinstance(e.runner, PaddedRunner) for b in e.runner.buckets]
-            assert len(kept) == len(compiled._graphs), "the store keeps nothing for entries that have left"
+            kept = [
+                b
+                for e in compiled.entries
+                if isinstance(e.runner, PaddedRunner)
+                for b in e.runner.buckets
+            ]
+            assert len(kept) == len(compiled._graphs), (
+                "the store keeps nothing for entries that have left"
+            )
 
     some(MIXED // 2)
     compiled.reset()
@@ -302,8 +329,12 @@ def test_mixed_faults_leak_nothing() -> None:
     assert len(compiled._graphs) == compiled._graphs.bytes() == 0
 
 
-def test_an_entry_that_dies_while_it_makes_a_bucket_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The objects that an entry was traced for may die at any allocation, and their entry then lets go."""
+def test_an_entry_that_dies_while_it_makes_a_bucket_leaves_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The objects that an entry was traced for may die at any allocation, and their entry then lets
+    go.
+    """
     model = _model()
     compiled = _padded(model)
     _right(compiled, model, 3)

@@ -28,12 +28,18 @@ def _call(store: GraphStore, key: int, weight: Weight | None = None, pool: int =
     st.lists(st.integers(0, 12), max_size=400),
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=13, max_size=13),
 )
-def test_any_stream_stays_within_the_budget(limit: int, calls: list[int], weights: list[tuple[int, int]]) -> None:
+def test_any_stream_stays_within_the_budget(
+    limit: int, calls: list[int], weights: list[tuple[int, int]]
+) -> None:
     store = GraphStore(limit, memory=100)
     made: Counter[int] = Counter()
     asked: Counter[int] = Counter()
     for key in calls:
-        before = {each: store._leases[each].credit.now(store.clock) for each in range(13) if store.peek(each)}
+        before = {
+            each: store._leases[each].credit.now(store.clock)
+            for each in range(13)
+            if store.peek(each)
+        }
         asked[key] += 1
         outcome = _call(store, key, Weight(*weights[key]), pool=key % 2)
         made[key] += outcome == "made"

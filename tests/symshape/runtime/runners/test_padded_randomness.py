@@ -1,4 +1,6 @@
-"""Random numbers in padded programs: others of the same distribution, or eager's where those were asked for."""
+"""Random numbers in padded programs: others of the same distribution, or eager's where those were
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from symshape.runtime.runners.padded.runner import PaddedRunner
 
 
 def _padded(fn: Callable[..., Any]) -> Any:
-    return symshape.compile(fn, dynamic=True, runner="padded", fullgraph=True, options=Options(randomness="any"))
+    return symshape.compile(
+        fn, dynamic=True, runner="padded", fullgraph=True, options=Options(randomness="any")
+    )
 
 
 def _dropout(x: torch.Tensor) -> torch.Tensor:
@@ -95,9 +99,13 @@ def _kept(x: torch.Tensor) -> torch.Tensor:
     return F.dropout(torch.ones_like(x), 0.5) / 2
 
 
-@pytest.mark.parametrize("fn", [_uniform, _uniform_in_place, _normal, _integers, _by_its_own, _by_mask, _kept])
+@pytest.mark.parametrize(
+    "fn", [_uniform, _uniform_in_place, _normal, _integers, _by_its_own, _by_mask, _kept]
+)
 def test_valid_elements_have_the_distribution(fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Over many draws each position has mean 1/2, its deviation is eager's, and no two positions go together."""
+    """Over many draws each position has mean 1/2, its deviation is eager's, and no two positions go
+    together.
+    """
     torch.manual_seed(0)
     compiled = _padded(fn)
     compiled(torch.zeros(6, 5))

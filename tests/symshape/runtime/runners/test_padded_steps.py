@@ -1,4 +1,6 @@
-"""Whole steps of training in one padded program: parameters, moments and gradients are eager's, whatever is padded."""
+"""Whole steps of training in one padded program: parameters, moments and gradients are eager's,
+whatever is padded.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,18 @@ SIZES = ((6, 23), (5, 17), (3, 9), (6, 24), (5, 18), (3, 12), (5, 21), (3, 10), 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-2, momentum=0.9, weight_decay=1e-2),
     "one by one": lambda parameters: torch.optim.SGD(parameters, lr=1e-2, foreach=False),
-    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, eps=1e-4),  # reads its count on the host
+    "adamw": lambda parameters: torch.optim.AdamW(
+        parameters, lr=1e-3, eps=1e-4
+    ),  # reads its count on the host
 }
 
 
 def _step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor], *, detach: bool = True
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    call: dict[str, torch.Tensor],
+    *,
+    detach: bool = True,
 ) -> torch.Tensor:
     optimizer.zero_grad()
     loss = loss_of(model(**call))
@@ -44,12 +52,16 @@ def _poisoned(compiled: Any, number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "model", "detach"), sampled(OPTIMIZERS, ["gpt2", "encoder"], [True, False], every=5))
+@pytest.mark.parametrize(
+    ("name", "model", "detach"), sampled(OPTIMIZERS, ["gpt2", "encoder"], [True, False], every=5)
+)
 def test_steps_of_training(model: str, name: str, detach: bool) -> None:
     (trained,) = (each for each in TRAINED if each.name == model)
     theirs, ours = (trained.build() for _ in range(2))
     by_eager, by_us = (OPTIMIZERS[name](each.parameters()) for each in (theirs, ours))
-    step: Any = symshape.compile(lambda call: _step(ours, by_us, call, detach=detach), runner="padded")
+    step: Any = symshape.compile(
+        lambda call: _step(ours, by_us, call, detach=detach), runner="padded"
+    )
     for number, (batch, length) in enumerate(SIZES):
         call = trained.call(batch, length)
         _poisoned(step, number)
@@ -61,7 +73,9 @@ def test_steps_of_training(model: str, name: str, detach: bool) -> None:
             torch.testing.assert_close(mine.grad, its.grad, rtol=1e-2, atol=1e-5)
     assert step.stats().fallbacks == 0
     last = step.entries[-1]
-    assert any(runner.buckets for _, runner in padded_parts(last.runner, last.program)), last.runner.describe()
+    assert any(runner.buckets for _, runner in padded_parts(last.runner, last.program)), (
+        last.runner.describe()
+    )
     if name != "adamw" and detach:
         assert isinstance(last.runner, PaddedRunner)
         assert last.runner.instead is None

@@ -1,4 +1,6 @@
-"""Padded programs that write to their arguments, parameters and buffers: only valid elements, exactly as eager does."""
+"""Padded programs that write to their arguments, parameters and buffers: only valid elements,
+exactly as eager does.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,19 @@ Arguments = tuple[torch.Tensor, ...]
 
 
 def _same(mine: Any, theirs: Any, what: str) -> None:
-    pairs = zip(torch.utils._pytree.tree_leaves(mine), torch.utils._pytree.tree_leaves(theirs), strict=True)
+    pairs = zip(
+        torch.utils._pytree.tree_leaves(mine), torch.utils._pytree.tree_leaves(theirs), strict=True
+    )
     for place, (a, b) in enumerate(pairs):
         assert_same(a, b, f"{what} {place}", tolerance=1e-4)
 
 
-def _check(fn: Callable[..., Any], calls: Sequence[Arguments], twin: Callable[..., Any] | None = None) -> PaddedRunner:
-    """Padded calls with poisoned buffers against eager: results, arguments afterwards, and state of modules."""
+def _check(
+    fn: Callable[..., Any], calls: Sequence[Arguments], twin: Callable[..., Any] | None = None
+) -> PaddedRunner:
+    """Padded calls with poisoned buffers against eager: results, arguments afterwards, and state of
+    modules.
+    """
     compiled = symshape.compile(fn, dynamic=True, runner="padded", fullgraph=True)
     fallbacks: list[str] = []
     unsubscribe = events.subscribe(
@@ -55,7 +63,9 @@ def _check(fn: Callable[..., Any], calls: Sequence[Arguments], twin: Callable[..
 
 
 class Decode(nn.Module):
-    """A step of decoding on a cache of a fixed length that is an argument, as transformers' static cache writes it."""
+    """A step of decoding on a cache of a fixed length that is an argument, as transformers' static
+    cache writes it.
+    """
 
     def __init__(self, how: str) -> None:
         super().__init__()
@@ -80,13 +90,21 @@ class Decode(nn.Module):
 
 def _decoding(batch: int, first: int, new: int) -> Arguments:
     cache = torch.randn(2, batch, 2, 24, 8)
-    return torch.randn(batch, new, 16), cache[0].clone(), cache[1].clone(), torch.arange(first, first + new)
+    return (
+        torch.randn(batch, new, 16),
+        cache[0].clone(),
+        cache[1].clone(),
+        torch.arange(first, first + new),
+    )
 
 
 @pytest.mark.parametrize("how", ["index_copy", "index_put"])
 def test_a_decode_step_writes_its_cache(how: str) -> None:
     torch.manual_seed(0)
-    calls = [_decoding(*each) for each in ((4, 0, 7), (3, 7, 3), (4, 5, 8), (3, 11, 3), (2, 10, 6), (2, 23, 3))]
+    calls = [
+        _decoding(*each)
+        for each in ((4, 0, 7), (3, 7, 3), (4, 5, 8), (3, 11, 3), (2, 10, 6), (2, 23, 3))
+    ]
     calls = [each for each in calls if int(each[3][-1]) < 24]
     runner = _check(Decode(how).eval(), calls)
     assert len(runner.padding().padded) >= 4, runner.padding()
@@ -162,7 +180,9 @@ def _mask(x: torch.Tensor, keep: torch.Tensor) -> Any:
         (_mask, lambda n, m: (torch.randn(n, m), torch.rand(n, m) < 0.5)),
     ],
 )
-def test_writes_through_views(fn: Callable[..., Any], make: Callable[[int, int], Arguments]) -> None:
+def test_writes_through_views(
+    fn: Callable[..., Any], make: Callable[[int, int], Arguments]
+) -> None:
     _check(fn, [make(*sizes) for sizes in ((5, 4), (6, 3), (3, 8), (5, 5), (2, 2))])
 
 
@@ -183,7 +203,9 @@ def test_arguments_that_overlap_run_op_by_op() -> None:
     compiled = symshape.compile(program, dynamic=True, runner="padded")
     compiled(torch.zeros(3), torch.zeros(4))
     seen: list[str] = []
-    unsubscribe = events.subscribe(lambda e: seen.append(e.reason) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: seen.append(e.reason) if isinstance(e, events.RunnerFallback) else None
+    )
     for _ in range(2):
         whole = torch.zeros(8)
         assert compiled(whole[:5], whole[2:]).tolist() == [2, 2, 2, 0, 0, 0]
@@ -194,9 +216,13 @@ def test_arguments_that_overlap_run_op_by_op() -> None:
 
 def test_arguments_of_one_memory_that_do_not_overlap_are_padded() -> None:
     """As the keys and values of a cache that was allocated at once."""
-    compiled = symshape.compile(Decode("index_copy").eval(), dynamic=True, runner="padded", fullgraph=True)
+    compiled = symshape.compile(
+        Decode("index_copy").eval(), dynamic=True, runner="padded", fullgraph=True
+    )
     seen: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: seen.append(e) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: seen.append(e) if isinstance(e, events.RunnerFallback) else None
+    )
     twin = compiled.fn
     with torch.no_grad():
         for batch, first, new in ((4, 0, 7), (3, 7, 3), (4, 5, 8)):
@@ -206,7 +232,9 @@ def test_arguments_of_one_memory_that_do_not_overlap_are_padded() -> None:
                 torch.arange(first, first + new),
             )
             theirs = mine.clone()
-            _same(compiled(x, mine[0], mine[1], place), twin(x, theirs[0], theirs[1], place), "result")
+            _same(
+                compiled(x, mine[0], mine[1], place), twin(x, theirs[0], theirs[1], place), "result"
+            )
             _same(mine, theirs, "cache")
     unsubscribe()
     assert not seen
@@ -279,11 +307,15 @@ def _poisoned_calls(fn: Any, shapes: Sequence[tuple[int, ...]], make: Any = torc
 
 
 def _leaves(result: Any) -> list[torch.Tensor]:
-    return [each for each in torch.utils._pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
+    return [
+        each for each in torch.utils._pytree.tree_leaves(result) if isinstance(each, torch.Tensor)
+    ]
 
 
 def test_writes_through_a_view_that_has_to_be_read_one_by_one() -> None:
-    """Its sizes are not made of whole old ones: what is put back lies elsewhere at the capacities."""
+    """Its sizes are not made of whole old ones: what is put back lies elsewhere at the
+    capacities.
+    """
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         rows = x.view(x.size(-1), -1)
@@ -294,7 +326,9 @@ def test_writes_through_a_view_that_has_to_be_read_one_by_one() -> None:
 
 
 def test_writes_into_an_argument_whose_dimension_is_made_of_several_sizes() -> None:
-    """In the first piece the sizes stand apart, in the second one the argument is flat, and compacted to be written."""
+    """In the first piece the sizes stand apart, in the second one the argument is flat, and
+    compacted to be written.
+    """
 
     def fn(x: torch.Tensor) -> Any:
         flat = x.view(-1)
@@ -320,7 +354,9 @@ def test_writes_into_an_argument_whose_dimension_is_made_of_several_sizes() -> N
 
 
 def test_results_that_lie_as_reshape_has_it() -> None:
-    """With a size of 1 eager makes a view there, and a copy else: what is computed from it lies like that."""
+    """With a size of 1 eager makes a view there, and a copy else: what is computed from it lies
+    like that.
+    """
     _poisoned_calls(
         lambda x: (x.transpose(-1, 1).flatten(0, 1) * 2, x.sum()),
         ((3, 3, 5, 4), (2, 2, 8, 1), (2, 2, 8, 3), (2, 2, 8, 1)),

@@ -1,4 +1,6 @@
-"""The one door for runners: entries run through it, and whatever leaves the cache is released through it."""
+"""The one door for runners: entries run through it, and whatever leaves the cache is released
+through it.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,18 @@ from tests.symshape.runtime.runners.fakes import instead_of, noted_runners
 
 
 def test_it_is_three_methods() -> None:
-    assert {name for name in vars(Runner) if not name.startswith("_")} == {"run", "release", "describe"}
+    assert {name for name in vars(Runner) if not name.startswith("_")} == {
+        "run",
+        "release",
+        "describe",
+    }
     assert get_type_hints(Runner.describe)["return"] is str
 
 
 @pytest.mark.parametrize("name", RUNNERS)
-def test_every_runner_of_the_table_runs_describes_itself_and_runs_after_a_release(name: str) -> None:
+def test_every_runner_of_the_table_runs_describes_itself_and_runs_after_a_release(
+    name: str,
+) -> None:
     program = symshape.trace(lambda x: x * 2 + 1, torch.ones(3)).program
     order = Order(program=program, eager=EagerRunner(program), graphs=GraphStore(4), patient=False)
     try:
@@ -38,7 +46,9 @@ def test_every_runner_of_the_table_runs_describes_itself_and_runs_after_a_releas
 
 def test_eviction_and_reset_release_every_runner() -> None:
     with noted_runners() as made:
-        f = symshape.compile(lambda x: x * 2, dynamic=False, runner="cudagraph", options=Options(max_entries=2))
+        f = symshape.compile(
+            lambda x: x * 2, dynamic=False, runner="cudagraph", options=Options(max_entries=2)
+        )
         for size in (1, 2, 3, 4):
             assert torch.equal(f(torch.ones(size)), torch.ones(size) * 2)
         assert [entry.runner for entry in f.entries] == made[2:]

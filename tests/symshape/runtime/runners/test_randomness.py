@@ -1,4 +1,6 @@
-"""Random numbers of padded programs where the same ones are needed twice: checkpoints, and backward's masks."""
+"""Random numbers of padded programs where the same ones are needed twice: checkpoints, and
+backward's masks.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def _body(x: torch.Tensor) -> torch.Tensor:
 
 
 class _Again(torch.autograd.Function):
-    """A checkpoint of nobody's library: keeps the random state, and computes forward again in backward."""
+    """A checkpoint of nobody's library: keeps the random state, and computes forward again in
+    backward.
+    """
 
     @staticmethod
     def forward(ctx: Any, run: Call, x: torch.Tensor) -> torch.Tensor:
@@ -73,7 +77,9 @@ def _compiled(fn: Call) -> Call:
 
 
 def _backend(fn: Call) -> Call:
-    run: Call = torch.compile(fn, backend=symshape_backend, dynamic=True, options={"runner": "padded"})
+    run: Call = torch.compile(
+        fn, backend=symshape_backend, dynamic=True, options={"runner": "padded"}
+    )
     with torch.no_grad():
         run(torch.zeros(90, 30))
     return run
@@ -94,7 +100,9 @@ def test_a_checkpoint_around_a_call_drops_the_same_twice(
 
 
 @pytest.mark.parametrize("kept", [_reentrant, _with_hooks])
-def test_a_checkpoint_inside_a_step_drops_the_same_twice(kept: Callable[[Call, torch.Tensor], torch.Tensor]) -> None:
+def test_a_checkpoint_inside_a_step_drops_the_same_twice(
+    kept: Callable[[Call, torch.Tensor], torch.Tensor],
+) -> None:
     def step(x: torch.Tensor) -> Any:
         x = x.detach().requires_grad_()
         y = kept(_body, x)
@@ -124,7 +132,9 @@ def test_programs_that_put_states_back_have_eagers_numbers() -> None:
 def test_programs_that_exchange_tensors_with_other_processes_have_eagers_numbers() -> None:
     program = symshape.trace(_body, torch.zeros(5, 3)).program
     made = program.graph.nodes[-1]
-    sent = attrs.evolve(made, op=torch.ops._c10d_functional.wait_tensor.default, args=made.outputs, kwargs={})
+    sent = attrs.evolve(
+        made, op=torch.ops._c10d_functional.wait_tensor.default, args=made.outputs, kwargs={}
+    )
     graph = attrs.evolve(program.graph, steps=(*program.graph.steps, sent))
     assert not draws_any(attrs.evolve(program, graph=graph), Options())
 
@@ -159,7 +169,9 @@ def test_forward_and_backward_of_the_backend_drop_by_one_mask() -> None:
 
 
 def _attends(q: torch.Tensor) -> Any:
-    """Attention whose values are a unit matrix: its results are the weights that were not dropped."""
+    """Attention whose values are a unit matrix: its results are the weights that were not
+    dropped.
+    """
     q = q.detach().requires_grad_()
     value = torch.eye(q.shape[2], requires_grad=True).expand(*q.shape[:2], -1, -1)
     value.retain_grad()
@@ -181,7 +193,9 @@ def test_attention_drops_by_one_mask_in_forward_and_backward() -> None:
 def test_a_call_of_many_pieces_still_follows_the_seed() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         y = F.dropout((x.sin() + 1).exp(), 0.5).cos().tanh().exp()
-        return torch.multinomial(y.softmax(-1), 1) + F.dropout(((y.sin() + 1).exp().cos()), 0.5).sum(-1, keepdim=True)
+        return torch.multinomial(y.softmax(-1), 1) + F.dropout(
+            ((y.sin() + 1).exp().cos()), 0.5
+        ).sum(-1, keepdim=True)
 
     compiled = symshape.compile(fn, dynamic=True, runner="padded")
     x = torch.randn(20, 6)
@@ -216,7 +230,9 @@ def test_nan_stays_or_is_dropped_as_in_eager() -> None:
 def test_generators_of_the_users_give_eagers_numbers() -> None:
     own = torch.Generator()
     compiled = symshape.compile(
-        lambda x: x.exp() + torch.rand(x.shape[0], x.shape[1], generator=own), dynamic=True, runner="padded"
+        lambda x: x.exp() + torch.rand(x.shape[0], x.shape[1], generator=own),
+        dynamic=True,
+        runner="padded",
     )
     for sizes in SIZES:
         x = torch.randn(sizes)
@@ -239,7 +255,9 @@ def test_a_seed_inside_gives_eagers_numbers() -> None:
 
 
 def test_a_fork_of_the_random_state_around_calls() -> None:
-    """Numbers drawn inside are forgotten outside, and the same state gives the same numbers again."""
+    """Numbers drawn inside are forgotten outside, and the same state gives the same numbers
+    again.
+    """
     compiled = symshape.compile(_body, dynamic=True, runner="padded")
     x = torch.zeros(40, 9)
     compiled(x)
@@ -249,7 +267,9 @@ def test_a_fork_of_the_random_state_around_calls() -> None:
 
 
 def test_random_orders_stay_orders_of_the_true_size() -> None:
-    compiled = symshape.compile(lambda x: x.exp()[torch.randperm(x.shape[0])], dynamic=True, runner="padded")
+    compiled = symshape.compile(
+        lambda x: x.exp()[torch.randperm(x.shape[0])], dynamic=True, runner="padded"
+    )
     for n in (6, 7, 11, 30):
         x = torch.randn(n, 3)
         torch.testing.assert_close(compiled(x).sort(0)[0], x.exp().sort(0)[0])
@@ -281,7 +301,9 @@ def test_making_a_bucket_draws_nothing() -> None:
 
 
 @pytest.mark.parametrize("randomness", ["any", "eager"])
-def test_verification_compares_the_graph_where_the_program_draws_its_own_numbers(randomness: Any) -> None:
+def test_verification_compares_the_graph_where_the_program_draws_its_own_numbers(
+    randomness: Any,
+) -> None:
     options = Options(verify=1.0, randomness=randomness)
     compiled = symshape.compile(_body, dynamic=True, runner="padded", options=options)
     run = torch.compile(
@@ -309,7 +331,9 @@ def test_forecasts_and_pages_pad_what_draws_as_runners_do() -> None:
 
 
 class CompiledFunction(torch.autograd.Function):
-    """A checkpoint in a module whose name begins like ours, with the name of AOTAutograd's function."""
+    """A checkpoint in a module whose name begins like ours, with the name of AOTAutograd's
+    function.
+    """
 
     __module__ = "symshape_users"
 

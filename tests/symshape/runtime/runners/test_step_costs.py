@@ -1,4 +1,6 @@
-"""How much work a whole step of training takes whose sizes never repeat: counted, since seconds are the machine's."""
+"""How much work a whole step of training takes whose sizes never repeat: counted, since seconds are
+the machine's.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def _step() -> Callable[[torch.Tensor], torch.Tensor]:
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often the padding rules walked over a program, and how often code was generated; no tensor is printed."""
+    """How often the padding rules walked over a program, and how often code was generated; no
+    tensor is printed.
+    """
     found: Counter[str] = Counter()
 
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,7 +52,9 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     monkeypatch.setattr(planning, "pad", counted("walks", planning.pad))
     for module in (capture, piece_programs, blueprint, fusion):
         monkeypatch.setattr(module, "compile_graph", counted("code", module.compile_graph))
-    monkeypatch.setattr(torch.Tensor, "__repr__", lambda *args, **kwargs: pytest.fail("a tensor is printed"))
+    monkeypatch.setattr(
+        torch.Tensor, "__repr__", lambda *args, **kwargs: pytest.fail("a tensor is printed")
+    )
     return found
 
 
@@ -62,7 +68,9 @@ def test_a_step_of_training_is_made_once(done: Counter[str]) -> None:
     entry = compiled.entries[-1]
     assert isinstance(entry.runner, PiecewiseRunner)
     recorded = [stage.runner for stage in entry.runner.stages if stage.runner is not None]
-    assert len(recorded) == 1, "the updates have no sizes that vary, though there are as many as parameters"
+    assert len(recorded) == 1, (
+        "the updates have no sizes that vary, though there are as many as parameters"
+    )
     assert len(recorded[0].buckets) >= len(SIZES) - 2  # type: ignore[attr-defined]
     traces = compiled.stats().traces
     assert traces <= 3

@@ -26,7 +26,9 @@ def test_a_pointwise_op_is_the_bytes_that_it_moves() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_product_of_large_matrices_is_its_operations(dtype: torch.dtype) -> None:
-    work, names = _work(lambda a, b: a @ b, torch.randn(3, 4, dtype=dtype), torch.randn(4, 5, dtype=dtype))
+    work, names = _work(
+        lambda a, b: a @ b, torch.randn(3, 4, dtype=dtype), torch.randn(4, 5, dtype=dtype)
+    )
     per_flop = 0.04 if dtype is torch.float32 else 0.003
     n = 4096
     assert work((n,) * len(names)) == pytest.approx(2 * n**3 * per_flop + 3 * n**2 * dtype.itemsize)
@@ -46,11 +48,17 @@ def _gradient(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("fn", [_attend, _convolve, _gradient])
-def test_operations_count(fn: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_count(
+    fn: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = torch.randn(2, 4, 9, 11)
     work, names = _work(fn, x)
     larger = {2: 16, 4: 4, 9: 512, 11: 64}
-    values = tuple(larger[x.size(names.index(name))] for name in names) if len(names) == 4 else (16, 512, 64)
+    values = (
+        tuple(larger[x.size(names.index(name))] for name in names)
+        if len(names) == 4
+        else (16, 512, 64)
+    )
     found = work(values)
     monkeypatch.setattr("symshape.runtime.runners.work._products", lambda node: ((), 0.0))
     without, _ = _work(fn, x)

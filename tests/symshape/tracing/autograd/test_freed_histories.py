@@ -1,4 +1,6 @@
-"""Results whose history has run backward inside: they require gradients, and to ask for them fails, as in eager."""
+"""Results whose history has run backward inside: they require gradients, and to ask for them fails,
+as in eager.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def _outcome(loss: torch.Tensor, model: nn.Module) -> list[Any]:
 @pytest.mark.parametrize("how", [{}, {"retain_graph": True}])
 def test_a_second_backward(how: dict[str, Any]) -> None:
     mine, theirs = _model(), _model()
-    compiled, step = symshape.compile(_stepping(mine, **how), fullgraph=True), _stepping(theirs, **how)
+    compiled, step = (
+        symshape.compile(_stepping(mine, **how), fullgraph=True),
+        _stepping(theirs, **how),
+    )
     for rows in (3, 4, 5):
         x = R(rows, 4)
         assert repr(_outcome(compiled(x), mine)) == repr(_outcome(step(x), theirs))
@@ -78,7 +83,9 @@ def test_what_leads_to_what_ran(program: Callable[[nn.Module, torch.Tensor], Any
         seen = []
         for served, model in ((compiled, mine), (lambda x: program(theirs, x), theirs)):
             model.zero_grad()
-            seen.append([_outcome(each.sum() if each.requires_grad else each, model) for each in served(x)])
+            seen.append(
+                [_outcome(each.sum() if each.requires_grad else each, model) for each in served(x)]
+            )
         assert repr(seen[0]) == repr(seen[1])
     assert compiled.stats().traces == 2
 
@@ -145,8 +152,13 @@ def test_what_forward_computed_goes() -> None:
 
 # -- gradients that come through what is given
 TIED = torch.randn(4, 4, requires_grad=True)
-THROUGH: dict[str, tuple[Callable[..., Any], Callable[[torch.Tensor], tuple[torch.Tensor, ...]]]] = {
-    "a weight": (lambda h: torch.autograd.grad((h @ TIED).sin().sum(), TIED), lambda x: (x @ TIED,)),
+THROUGH: dict[
+    str, tuple[Callable[..., Any], Callable[[torch.Tensor], tuple[torch.Tensor, ...]]]
+] = {
+    "a weight": (
+        lambda h: torch.autograd.grad((h @ TIED).sin().sum(), TIED),
+        lambda x: (x @ TIED,),
+    ),
     "an argument": (
         lambda h, x: torch.autograd.grad((h * x).sin().sum(), x),
         lambda x: ((x := x.requires_grad_()) * 2, x),
@@ -192,6 +204,9 @@ def test_gradients_of_what_is_made_inside_and_of_a_made_argument_alone() -> None
         for n in (3, 5, 2):
             given = [(R(n, 4) @ TIED) for _ in range(number)]
             torch.testing.assert_close(compiled(*given), fn(*given))
-            mine, theirs = (torch.autograd.grad(each(*given).sum(), TIED, retain_graph=True) for each in (compiled, fn))
+            mine, theirs = (
+                torch.autograd.grad(each(*given).sum(), TIED, retain_graph=True)
+                for each in (compiled, fn)
+            )
             torch.testing.assert_close(mine, theirs)
         assert compiled.stats().traces == 2

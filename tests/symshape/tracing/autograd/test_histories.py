@@ -19,7 +19,9 @@ R = torch.randn
 
 def test_training_an_mlp() -> None:
     torch.manual_seed(0)
-    ours = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Dropout(0.2), nn.LayerNorm(16), nn.Linear(16, 1))
+    ours = nn.Sequential(
+        nn.Linear(5, 16), nn.ReLU(), nn.Dropout(0.2), nn.LayerNorm(16), nn.Linear(16, 1)
+    )
     theirs = copy.deepcopy(ours)
     optimisers = [torch.optim.Adam(model.parameters(), lr=0.01) for model in (ours, theirs)]
     traced = symshape.trace(ours, R(4, 5))

@@ -1,4 +1,6 @@
-"""What a program tells autograd itself: gradients of its own, tensors that are to require gradients."""
+"""What a program tells autograd itself: gradients of its own, tensors that are to require
+gradients.
+"""
 
 from __future__ import annotations
 
@@ -95,9 +97,13 @@ class Scaled(torch.autograd.Function):
 
 
 def _same(gradient: Callable[[Any, torch.Tensor], torch.Tensor], name: str) -> Any:
-    """The class of a function that is as its ``forward``, and whose gradient is ten times what it is."""
+    """The class of a function that is as its ``forward``, and whose gradient is ten times what it
+    is.
+    """
     return type(
-        name, (torch.autograd.Function,), {"forward": gradient, "backward": staticmethod(lambda ctx, g: g * 10)}
+        name,
+        (torch.autograd.Function,),
+        {"forward": gradient, "backward": staticmethod(lambda ctx, g: g * 10)},
     )
 
 
@@ -143,7 +149,9 @@ def _agree(fn: Callable[..., Any], traces: int = 2) -> Any:
         lambda x: Clip.apply(x @ WEIGHT, 0.5) + clip(x, 0.1),
         lambda x: Clip.apply(x, 1 / x.size(0)),
         lambda x: SetUp.apply(x @ WEIGHT, 3)[0] * SetUp.apply(x)[0],
-        *([lambda x: SetUp.apply(x, by=4)] if torch.__version__ >= "2.13" else []),  # which takes names
+        *(
+            [lambda x: SetUp.apply(x, by=4)] if torch.__version__ >= "2.13" else []
+        ),  # which takes names
         lambda x: Clip.apply(Hidden.apply(Clip.apply(x, 0.9), WEIGHT), 0.5),
         lambda x: View.apply(x @ WEIGHT, (x.size(0) * 2, 4)),
         lambda x: View.apply(x @ WEIGHT, torch.Size((x.size(0) * 2, 4))),
@@ -171,14 +179,18 @@ def test_what_a_function_reads_is_guarded() -> None:
 
 def test_gradients_of_gradients() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
-        (found,) = torch.autograd.grad(Clip.apply(x @ WEIGHT, 0.5).square().sum(), x, create_graph=True)
+        (found,) = torch.autograd.grad(
+            Clip.apply(x @ WEIGHT, 0.5).square().sum(), x, create_graph=True
+        )
         return found.square().sum()
 
     _agree(fn)
 
 
 def test_without_need_the_ops_stay() -> None:
-    """A backward inside needs no call of the function: its ops and those of its backward are the graph's."""
+    """A backward inside needs no call of the function: its ops and those of its backward are the
+    graph's.
+    """
     x = R(3, 8, requires_grad=True)
     traced = symshape.trace(lambda x: torch.autograd.grad(Clip.apply(x, 0.5).sum(), x)[0], x)
     assert not any("apply" in str(node.op) for node in traced.graph.nodes)
@@ -225,7 +237,10 @@ def test_an_object_among_its_arguments_is_refused() -> None:
     own = type(
         "Own",
         (torch.autograd.Function,),
-        {"forward": lambda ctx, x, module: module(x), "backward": staticmethod(lambda ctx, g: (g, None))},
+        {
+            "forward": lambda ctx, x, module: module(x),
+            "backward": staticmethod(lambda ctx, g: (g, None)),
+        },
     )
     with pytest.raises(UnsupportedError, match=r"Own.*given a Module"):
         symshape.trace(lambda x: own.apply(x, MODULE), R(3, 8, requires_grad=True))  # type: ignore[attr-defined]
@@ -289,7 +304,9 @@ def test_tensors_made_to_require_gradients(fn: Callable[..., Any]) -> None:
 
 def test_only_where_it_is_needed() -> None:
     def told(fn: Callable[[torch.Tensor], torch.Tensor]) -> bool:
-        return "requires_grad_" in [str(node.op) for node in symshape.trace(fn, R(3, 8)).graph.nodes]
+        return "requires_grad_" in [
+            str(node.op) for node in symshape.trace(fn, R(3, 8)).graph.nodes
+        ]
 
     assert told(_penalty)
     assert not told(lambda x: _penalty(x).detach())
@@ -316,7 +333,9 @@ def test_other_runners_leave_it_to_eager(runner: Any, fn: Any) -> None:
     compiled = symshape.compile(fn, runner=runner)
     for rows in (3, 4, 5):
         x = R(rows, 8, requires_grad=True)
-        found, wanted = (torch.autograd.grad(served(x).sum(), WEIGHT)[0] for served in (compiled, fn))
+        found, wanted = (
+            torch.autograd.grad(served(x).sum(), WEIGHT)[0] for served in (compiled, fn)
+        )
         assert torch.equal(found, wanted)
 
 

@@ -38,7 +38,12 @@ def test_what_autograd_saves_is_held_until_its_backward() -> None:
         return torch.autograd.grad((x * weight).exp().sum(), [weight])
 
     found = values(fn, torch.ones(3))
-    (total,) = (node.outputs[0] for node in symshape.trace(fn, torch.ones(3)).graph.nodes if "sum" in str(node.op))
+    (total,) = (
+        node.outputs[0]
+        for node in symshape.trace(fn, torch.ones(3)).graph.nodes
+        if "sum" in str(node.op)
+    )
     assert total is not None
-    saved = [value for value in found if value.storage is found[1].storage]  # the exponential, as autograd keeps it
+    # the exponential, as autograd keeps it
+    saved = [value for value in found if value.storage is found[1].storage]
     assert max(value.held_until or 0 for value in saved) > total.index

@@ -1,4 +1,6 @@
-"""``cond`` on data, ``while_loop``, ``scan`` and ``associative_scan``: eager's results in one program for all sizes."""
+"""``cond`` on data, ``while_loop``, ``scan`` and ``associative_scan``: eager's results in one
+program for all sizes.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def loop(m: Any, x: Tensor, y: Tensor) -> Any:
     def body(i: Tensor, a: Tensor) -> Any:
         return i + 1, torch.tanh(LINEAR(a) * y)
 
-    return m.while_loop(lambda i, a: (i < 4) & (a.sum() < 100), body, (torch.zeros((), dtype=torch.int64), x))
+    return m.while_loop(
+        lambda i, a: (i < 4) & (a.sum() < 100), body, (torch.zeros((), dtype=torch.int64), x)
+    )
 
 
 def loop_of_none(m: Any, x: Tensor, y: Tensor) -> Any:
@@ -62,12 +66,16 @@ def loop_of_none(m: Any, x: Tensor, y: Tensor) -> Any:
 
 
 def rows(m: Any, x: Tensor, y: Tensor) -> Any:
-    return m.scan(lambda c, v: (torch.tanh(LINEAR(c) + v), (c * v).sum(-1)), torch.zeros_like(x[0]), x)
+    return m.scan(
+        lambda c, v: (torch.tanh(LINEAR(c) + v), (c * v).sum(-1)), torch.zeros_like(x[0]), x
+    )
 
 
 def rows_backwards(m: Any, x: Tensor, y: Tensor) -> Any:
     every = torch.stack([x, y, x + y])
-    return m.scan(lambda c, v: (c + v * SCALE, c * v), torch.zeros(3, 3), every, dim=1, reverse=True)
+    return m.scan(
+        lambda c, v: (c + v * SCALE, c * v), torch.zeros(3, 3), every, dim=1, reverse=True
+    )
 
 
 def rows_of_trees(m: Any, x: Tensor, y: Tensor) -> Any:
@@ -80,7 +88,9 @@ def rows_of_trees(m: Any, x: Tensor, y: Tensor) -> Any:
 
 def branch_in_rows(m: Any, x: Tensor, y: Tensor) -> Any:
     def combine(c: Tensor, v: Tensor) -> Any:
-        return m.cond(v.sum() > 0, lambda a, b: (LINEAR(a), a * b), lambda a, b: (a - b, b * 2), (c, v))
+        return m.cond(
+            v.sum() > 0, lambda a, b: (LINEAR(a), a * b), lambda a, b: (a - b, b * 2), (c, v)
+        )
 
     return m.scan(combine, y[0] * 1, x)
 
@@ -111,7 +121,10 @@ def test_one_program_for_all_sizes(fn: Callable[..., Any], gradients: bool) -> N
     fast = compiled(fn)
     for n in SIZES:
         for sign in (1, -1):
-            x, y = (sign * torch.randn(n, 3)).requires_grad_(gradients), torch.randn(n, 3).requires_grad_(gradients)
+            x, y = (
+                (sign * torch.randn(n, 3)).requires_grad_(gradients),
+                torch.randn(n, 3).requires_grad_(gradients),
+            )
             assert_same_run(fn, fast, (x, y), _PARAMETERS)
     assert fast.stats().traces <= 2
     assert fast.stats().fallbacks == 0
@@ -147,7 +160,9 @@ def test_dtypes(fn: Callable[..., Any], dtype: torch.dtype) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fn", [branch, branches_in_branches, loop, rows, rows_of_trees, levels])
 def test_as_torchs_own_operators(fn: Callable[..., Any]) -> None:
-    """Plain Python is what torch's operators do; which results require gradients is theirs to say."""
+    """Plain Python is what torch's operators do; which results require gradients is theirs to
+    say.
+    """
     torch._dynamo.reset()
     for gradients in (False, True):
         x, y = (torch.randn(5, 3).requires_grad_(gradients) for _ in range(2))
@@ -178,14 +193,21 @@ def test_no_rows_at_all() -> None:
 def test_arguments_that_do_not_matter_have_gradients_of_zeros() -> None:
     """As with torch's own operators, whose backward is one for both branches."""
     x, y = torch.rand(3, 3, requires_grad=True), torch.rand(3, 3, requires_grad=True)
-    for function in (lambda x, y: torch.cond(x.sum() > 0, lambda: x * 2, lambda: y * 3), lambda x, y: _loop_of(x, y)):
+    for function in (
+        lambda x, y: torch.cond(x.sum() > 0, lambda: x * 2, lambda: y * 3),
+        lambda x, y: _loop_of(x, y),
+    ):
         got = compiled(function)(x, y)
-        assert torch.equal(torch.autograd.grad(got.sum(), (x, y), allow_unused=True)[1], torch.zeros(3, 3))
+        assert torch.equal(
+            torch.autograd.grad(got.sum(), (x, y), allow_unused=True)[1], torch.zeros(3, 3)
+        )
 
 
 def _loop_of(x: Tensor, y: Tensor) -> Tensor:
     found: Tensor = Real.while_loop(
-        lambda i, a: i < 2, lambda i, a: (i + 1, a * 2 + y.detach()), (torch.zeros((), dtype=torch.int64), x + y * 0)
+        lambda i, a: i < 2,
+        lambda i, a: (i + 1, a * 2 + y.detach()),
+        (torch.zeros((), dtype=torch.int64), x + y * 0),
     )[1]
     return found
 
@@ -193,7 +215,9 @@ def _loop_of(x: Tensor, y: Tensor) -> Tensor:
 def test_which_results_require_gradients() -> None:
     def fn(x: Tensor, y: Tensor) -> Any:
         made = torch.cond(
-            x.sum() > 0, lambda: (x * 2, x.argmax(), torch.ones(3)), lambda: (y * 1, y.argmax(), y.sum(0))
+            x.sum() > 0,
+            lambda: (x * 2, x.argmax(), torch.ones(3)),
+            lambda: (y * 1, y.argmax(), y.sum(0)),
         )
         with torch.no_grad():
             other = torch.cond(x.sum() > 0, lambda: x * 2, lambda: y * 1)
@@ -216,10 +240,14 @@ def test_gradients_of_gradients() -> None:
 
 def test_gradients_that_the_program_computes_itself() -> None:
     def through_a_branch(x: Tensor) -> Tensor:
-        return torch.autograd.grad(torch.cond(x.sum() > 0, lambda: x * 2, lambda: x * 3).sum(), x)[0]
+        return torch.autograd.grad(torch.cond(x.sum() > 0, lambda: x * 2, lambda: x * 3).sum(), x)[
+            0
+        ]
 
     def through_rows(x: Tensor) -> Tensor:
-        return torch.autograd.grad(Real.scan(lambda c, v: (c + v, c * v), torch.zeros(3), x)[1].sum(), x)[0]
+        return torch.autograd.grad(
+            Real.scan(lambda c, v: (c + v, c * v), torch.zeros(3), x)[1].sum(), x
+        )[0]
 
     def through_levels(x: Tensor) -> Tensor:
         made = Real.associative_scan(lambda a, b: a * b, x, 0, combine_mode="generic")
@@ -266,8 +294,12 @@ def test_inside_of_a_checkpoint(fn: Callable[..., Any]) -> None:
 
 def test_what_writes_inside_of_a_checkpoint_is_refused() -> None:
     norm = torch.nn.BatchNorm1d(3)
-    fast = compiled(lambda x: checkpoint(lambda a: norm(a) * a.sum().item(), x, use_reentrant=False))
-    with pytest.raises(UnsupportedError, match="inside or beside a checkpoint, whose backward writes again"):
+    fast = compiled(
+        lambda x: checkpoint(lambda a: norm(a) * a.sum().item(), x, use_reentrant=False)
+    )
+    with pytest.raises(
+        UnsupportedError, match="inside or beside a checkpoint, whose backward writes again"
+    ):
         fast(torch.rand(3, 3, requires_grad=True))
 
 
@@ -283,7 +315,8 @@ def test_integers_that_a_loop_carries() -> None:
             x = torch.randn(n, 3)
             assert_alike(fn(Plain, x, k), fast(Real, x, k))
     assert fast.stats().traces <= 4
-    with pytest.raises(UnsupportedError, match="integers where gradients"):  # torch fails there, too
+    # torch fails there, too
+    with pytest.raises(UnsupportedError, match="integers where gradients"):
         compiled(fn)(Real, torch.randn(3, 3, requires_grad=True), 1)
 
 
@@ -292,7 +325,12 @@ def test_conditions() -> None:
         return lambda m, x: m.cond(condition(x), lambda a: a * 2, lambda a: a + 1, (x,))
 
     for condition in (
-        *(lambda x: x.sum() > 0, lambda x: x.sum().reshape(1, 1), lambda x: (x > 0).sum(), lambda x: x[0, 0] * 1),
+        *(
+            lambda x: x.sum() > 0,
+            lambda x: x.sum().reshape(1, 1),
+            lambda x: (x > 0).sum(),
+            lambda x: x[0, 0] * 1,
+        ),
         *(lambda x: x.size(0) > 2, lambda x: True, lambda x: x.dim() == 3),
     ):
         fast = compiled(by(condition))

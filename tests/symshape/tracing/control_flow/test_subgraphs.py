@@ -45,7 +45,9 @@ class _Scaled(torch.nn.Module):
         self.linear = torch.nn.Linear(2, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return cond(x.sum() > 0, lambda a: self.linear(a) * self.scale, lambda a: a - self.scale, (x,))  # type: ignore[no-any-return]
+        return cond(
+            x.sum() > 0, lambda a: self.linear(a) * self.scale, lambda a: a - self.scale, (x,)
+        )  # type: ignore[no-any-return]
 
 
 def test_attributes_and_parameters() -> None:
@@ -56,7 +58,8 @@ def test_attributes_and_parameters() -> None:
     def check() -> None:
         for each in (x, -x):
             assert torch.equal(
-                fast(each), module.linear(each) * module.scale if each.sum() > 0 else each - module.scale
+                fast(each),
+                module.linear(each) * module.scale if each.sum() > 0 else each - module.scale,
             )
 
     check()
@@ -130,7 +133,9 @@ def _counts_rows(x: Tensor) -> Any:
 
 def _counts_pairs(x: Tensor) -> Any:
     number: list[int] = []
-    made = Real.associative_scan(lambda a, b: (number.append(1), a + b)[1], x, 0, combine_mode="generic")
+    made = Real.associative_scan(
+        lambda a, b: (number.append(1), a + b)[1], x, 0, combine_mode="generic"
+    )
     return made, len(number)
 
 
@@ -164,7 +169,9 @@ def _turns_gradients_off(x: Tensor) -> Tensor:
 )
 def test_effects_are_refused(fn: Callable[..., Any]) -> None:
     SEEN.clear()
-    with pytest.raises(UnsupportedError, match="which would happen only in calls that run this function"):
+    with pytest.raises(
+        UnsupportedError, match="which would happen only in calls that run this function"
+    ):
         compiled(fn)(_up(4))
     assert not SEEN
     assert COUNT == 0
@@ -243,16 +250,34 @@ def _loop(body: Callable[..., Any], start: Any = 0) -> Callable[[Tensor], Any]:
 
 REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "a view": (lambda x: cond(x.sum() > 0, lambda: x.t(), lambda: x.t() * 1), "or a view of one"),
-    "an operand": (lambda x: cond(x.sum() > 0, lambda a: a, lambda a: a * 1, (x,)), "one of its arguments"),
+    "an operand": (
+        lambda x: cond(x.sum() > 0, lambda a: a, lambda a: a * 1, (x,)),
+        "one of its arguments",
+    ),
     "one memory": (
         lambda x: cond(x.sum() > 0, lambda: (x + 1, x + 2), lambda: (lambda y: (y, y))(x + 1)),
         "two tensors on one memory",
     ),
-    "a loop of a size of data": (_loop(lambda i, a: (i + 1, a[a[:, 0] > 0])), "size depends on data"),
-    "other dtypes": (lambda x: cond(x.sum() > 0, lambda: x.double(), lambda: x * 1), "returns float64"),
-    "other strides": (lambda x: cond(x.sum() > 0, lambda: x.t() * 1, lambda: x.t().contiguous()), "strides"),
-    "other containers": (lambda x: cond(x.sum() > 0, lambda: (x * 1,), lambda: [x * 1]), "other containers"),
-    "other numbers": (lambda x: cond(x.sum() > 0, lambda: (x * 1, 2.0), lambda: (x * 1, 3.0)), "returns 2.0"),
+    "a loop of a size of data": (
+        _loop(lambda i, a: (i + 1, a[a[:, 0] > 0])),
+        "size depends on data",
+    ),
+    "other dtypes": (
+        lambda x: cond(x.sum() > 0, lambda: x.double(), lambda: x * 1),
+        "returns float64",
+    ),
+    "other strides": (
+        lambda x: cond(x.sum() > 0, lambda: x.t() * 1, lambda: x.t().contiguous()),
+        "strides",
+    ),
+    "other containers": (
+        lambda x: cond(x.sum() > 0, lambda: (x * 1,), lambda: [x * 1]),
+        "other containers",
+    ),
+    "other numbers": (
+        lambda x: cond(x.sum() > 0, lambda: (x * 1, 2.0), lambda: (x * 1, 3.0)),
+        "returns 2.0",
+    ),
     "written": (_written, "writes in place to a tensor created outside it"),
     "an operand written": (
         lambda x: cond(x.sum() > 0, lambda a: a.add_(1) * 1, lambda a: a * 1, (x,)),
@@ -264,7 +289,9 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "inference mode": (_in_inference_mode, "inference mode"),
     "an error": (_raises, "raises ValueError"),
     "a transform": (
-        lambda x: torch.func.grad(lambda v: cond(v.sum() > 0, lambda: v * 2, lambda: v * 1).sum())(x),
+        lambda x: torch.func.grad(lambda v: cond(v.sum() > 0, lambda: v * 2, lambda: v * 1).sum())(
+            x
+        ),
         "under a transform",
     ),
     "the operator itself": (
@@ -275,7 +302,10 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "a loop of operands": (_loop(lambda i, a: (i + 1, a)), "return a clone"),
     "a loop of a bool": (_loop(lambda i, a: (i, a * 1), True), "tensors and integers"),
     "a loop with other results": (_loop(lambda i, a: [i + 1, a * 1]), "other containers"),
-    "a loop on no bool": (lambda x: Real.while_loop(lambda a: a.sum(), lambda a: (a * 1,), (x,)), "no bool"),
+    "a loop on no bool": (
+        lambda x: Real.while_loop(lambda a: a.sum(), lambda a: (a * 1,), (x,)),
+        "no bool",
+    ),
 }
 
 
@@ -283,7 +313,11 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
 def test_refused(name: str) -> None:
     fn, why = REFUSED[name]
     for x in (_up(), _up().requires_grad_()):
-        if x.requires_grad and name in ("an operand written", "inference mode", "the operator itself"):
+        if x.requires_grad and name in (
+            "an operand written",
+            "inference mode",
+            "the operator itself",
+        ):
             continue  # torch itself is asked first
         with pytest.raises(UnsupportedError, match=why):
             compiled(fn)(x)
@@ -291,7 +325,9 @@ def test_refused(name: str) -> None:
 
 def test_refused_where_gradients_are_recorded() -> None:
     drop = torch.nn.Dropout()
-    draws: Callable[[Tensor], Tensor] = lambda x: cond(x.sum() > 0, lambda: drop(x), lambda: torch.rand_like(x))  # noqa: E731
+    draws: Callable[[Tensor], Tensor] = lambda x: cond(  # noqa: E731
+        x.sum() > 0, lambda: drop(x), lambda: torch.rand_like(x)
+    )
     for fn, why in (
         (_of_an_own_function, "uses gradients itself"),
         (_with_a_hook, "uses gradients itself"),
@@ -328,7 +364,9 @@ def _(x: Tensor) -> Tensor:
 
 
 def test_custom_operators() -> None:
-    """Torch notes in an operator where its kernels are when it is first called: no effect of the program's."""
+    """Torch notes in an operator where its kernels are when it is first called: no effect of the
+    program's.
+    """
     local = squared  # reached through the closure
     fast = compiled(lambda x: cond(x.sum() > 0, lambda: local(x) + 1, lambda: x - 1))
     for x in (_up(), -_up(5)):
@@ -496,15 +534,23 @@ def test_passes_leave_it_alone_or_refuse_it() -> None:
             symshape.compile(fn, store=folder)(_up())
     finally:
         stop()
-    reasons = [each.reason for each in seen if isinstance(each, (events.RunnerFallback, events.NotStored))]
+    reasons = [
+        each.reason for each in seen if isinstance(each, (events.RunnerFallback, events.NotStored))
+    ]
     assert len(reasons) == 3
     assert all("cond" in each for each in reasons)
 
 
 def test_peak_memory_says_that_it_is_not_known() -> None:
-    peak = symshape.trace(lambda x: cond(x.sum() > 0, lambda: (x * 2).sin(), lambda: x * 3), _up()).peak_memory()
+    peak = symshape.trace(
+        lambda x: cond(x.sum() > 0, lambda: (x * 2).sin(), lambda: x * 3), _up()
+    ).peak_memory()
     assert peak.left_out == ("cond",)
     assert "without what cond holds" in str(peak)
-    for budget in (lambda: peak.at(s0=3, s1=2), lambda: peak.within("1 MB"), lambda: peak.largest("s0", bytes=1, s1=2)):
+    for budget in (
+        lambda: peak.at(s0=3, s1=2),
+        lambda: peak.within("1 MB"),
+        lambda: peak.largest("s0", bytes=1, s1=2),
+    ):
         with pytest.raises(symshape.InputError, match="is not known: it calls cond"):
             budget()

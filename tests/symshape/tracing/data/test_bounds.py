@@ -152,7 +152,9 @@ def _by_expert(x: torch.Tensor) -> list[torch.Tensor]:
     [
         _by_expert,
         lambda x: torch.bincount(x[:, :4].argmax(1), minlength=6).tolist(),
-        lambda x: torch.bincount(x[:, :4].argmax(1)[x[:, 0] > 0], weights=x[x[:, 0] > 0, 1], minlength=4).tolist(),
+        lambda x: torch.bincount(
+            x[:, :4].argmax(1)[x[:, 0] > 0], weights=x[x[:, 0] > 0, 1], minlength=4
+        ).tolist(),
         lambda x: torch.bincount((x[:, 0] * 3).long().clamp(0, 2), minlength=3).tolist(),
         lambda x: torch.bincount((x[:, 0] * 3).long() % 3, minlength=3).tolist(),
         lambda x: torch.bincount((x[:, 0] * 3).long().clamp(5, 2), minlength=3).tolist(),
@@ -164,7 +166,10 @@ def test_as_many_counts_as_there_are_numbers(fn: Callable[[torch.Tensor], Any]) 
         x = R(shape)
         found, expected = compiled(x), fn(x)
         assert len(found) == len(expected)
-        assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(found, expected, strict=True))
+        assert all(
+            torch.equal(torch.as_tensor(a), torch.as_tensor(b))
+            for a, b in zip(found, expected, strict=True)
+        )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,10 @@ FORMULAS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: x.new_ones(torch.prod(torch.tensor(x.shape)).item()), "s0*s1"),
     (lambda x: x.new_ones(torch.tensor([x.size(1), 3])[0].item()), "s1"),
     (lambda x: x.new_ones((torch.as_tensor([x.size(0), 4]) // 2)[0].item()), "s0//2"),
-    (lambda x: x.new_ones(torch.div(torch.tensor(x.size(1)), 2, rounding_mode="floor").item()), "s1//2"),
+    (
+        lambda x: x.new_ones(torch.div(torch.tensor(x.size(1)), 2, rounding_mode="floor").item()),
+        "s1//2",
+    ),
     (lambda x: x.new_ones((torch.tensor(x.size(1)) % 4).unsqueeze(0).item()), "s1 % 4"),
 ]
 
@@ -68,6 +71,8 @@ def test_the_batch_of_a_packed_sequence_is_known() -> None:
         packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths)
         return x.new_zeros(packed.batch_sizes[0].item(), 2)
 
-    traced, seen = agree(fn, (R(5, 3, 2), torch.tensor([5, 2, 1])), (R(4, 2, 2), torch.tensor([3, 3])))
+    traced, seen = agree(
+        fn, (R(5, 3, 2), torch.tensor([5, 2, 1])), (R(4, 2, 2), torch.tensor([3, 3]))
+    )
     assert seen == ["equal", "equal"]
     assert str(traced.output_specs.sizes[0]) == "s1"

@@ -1,4 +1,6 @@
-"""Branches on numbers in tensors of one element: questions that each call is asked, and what remains unknown."""
+"""Branches on numbers in tensors of one element: questions that each call is asked, and what
+remains unknown.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,23 @@ def test_a_counter_that_a_branch_reads() -> None:
         assert torch.equal(compiled(x, mine), counted(x, theirs))
     assert torch.equal(mine, theirs)
     assert compiled.stats().traces <= 3
-    assert "what the program asks of numbers in its arguments is not what it was" in compiled.explain_miss()
+    assert (
+        "what the program asks of numbers in its arguments is not what it was"
+        in compiled.explain_miss()
+    )
 
 
 PROGRAMS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]] = {
     "two numbers": lambda x, a, b: x + 1 if a.item() < b.item() else x,
     "an expression": lambda x, a, b: x + 1 if (a.item() * 2 - 1) / 3 >= b.item() ** 2 else x,
     "one that is computed": lambda x, a, b: x + 1 if (a * b + 1).sqrt().item() > 1.5 else x,
-    "lists": lambda x, a, b: (torch._foreach_mul_([a, b], 2.0), x + a if b.item() > a.item() else x - b)[1],
-    "one after another": lambda x, a, b: x * (a.item() if b.item() > 0.5 else 0.0) if a.item() > 0.5 else x,
+    "lists": lambda x, a, b: (
+        torch._foreach_mul_([a, b], 2.0),
+        x + a if b.item() > a.item() else x - b,
+    )[1],
+    "one after another": lambda x, a, b: (
+        x * (a.item() if b.item() > 0.5 else 0.0) if a.item() > 0.5 else x
+    ),
     "no number": lambda x, a, b: x + 1 if a.item() != a.item() else x,
 }
 
@@ -53,7 +63,11 @@ def test_the_branch_of_each_call(name: str) -> None:
         for b in (values[-1 - i], a):
             mine, theirs = (one(a), one(b)), (one(a), one(b))
             torch.testing.assert_close(
-                compiled(torch.ones(3), *mine), PROGRAMS[name](torch.ones(3), *theirs), rtol=0, atol=0, equal_nan=True
+                compiled(torch.ones(3), *mine),
+                PROGRAMS[name](torch.ones(3), *theirs),
+                rtol=0,
+                atol=0,
+                equal_nan=True,
             )
             torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
     assert compiled.stats().traces <= 5
@@ -115,8 +129,17 @@ def test_outside_the_arguments() -> None:
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 def test_another_kind_of_tensor_is_asked_nothing() -> None:
     compiled = symshape.compile(lambda x, a: x + 1 if a.item() > 0.5 else x - 1)
-    for a in (one(0.0), one(1.0), one(1.0, torch.float64), torch.ones(1), torch.ones(1, 1), one(0.0, torch.float64)):
-        assert torch.equal(compiled(torch.zeros(2), a), torch.full((2,), 1.0 if a.item() > 0.5 else -1.0))
+    for a in (
+        one(0.0),
+        one(1.0),
+        one(1.0, torch.float64),
+        torch.ones(1),
+        torch.ones(1, 1),
+        one(0.0, torch.float64),
+    ):
+        assert torch.equal(
+            compiled(torch.zeros(2), a), torch.full((2,), 1.0 if a.item() > 0.5 else -1.0)
+        )
 
 
 UNKNOWN: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
@@ -155,7 +178,11 @@ def test_arguments_in_one_memory() -> None:
         return x + (10 if b.item() > 0.5 else 20)
 
     compiled = symshape.compile(fn)
-    for made in (lambda: [one(0.0), one(0.0)], lambda: [*torch.zeros(2)], lambda: [(t := one(0.0)), t.view(())]):
+    for made in (
+        lambda: [one(0.0), one(0.0)],
+        lambda: [*torch.zeros(2)],
+        lambda: [(t := one(0.0)), t.view(())],
+    ):
         for _ in range(2):
             assert torch.equal(compiled(torch.zeros(2), *made()), fn(torch.zeros(2), *made()))
 
@@ -173,9 +200,13 @@ def _read_after_another_is_written(level: torch.Tensor, x: torch.Tensor) -> torc
 
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 @pytest.mark.parametrize("program", [_written_before_read, _read_after_another_is_written])
-@pytest.mark.parametrize("view", [lambda x: x, lambda x: x.view(()), lambda x: x.data], ids=["it", "view", "data"])
+@pytest.mark.parametrize(
+    "view", [lambda x: x, lambda x: x.view(()), lambda x: x.data], ids=["it", "view", "data"]
+)
 @pytest.mark.parametrize("order", [(0, 1, 0, 1, 1), (1, 0, 1, 0, 0)])
-def test_an_argument_in_the_memory_of_a_tensor_outside(program: Any, view: Any, order: tuple[int, ...]) -> None:
+def test_an_argument_in_the_memory_of_a_tensor_outside(
+    program: Any, view: Any, order: tuple[int, ...]
+) -> None:
     mine, theirs = one(0.0), one(0.0)
     compiled = symshape.compile(lambda x: program(mine, x))
     for shared in order:

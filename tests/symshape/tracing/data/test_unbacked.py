@@ -58,7 +58,9 @@ def test_one_mask_has_one_count_until_it_is_written_to() -> None:
 
 
 def test_arguments_may_share_the_memory_of_a_mask() -> None:
-    """A write to one argument may change a mask that is another one; what the call itself made is its own."""
+    """A write to one argument may change a mask that is another one; what the call itself made is
+    its own.
+    """
     env, counts = ShapeEnv(), Counts()
     spec = TensorSpec.contiguous((4,), torch.bool, torch.device("cpu"))
     mask, argument, made, written = (Value(i, spec, object()) for i in range(4))
@@ -90,7 +92,9 @@ def test_a_mask_that_another_argument_shares_is_counted_again() -> None:
 
 
 def test_a_size_that_an_op_answers_is_not_born_there() -> None:
-    """Kernels of attention answer the lengths: where those are counts of data, they were read before."""
+    """Kernels of attention answer the lengths: where those are counts of data, they were read
+    before.
+    """
 
     def attention(x: torch.Tensor) -> Any:
         q = x[x[:, 0] > 0].bfloat16().view(1, 1, -1, 4)

@@ -78,7 +78,9 @@ def test_an_error_that_the_program_catches() -> None:
 
 
 def test_used_numbers_leave_no_guard() -> None:
-    traced = symshape.trace(lambda x: x * math.log(x.shape[0]) / math.sqrt(x.shape[1]), torch.rand(4, 3))
+    traced = symshape.trace(
+        lambda x: x * math.log(x.shape[0]) / math.sqrt(x.shape[1]), torch.rand(4, 3)
+    )
     assert not traced.guards
     unused = symshape.trace(lambda x: (math.log(x.shape[0]), x * 2)[1], torch.rand(4, 3))
     assert [str(guard.term) for guard in unused.guards] == ["s0 >= 1"]
@@ -111,7 +113,17 @@ def test_of_data(name: str, used: bool, caught: bool) -> None:
         return x * found if used else x * 2
 
     compiled = symshape.compile(program, fullgraph=True)
-    for n, rate in ((5, 0.5), (6, 0.25), (7, 0.75), (0, 0.5), (3, 0.0), (4, -1.0), (4, 2.0), (5, 0.3), (6, -0.5)):
+    for n, rate in (
+        (5, 0.5),
+        (6, 0.25),
+        (7, 0.75),
+        (0, 0.5),
+        (3, 0.0),
+        (4, -1.0),
+        (4, 2.0),
+        (5, 0.3),
+        (6, -0.5),
+    ):
         x = torch.rand(n) - 1
         assert _went(compiled, x, rate) == _went(program, x, rate), (n, rate)
 
@@ -119,7 +131,9 @@ def test_of_data(name: str, used: bool, caught: bool) -> None:
 def test_what_is_used_is_computed_once() -> None:
     """The step that computes a number alone goes where another one computes it."""
     for used in (True, False):
-        traced = symshape.trace(lambda x, used=used: (math.log(x.sum().item()), x * 2)[not used], torch.ones(3))
+        traced = symshape.trace(
+            lambda x, used=used: (math.log(x.sum().item()), x * 2)[not used], torch.ones(3)
+        )
         assert sum("_assert_scalar" in str(node.op) for node in traced.graph.nodes) == (not used)
         with pytest.raises(ValueError, match=r"math domain error|positive"):
             traced(-torch.ones(5))

@@ -1,4 +1,6 @@
-"""Graphs of AOTAutograd's as programs: the same results at other sizes, terms for sizes, memory that is shared."""
+"""Graphs of AOTAutograd's as programs: the same results at other sizes, terms for sizes, memory
+that is shared.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from symshape.tracing.from_graph.aot_autograd import taken_over
 Tensor = torch.Tensor
 
 
-def program_of(fn: Callable[..., Any], *args: Any) -> tuple[Program, Callable[[list[Any], list[int]], list[Any]]]:
+def program_of(
+    fn: Callable[..., Any], *args: Any
+) -> tuple[Program, Callable[[list[Any], list[int]], list[Any]]]:
     """The program of what ``fn`` does, as torch writes it down with symbolic sizes."""
     module = make_fx(fn, tracing_mode="symbolic", _error_on_data_dependent_ops=False)(*args)
     return taken_over(module, "f", [f"x{i}" for i in range(len(args))])
@@ -31,7 +35,9 @@ def run(fn: Callable[..., Any], program: Program, args: list[Any]) -> None:
         values.append(leaf.size(slot.source.dim) if isinstance(slot.source, Size) else leaf)
     expected = fn(*args)
     flat = program.run(args, values)
-    torch.testing.assert_close(flat, list(expected) if isinstance(expected, (tuple, list)) else [expected])
+    torch.testing.assert_close(
+        flat, list(expected) if isinstance(expected, (tuple, list)) else [expected]
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +58,9 @@ def test_other_sizes(fn: Callable[..., Any]) -> None:
 
 
 def test_sizes_are_terms_and_read_once() -> None:
-    program, _ = program_of(lambda x, y: torch.cat([x, y]) * x.size(0), torch.randn(5, 3), torch.randn(6, 3))
+    program, _ = program_of(
+        lambda x, y: torch.cat([x, y]) * x.size(0), torch.randn(5, 3), torch.randn(6, 3)
+    )
     assert [slot.source for slot in program.slots] == [Size("x0", 0), Size("x0", 1), Size("x1", 0)]
     a, b, c = (slot.term for slot in program.slots)
     (spec,) = program.output_specs
@@ -62,7 +70,10 @@ def test_sizes_are_terms_and_read_once() -> None:
 
 def test_an_integer_argument_is_a_symbol() -> None:
     program, _ = program_of(lambda x, n: x.new_ones(n * 2), torch.randn(3), 4)
-    assert [slot.source for slot in program.slots if isinstance(slot.source, IntArg)] in ([], [IntArg("x1")])
+    assert [slot.source for slot in program.slots if isinstance(slot.source, IntArg)] in (
+        [],
+        [IntArg("x1")],
+    )
     run(lambda x, n: x.new_ones(n * 2), program, [torch.randn(9), 4])
 
 
@@ -104,10 +115,17 @@ def test_a_higher_order_operator_is_an_opaque_call() -> None:
         return torch.cond(x.sum() > 0, lambda a: (a.sin(), a * 2), lambda a: (a.cos(), a + 1), (x,))
 
     program, _ = program_of(chosen, torch.ones(3))
-    assert [str(node.op) for node in program.graph.nodes if isinstance(node.op, OpaqueCall)] == ["cond"]
+    assert [str(node.op) for node in program.graph.nodes if isinstance(node.op, OpaqueCall)] == [
+        "cond"
+    ]
     for x in (torch.ones(5), -torch.ones(4)):
         run(
-            lambda x: [torch.where(x.sum() > 0, x.sin(), x.cos()), torch.where(x.sum() > 0, x * 2, x + 1)], program, [x]
+            lambda x: [
+                torch.where(x.sum() > 0, x.sin(), x.cos()),
+                torch.where(x.sum() > 0, x * 2, x + 1),
+            ],
+            program,
+            [x],
         )
 
 

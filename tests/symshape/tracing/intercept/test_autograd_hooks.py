@@ -1,4 +1,6 @@
-"""Hooks that a program gives autograd, and those that stand around a compiled call: eager's gradients, and as often."""
+"""Hooks that a program gives autograd, and those that stand around a compiled call: eager's
+gradients, and as often.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,12 @@ def net() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
 
 
-def trained(made: Callable[[], Any], served: Callable[[Any], Any], sizes: tuple[int, ...] = (3, 4, 5, 3)) -> list[Any]:
-    """What is seen where something made is called and trained: its results, gradients, state and the calls of hooks."""
+def trained(
+    made: Callable[[], Any], served: Callable[[Any], Any], sizes: tuple[int, ...] = (3, 4, 5, 3)
+) -> list[Any]:
+    """What is seen where something made is called and trained: its results, gradients, state and
+    the calls of hooks.
+    """
     torch.manual_seed(0)
     CALLS.clear()
     model = made()
@@ -54,7 +60,9 @@ def trained(made: Callable[[], Any], served: Callable[[Any], Any], sizes: tuple[
     return seen
 
 
-def equal(made: Callable[[], Any], served: Callable[[Any], Any] = lambda model: model) -> symshape.CompiledFunction:
+def equal(
+    made: Callable[[], Any], served: Callable[[Any], Any] = lambda model: model
+) -> symshape.CompiledFunction:
     """Holds a compiled model against eager; the compiled one."""
     found: list[Any] = []
 
@@ -81,7 +89,9 @@ def _with_module_hook() -> nn.Module:
 
 def _with_pre_hook() -> nn.Module:
     model = net()
-    model.register_full_backward_pre_hook(lambda module, outputs: tuple(each * 3 for each in outputs))
+    model.register_full_backward_pre_hook(
+        lambda module, outputs: tuple(each * 3 for each in outputs)
+    )
     return model
 
 
@@ -108,7 +118,9 @@ def _tripled(outputs: Any) -> Any:
     [
         _with_module_hook,
         _with_pre_hook,
-        lambda: _Own(lambda y: y.grad_fn.register_hook(lambda inputs, outputs: CALLS.append("node"))),
+        lambda: _Own(
+            lambda y: y.grad_fn.register_hook(lambda inputs, outputs: CALLS.append("node"))
+        ),
         lambda: _Own(lambda y: y.grad_fn.register_prehook(_tripled)),
         lambda: _Own(lambda y: y.grad_fn.next_functions[0][0].register_prehook(_tripled)),
     ],
@@ -128,7 +140,9 @@ def test_a_global_hook_of_modules() -> None:
 
 
 def test_a_hook_that_is_removed_is_none() -> None:
-    compiled = equal(lambda: _Own(lambda y: y.grad_fn.register_hook(lambda *_: CALLS.append("node")).remove()))
+    compiled = equal(
+        lambda: _Own(lambda y: y.grad_fn.register_hook(lambda *_: CALLS.append("node")).remove())
+    )
     assert compiled.stats().fallbacks == 0
 
 
@@ -137,7 +151,9 @@ def test_hooks_of_what_runs_inside() -> None:
 
     def made() -> Any:
         model = net()
-        model[2].register_full_backward_hook(lambda module, inputs, outputs: tuple(each * 2 for each in inputs))
+        model[2].register_full_backward_hook(
+            lambda module, inputs, outputs: tuple(each * 2 for each in inputs)
+        )
 
         def step(x: torch.Tensor) -> Any:
             model.zero_grad()
@@ -191,7 +207,10 @@ def _unpacked(tensor: torch.Tensor) -> torch.Tensor:
 def test_hooks_on_what_is_saved_are_called() -> None:
     equal(lambda: _Within(lambda: saved_tensors_hooks(_packed, _unpacked)))
     with pytest.raises(UnsupportedError, match="registers saved-tensor hooks"):
-        symshape.trace(_Within(lambda: saved_tensors_hooks(lambda t: t * 2, lambda t: t)), R(3, 4, requires_grad=True))
+        symshape.trace(
+            _Within(lambda: saved_tensors_hooks(lambda t: t * 2, lambda t: t)),
+            R(3, 4, requires_grad=True),
+        )
     with pytest.raises(UnsupportedError, match="registers saved-tensor hooks"):
         symshape.trace(_Within(allow_mutation_on_saved_tensors), R(3, 4, requires_grad=True))
 
@@ -247,16 +266,22 @@ def _with_batch_norm() -> nn.Module:
         lambda model: lambda x: checkpoint(model, x, use_reentrant=False),
         lambda model: lambda x: checkpoint(model, x, use_reentrant=True),
         lambda model: lambda x: checkpoint(model, x, use_reentrant=False, preserve_rng_state=False),
-        lambda model: lambda x: checkpoint(lambda each: model(each.exp()).sin(), x, use_reentrant=False),
+        lambda model: (
+            lambda x: checkpoint(lambda each: model(each.exp()).sin(), x, use_reentrant=False)
+        ),
         lambda model: (
             lambda x: checkpoint(
-                lambda each: checkpoint(model, each.exp(), use_reentrant=False).sin(), x, use_reentrant=False
+                lambda each: checkpoint(model, each.exp(), use_reentrant=False).sin(),
+                x,
+                use_reentrant=False,
             )
         ),
     ],
 )
 def test_checkpoints_around_a_compiled_model(made: Any, around: Any) -> None:
-    """What is computed again ends with an error of the checkpoint's, which is none of the program's."""
+    """What is computed again ends with an error of the checkpoint's, which is none of the
+    program's.
+    """
     assert equal(made, around).stats().fallbacks == 0
 
 
@@ -384,7 +409,9 @@ def _of_an_argument(first: nn.Linear, last: nn.Linear, x: torch.Tensor) -> Any:
     return last(first(x)).mean()
 
 
-@pytest.mark.parametrize("fn", [_left, _left_after_backward, _retained_and_returned, _of_an_argument])
+@pytest.mark.parametrize(
+    "fn", [_left, _left_after_backward, _retained_and_returned, _of_an_argument]
+)
 def test_hooks_of_tensors_whose_backward_is_the_callers_are_refused(fn: Callable[..., Any]) -> None:
     layers = _layers()
     compiled = symshape.compile(lambda x: fn(*layers, x), fullgraph=True)

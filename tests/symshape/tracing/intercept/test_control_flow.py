@@ -1,4 +1,6 @@
-"""The operators that take functions are exchanged where torch's own code calls them, however a program came by it."""
+"""The operators that take functions are exchanged where torch's own code calls them, however a
+program came by it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ def test_ways_to_call_it(fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
 
 
 def test_all_are_there() -> None:
-    assert len(CONTROL_FLOW) == 6  # torch.cond itself, for conditions that only the run tells; what has Dynamo compile
+    # torch.cond itself, for conditions that only the run tells; what has Dynamo compile
+    assert len(CONTROL_FLOW) == 6
 
 
 def test_outside_of_a_trace_they_are_torchs() -> None:
@@ -49,10 +52,16 @@ def test_outside_of_a_trace_they_are_torchs() -> None:
 
 
 def _on_any_device(code: CodeType) -> CodeType:
-    """Torch's ``associative_scan`` without its question whether operands lie on a device that has a kernel for it."""
-    consts = [_on_any_device(each) if isinstance(each, CodeType) else each for each in code.co_consts]
+    """Torch's ``associative_scan`` without its question whether operands lie on a device that has a
+    kernel for it.
+    """
+    consts = [
+        _on_any_device(each) if isinstance(each, CodeType) else each for each in code.co_consts
+    ]
     asked = ("cuda", "xpu")
-    return code.replace(co_consts=tuple([(*asked, "cpu") if each == asked else each for each in consts]))
+    return code.replace(
+        co_consts=tuple([(*asked, "cpu") if each == asked else each for each in consts])
+    )
 
 
 def test_scans_of_elements(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +69,9 @@ def test_scans_of_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(associative_scan, "__code__", _on_any_device(associative_scan.__code__))
 
     def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        def combine(left: tuple[torch.Tensor, ...], right: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        def combine(
+            left: tuple[torch.Tensor, ...], right: tuple[torch.Tensor, ...]
+        ) -> tuple[torch.Tensor, ...]:
             return left[0] * right[0], right[0] * left[1] + right[1]
 
         found: torch.Tensor = associative_scan(combine, (a, b), dim=1, combine_mode="pointwise")[1]

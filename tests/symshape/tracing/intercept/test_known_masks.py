@@ -1,4 +1,6 @@
-"""Masks that let everything through, or are causal, are left out; every other one stays, whatever it looks like."""
+"""Masks that let everything through, or are causal, are left out; every other one stays, whatever
+it looks like.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,10 @@ def _on_the_cpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_on_the_cpu_the_program_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert [_kind(_trace(_masked(each["ones" if each is TRUE else "offsets"]))) for each in (TRUE, CAUSAL)] == [
-        "a mask",
-        "a mask",
-    ]
+    assert [
+        _kind(_trace(_masked(each["ones" if each is TRUE else "offsets"])))
+        for each in (TRUE, CAUSAL)
+    ] == ["a mask", "a mask"]
 
 
 def _count(n: int) -> torch.Tensor:
@@ -37,7 +39,11 @@ def _packed(positions: torch.Tensor) -> torch.Tensor:
     """Causal within each text, as transformers finds texts that lie in a row behind each other."""
     b, n = positions.shape
     number = (torch.diff(positions, prepend=positions[:, :1] - 1) != 1).cumsum(-1)
-    batch, rows, columns = torch.arange(b)[:, None, None], _count(n)[None, :, None], _count(n)[None, None]
+    batch, rows, columns = (
+        torch.arange(b)[:, None, None],
+        _count(n)[None, :, None],
+        _count(n)[None, None],
+    )
     return ((rows >= columns) & (number[batch, rows] == number[batch, columns]))[:, None]
 
 
@@ -69,8 +75,12 @@ CAUSAL: dict[str, Mask] = {
     "the other way round": lambda b, n: _count(n) <= _count(n)[:, None],
     "not later": lambda b, n: ~(_count(n) > _count(n)[:, None]),
     "before the next": lambda b, n: _count(n) < _count(n)[:, None] + 1,
-    "offsets": lambda b, n: ((_count(n) + 5)[None, None, :, None] >= (_count(n) + 5)).expand(b, -1, n, n),
-    "and all": lambda b, n: torch.ones((), dtype=torch.bool) & (_count(n)[:, None] - _count(n) >= 0),
+    "offsets": lambda b, n: ((_count(n) + 5)[None, None, :, None] >= (_count(n) + 5)).expand(
+        b, -1, n, n
+    ),
+    "and all": lambda b, n: (
+        torch.ones((), dtype=torch.bool) & (_count(n)[:, None] - _count(n) >= 0)
+    ),
     "packed": lambda b, n: _packed(_count(n)[None].expand(b, n)),
 }
 OTHER: dict[str, Mask] = {
@@ -78,7 +88,9 @@ OTHER: dict[str, Mask] = {
     "from the end": lambda b, n: _count(n)[:, None] <= _count(n),
     "window": lambda b, n: (_count(n)[:, None] >= _count(n)) & (_count(n)[:, None] - _count(n) < 3),
     "every second": lambda b, n: torch.arange(0, 2 * n, 2)[:, None] >= _count(n),
-    "causal in another order": lambda b, n: (_count(n)[:, None] >= _count(n).flip(0)) | (_count(n) < 1),
+    "causal in another order": lambda b, n: (
+        (_count(n)[:, None] >= _count(n).flip(0)) | (_count(n) < 1)
+    ),
     "causal among texts": lambda b, n: _packed((_count(n) % 4)[None].expand(b, n)),
     "all but the first key": lambda b, n: (_count(n) > 0).expand(n, n),
     "wraps around": lambda b, n: ((_count(n) + FAR) + 1 > 0).expand(n, n) | (_count(n) == 0),
@@ -127,15 +139,21 @@ def test_values_are_those_of_eager(left: str, name: str) -> None:
 
 
 def test_the_next_call_has_another_mask() -> None:
-    """Calls that look alike are repeated from each other; what their masks hold is no part of how they look."""
+    """Calls that look alike are repeated from each other; what their masks hold is no part of how
+    they look.
+    """
 
     def run(x: torch.Tensor) -> torch.Tensor:
         for limit in (-1, 2, -1, 3, 99):
-            x = x + scaled_dot_product_attention(x, x, x, attn_mask=(_count(x.shape[2]) > limit).expand(x.shape[2], -1))
+            x = x + scaled_dot_product_attention(
+                x, x, x, attn_mask=(_count(x.shape[2]) > limit).expand(x.shape[2], -1)
+            )
         return x
 
     traced = _trace(run)
-    masks = [node.kwargs.get("attn_mask") for node in traced.graph.nodes if "dot_product" in str(node.op)]
+    masks = [
+        node.kwargs.get("attn_mask") for node in traced.graph.nodes if "dot_product" in str(node.op)
+    ]
     assert [each is None for each in masks] == [True, False, True, False, False]
     x = torch.randn(4, 2, 11, 8)
     torch.testing.assert_close(traced(x), run(x))
@@ -154,7 +172,9 @@ def test_a_mask_of_one_dimension_is_refused_as_in_eager() -> None:
 
 
 def test_fewer_queries_than_keys() -> None:
-    """As many of each for certain, or the mask stays: attention would begin to count at the first key."""
+    """As many of each for certain, or the mask stays: attention would begin to count at the first
+    key.
+    """
 
     def run(x: torch.Tensor) -> torch.Tensor:
         last = x[:, :, 2:]
@@ -170,7 +190,9 @@ def test_fewer_queries_than_keys() -> None:
 def test_causal_attention() -> None:
     def run(x: torch.Tensor) -> torch.Tensor:
         n = x.shape[2]
-        return scaled_dot_product_attention(x, x, x, torch.ones(n, n, dtype=torch.bool), is_causal=True)
+        return scaled_dot_product_attention(
+            x, x, x, torch.ones(n, n, dtype=torch.bool), is_causal=True
+        )
 
     x = torch.randn(4, 2, 9, 8)
     try:
@@ -191,7 +213,9 @@ def test_a_mask_that_is_written_between_two_layers() -> None:
         return scaled_dot_product_attention(x, x, x, attn_mask=mask)
 
     traced = _trace(run)
-    masks = [node.kwargs.get("attn_mask") for node in traced.graph.nodes if "dot_product" in str(node.op)]
+    masks = [
+        node.kwargs.get("attn_mask") for node in traced.graph.nodes if "dot_product" in str(node.op)
+    ]
     assert [each is None for each in masks] == [True, False]
     x = torch.randn(4, 2, 11, 8)
     torch.testing.assert_close(traced(x), run(x), equal_nan=True)

@@ -1,4 +1,6 @@
-"""Plain Python arithmetic on sizes and on single elements: as in eager at every size, and without a trace for each."""
+"""Plain Python arithmetic on sizes and on single elements: as in eager at every size, and without a
+trace for each.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,35 @@ import symshape
 from symshape.tracing.intercept.python_numbers.builtins import CALLED, plain_gcd
 from symshape.tracing.state.instrument.rewriter import CALLED_BY_NAME
 
-SIZES = (5, 6, 1, 2, 3, 4, 7, 8, 9, 10, 11, 15, 20, 25, 29, 30, 40, 50, 64, 75, 90, 99, 100, 0, 110, 128, 250)
+SIZES = (
+    5,
+    6,
+    1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    9,
+    10,
+    11,
+    15,
+    20,
+    25,
+    29,
+    30,
+    40,
+    50,
+    64,
+    75,
+    90,
+    99,
+    100,
+    0,
+    110,
+    128,
+    250,
+)
 
 PROGRAMS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "int of a size": (2, lambda x: x[: int(x.shape[0])] * int(x.shape[1])),
@@ -47,15 +77,28 @@ PROGRAMS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "equal to a float": (4, lambda x: x * 2 if x.shape[0] * 0.3 == 3.0 else x),
     "unequal, from the left": (4, lambda x: x * 2 if x.shape[0] * 0.1 != 1.0 else x),
     "falling": (3, lambda x: x * 2 if 20 - x.shape[0] * 1.1 >= 0 else x),
-    "logarithms": (2, lambda x: x * math.log10(x.shape[0] + 1) + math.log1p(x.shape[0]) + math.log(x.shape[0] + 2, 2)),
-    "other functions": (2, lambda x: x * math.tanh(x.shape[0]) + math.atan(x.shape[0]) + math.fabs(x.shape[0])),
-    "classes of numbers": (2, lambda x: x if math.isfinite(x.shape[0]) and not math.isnan(x.shape[0]) else -x),
+    "logarithms": (
+        2,
+        lambda x: (
+            x * math.log10(x.shape[0] + 1) + math.log1p(x.shape[0]) + math.log(x.shape[0] + 2, 2)
+        ),
+    ),
+    "other functions": (
+        2,
+        lambda x: x * math.tanh(x.shape[0]) + math.atan(x.shape[0]) + math.fabs(x.shape[0]),
+    ),
+    "classes of numbers": (
+        2,
+        lambda x: x if math.isfinite(x.shape[0]) and not math.isnan(x.shape[0]) else -x,
+    ),
     "common divisor": (10, lambda x: x * math.gcd(x.shape[0], 8)),
     "index": (2, lambda x: x[: operator.index(x.shape[0])]),
     "greater float": (2, lambda x: x * max(1.5, x.shape[0] * 0.1)),
     "interpolated": (
         3,
-        lambda x: F.interpolate(x[None, None] if len(x) else x.new_ones(1, 1, 1, 3), size=(4, int(x.shape[1] * 1.7))),
+        lambda x: F.interpolate(
+            x[None, None] if len(x) else x.new_ones(1, 1, 1, 3), size=(4, int(x.shape[1] * 1.7))
+        ),
     ),
     "int of an element": (2, lambda x: x * int((x > 0).sum())),
     "size of an element": (2, lambda x: torch.zeros(int((x > 0).sum()) + 1)),
@@ -65,7 +108,12 @@ PROGRAMS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "int of a flag": (2, lambda x: x * int((x > 0).sum() > 2)),
     "float of a flag": (2, lambda x: x * float((x > 0).any())),
     "sum of flags": (2, lambda x: x * sum(map(int, (x > 0).any(0)))),
-    "not a size": (2, lambda x: x * int("11", base=2) * float("2.5") + int(2.7) + int("0") + sum(map(len, ["ab"]))),
+    "not a size": (
+        2,
+        lambda x: (
+            x * int("11", base=2) * float("2.5") + int(2.7) + int("0") + sum(map(len, ["ab"]))
+        ),
+    ),
 }
 
 
@@ -91,7 +139,9 @@ def test_every_size_is_as_in_eager_with_few_traces(name: str) -> None:
         lambda x: x.to(int) + torch.zeros(3, dtype=int),  # type: ignore[call-overload]
         lambda x: [kind(x.shape[0]) for kind in (int, float)],
         lambda x: {int: x}[type(x.shape[0])],
-        lambda x: x if isinstance(int(x.shape[0]), int) and type(float(x.shape[0])) is float else -x,
+        lambda x: (
+            x if isinstance(int(x.shape[0]), int) and type(float(x.shape[0])) is float else -x
+        ),
         lambda x: int.__name__ + float.__name__ + map.__name__ + str(isinstance(3, int)),
         lambda x: x * float(Fraction(3, 4)),
         lambda x: str([type(int(x.shape[0])), type(float(len(x))), type(map(int, x.shape))]),

@@ -1,4 +1,6 @@
-"""What tensors of positions hold: random programs, and what was found of them against what eager makes."""
+"""What tensors of positions hold: random programs, and what was found of them against what eager
+makes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,12 @@ class Program:
     def __call__(self, x: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         rng = random.Random(self.seed)
         a, b = x.shape
-        integers = [torch.arange(a), torch.arange(b), torch.arange(a)[:, None], torch.zeros(a, b, dtype=torch.int64)]
+        integers = [
+            torch.arange(a),
+            torch.arange(b),
+            torch.arange(a)[:, None],
+            torch.zeros(a, b, dtype=torch.int64),
+        ]
         bools = [torch.ones(a, b, dtype=torch.bool), torch.full((b,), False)]
         for _ in range(self.ops):
             t, u = rng.choice(integers), rng.choice(integers)
@@ -41,7 +48,9 @@ class Program:
                 continue
         return integers, bools
 
-    def _step(self, rng: random.Random, integers: Any, bools: Any, t: Any, u: Any, number: int, sizes: Any) -> None:
+    def _step(
+        self, rng: random.Random, integers: Any, bools: Any, t: Any, u: Any, number: int, sizes: Any
+    ) -> None:
         a, b = sizes
         p, q = rng.choice(bools), rng.choice(bools)
         dim = rng.randrange(-1, t.dim()) if t.dim() else 0
@@ -85,16 +94,18 @@ class Program:
             "move": lambda: p.transpose(0, -1),
             "slice": lambda: p[1:],
         }
-        (integers if rng.random() < 0.6 else bools).append(made[rng.choice([*made])]()) if rng.random() < 0.6 else (
-            bools.append(compared[rng.choice([*compared])]())
-        )
+        (integers if rng.random() < 0.6 else bools).append(
+            made[rng.choice([*made])]()
+        ) if rng.random() < 0.6 else (bools.append(compared[rng.choice([*compared])]()))
         if integers[-1].dtype is not torch.int64:
             integers.pop()
         if bools[-1].dtype is not torch.bool:
             bools.pop()
 
 
-def _claims(program: Program) -> tuple[symshape.Traced, list[Linear | None], list[bool | Band | None]]:
+def _claims(
+    program: Program,
+) -> tuple[symshape.Traced, list[Linear | None], list[bool | Band | None]]:
     """What is found of each tensor, under the guards of a trace."""
     traced = symshape.trace(
         lambda x: program(x),
@@ -109,7 +120,9 @@ def _claims(program: Program) -> tuple[symshape.Traced, list[Linear | None], lis
     bools: list[bool | Band | None] = []
     for value in traced.graph.outputs:
         assert isinstance(value, Value)
-        question = _Question(lambda each: ask(facts, each, effort=Effort.CHEAP, only=True) is True, makers, written)
+        question = _Question(
+            lambda each: ask(facts, each, effort=Effort.CHEAP, only=True) is True, makers, written
+        )
         try:
             if value.spec.dtype is torch.bool:
                 bools.append(question.truth(value, 64))
@@ -148,11 +161,20 @@ def test_random_programs(block: int) -> None:
             for claim, tensor in zip(integers, made[0], strict=True):
                 if claim is not None:
                     assert torch.equal(_held(claim, tensor, a, b), tensor), (seed, a, b, claim)
-                    assert not tensor.numel() or claim.bound is None or int(tensor.abs().max()) <= claim.bound
+                    assert (
+                        not tensor.numel()
+                        or claim.bound is None
+                        or int(tensor.abs().max()) <= claim.bound
+                    )
                     known += 1
             for truth, tensor in zip(bools, made[1], strict=True):
                 if type(truth) is Band:
-                    assert torch.equal(_held(truth.of, tensor, a, b) >= 0, tensor), (seed, a, b, truth)
+                    assert torch.equal(_held(truth.of, tensor, a, b) >= 0, tensor), (
+                        seed,
+                        a,
+                        b,
+                        truth,
+                    )
                 elif type(truth) is bool:
                     assert bool((tensor == truth).all()), (seed, a, b, truth)
                 known += truth is not None

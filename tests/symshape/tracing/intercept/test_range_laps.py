@@ -47,7 +47,16 @@ def _kinds(x: torch.Tensor) -> Any:
 def _asked(x: torch.Tensor) -> Any:
     r = range(0, x.shape[0], 16)
     found = {r: 2, range(0): 3}
-    both = [r.stop, r.start, r.step, 16 in r, r == range(0, 32, 16), len(r[1:]), next(reversed(r)), r.index(0)]
+    both = [
+        r.stop,
+        r.start,
+        r.step,
+        16 in r,
+        r == range(0, 32, 16),
+        len(r[1:]),
+        next(reversed(r)),
+        r.index(0),
+    ]
     return x * found[r] + sum(both) + r.count(16)
 
 
@@ -68,11 +77,15 @@ def test_as_in_eager(fn: Callable[..., Any]) -> None:
     fast = symshape.compile(fn, fullgraph=True)
     for n in (9, 12, 17, 16, 15, 1, 33, 40, 32, 31, 11):
         x = torch.arange(n).float()
-        for expected, got in zip(pytree.tree_leaves(fn(x)), pytree.tree_leaves(fast(x)), strict=True):
+        for expected, got in zip(
+            pytree.tree_leaves(fn(x)), pytree.tree_leaves(fast(x)), strict=True
+        ):
             assert torch.equal(expected, got)
 
 
-@pytest.mark.parametrize(("fn", "most"), [(_chunks, 3), (_last_three, 2), (_downwards, 3), (_windows, 3), (_kinds, 3)])
+@pytest.mark.parametrize(
+    ("fn", "most"), [(_chunks, 3), (_last_three, 2), (_downwards, 3), (_windows, 3), (_kinds, 3)]
+)
 def test_a_program_for_each_number_of_laps(fn: Callable[..., Any], most: int) -> None:
     fast = symshape.compile(fn, fullgraph=True)
     for n in (9, 12, 16, 15, 10, 11, 14, 13, 25, 26, 27, 31, 30):
@@ -83,13 +96,20 @@ def test_a_program_for_each_number_of_laps(fn: Callable[..., Any], most: int) ->
 def test_a_range_behaves_as_pythons() -> None:
     rng = random.Random(0)
     for _ in range(500):
-        start, stop, step = rng.randint(-9, 9), rng.randint(-9, 9), rng.choice((-3, -2, -1, 1, 2, 3))
+        start, stop, step = (
+            rng.randint(-9, 9),
+            rng.randint(-9, 9),
+            rng.choice((-3, -2, -1, 1, 2, 3)),
+        )
         wanted = range(start, stop, step)
         ours = SymbolicRange(start, stop, step)
         assert (list(ours), len(ours), bool(ours)) == (list(wanted), len(wanted), bool(wanted))
         assert (hash(ours), ours, repr(ours)) == (hash(wanted), wanted, repr(wanted))
         assert (ours != wanted, ours == 3) == (False, False)
-        part = slice(*(rng.choice((None, *range(-9, 10))) for _ in range(2)), rng.choice((None, -2, -1, 1, 2)))
+        part = slice(
+            *(rng.choice((None, *range(-9, 10))) for _ in range(2)),
+            rng.choice((None, -2, -1, 1, 2)),
+        )
         assert list(ours[part]) == list(wanted[part])
         if wanted:
             assert (ours[-1], ours[0]) == (wanted[-1], wanted[0])

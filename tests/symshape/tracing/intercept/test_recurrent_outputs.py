@@ -1,4 +1,6 @@
-"""What a program asks of single outputs of recurrent layers: their hooks, and gradients that they do not have."""
+"""What a program asks of single outputs of recurrent layers: their hooks, and gradients that they
+do not have.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def _same(mine: Callable[..., Any], fn: Callable[..., Any], *shapes: tuple[int, 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("end", [lambda g: g * 3, lambda g: torch.ones_like(g)])
-def test_a_hook_is_not_called_for_another_outputs_gradient(kind: str, end: Callable[..., Any]) -> None:
+def test_a_hook_is_not_called_for_another_outputs_gradient(
+    kind: str, end: Callable[..., Any]
+) -> None:
     """An output has a node of its own: what backward does not reach calls no hooks."""
     torch.manual_seed(0)
     net = getattr(nn, kind)(4, 6).double()
@@ -57,7 +61,9 @@ def test_hooks_are_called_as_often_as_in_eager(kind: str) -> None:
         assert ours == theirs
 
 
-@pytest.mark.parametrize("how", [{}, {"bidirectional": True, "num_layers": 2}, {"bias": False, "batch_first": True}])
+@pytest.mark.parametrize(
+    "how", [{}, {"bidirectional": True, "num_layers": 2}, {"bias": False, "batch_first": True}]
+)
 @pytest.mark.parametrize("used", ["cells", "output"])
 def test_projections_after_one_step(how: dict[str, Any], used: str) -> None:
     """The last layer's project what no cell has seen: no gradient, not zeros."""
@@ -76,7 +82,9 @@ def test_projections_after_one_step(how: dict[str, Any], used: str) -> None:
 
 @pytest.mark.skipif(not torch._C._has_mkldnn, reason="eager keeps other tensors")
 def test_what_was_written_to_is_missed_without_a_history_too() -> None:
-    """Where the graph has none, as the program has none that lasts, the layers that it computes again raise for it."""
+    """Where the graph has none, as the program has none that lasts, the layers that it computes
+    again raise for it.
+    """
     torch.manual_seed(0)
     net: Any = nn.LSTM(4, 4)  # of single precision: oneDNN keeps its output for backward
 
@@ -111,9 +119,13 @@ def _writes_to_the_copy_alone(out: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
-@pytest.mark.parametrize("write", [_writes_to_the_copy, _writes_to_the_source, _writes_to_the_copy_alone])
+@pytest.mark.parametrize(
+    "write", [_writes_to_the_copy, _writes_to_the_source, _writes_to_the_copy_alone]
+)
 def test_what_may_be_a_view_is_not_written_to_unknowingly(write: Callable[..., Any]) -> None:
-    """Whether ``flatten`` copies hangs on lengths, which are data; a write is seen in the other one, or is not."""
+    """Whether ``flatten`` copies hangs on lengths, which are data; a write is seen in the other
+    one, or is not.
+    """
     net = nn.RNN(4, 4, batch_first=True)
 
     @torch.no_grad()

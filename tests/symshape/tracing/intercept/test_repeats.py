@@ -1,4 +1,6 @@
-"""Calls that are repeated write what they would write if each went its own way; the oracle is the trace without."""
+"""Calls that are repeated write what they would write if each went its own way; the oracle is the
+trace without.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from symshape.tracing.intercept.torch_functions import function_mode
 
 
 def _both(fn: Callable[..., Any], *args: Any) -> tuple[symshape.Traced, int]:
-    """The trace of a function, held against the one in which nothing is repeated; and how many calls were."""
+    """The trace of a function, held against the one in which nothing is repeated; and how many
+    calls were.
+    """
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
         patch.setattr(function_mode, "REPEATED", frozenset())
         plain = symshape.trace(fn, *args)
@@ -35,11 +39,18 @@ def _both(fn: Callable[..., Any], *args: Any) -> tuple[symshape.Traced, int]:
         traced = symshape.trace(fn, *args)
     assert str(traced.graph) == str(plain.graph)
     assert str(traced.guards) == str(plain.guards)
-    assert [each.location for each in traced.graph.nodes] == [each.location for each in plain.graph.nodes]
-    kept = [[(str(each), each.reads, each.numbers) for each in one.graph.nodes] for one in (traced, plain)]
+    assert [each.location for each in traced.graph.nodes] == [
+        each.location for each in plain.graph.nodes
+    ]
+    kept = [
+        [(str(each), each.reads, each.numbers) for each in one.graph.nodes]
+        for one in (traced, plain)
+    ]
     assert repr(kept[0]) == repr(kept[1])
     assert str(traced.peak_memory().total) == str(plain.peak_memory().total)
-    assert str(traced.peak_memory(schedule="eager").total) == str(plain.peak_memory(schedule="eager").total)
+    assert str(traced.peak_memory(schedule="eager").total) == str(
+        plain.peak_memory(schedule="eager").total
+    )
     return traced, number
 
 
@@ -53,13 +64,19 @@ def _as_eager(fn: Callable[..., Any], traced: symshape.Traced, *args: Any) -> No
 class _Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.into, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 8, bias=False)
+        self.norm, self.into, self.out = (
+            nn.LayerNorm(8),
+            nn.Linear(8, 24),
+            nn.Linear(8, 8, bias=False),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, _ = x.shape
         q, k, v = self.into(self.norm(x)).view(batch, length, 3, 2, 4).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(q, k, v)
-        x = x + F.dropout(self.out(mixed.transpose(1, 2).reshape(batch, length, 8)), 0.1, training=False)
+        x = x + F.dropout(
+            self.out(mixed.transpose(1, 2).reshape(batch, length, 8)), 0.1, training=False
+        )
         return torch.cat([x[..., 4:].contiguous().to(torch.float32), -x[..., :4]], dim=-1) * 2.0
 
 
@@ -75,25 +92,50 @@ def test_layers_like_those_before_are_repeated() -> None:
     "fn",
     [
         pytest.param(lambda x, y: (x * 1, x * 1.0, x * True, x * 1), id="numbers of other types"),
-        pytest.param(lambda x, y: (x.int() / 0.0, x.int() / -0.0, x.int() / 0.0), id="signs of zero"),
-        pytest.param(lambda x, y: [(x * k).angle() for k in (complex(-1, 0.0), complex(-1, -0.0))], id="complex zeros"),
+        pytest.param(
+            lambda x, y: (x.int() / 0.0, x.int() / -0.0, x.int() / 0.0), id="signs of zero"
+        ),
+        pytest.param(
+            lambda x, y: [(x * k).angle() for k in (complex(-1, 0.0), complex(-1, -0.0))],
+            id="complex zeros",
+        ),
         pytest.param(lambda x, y: (x + y, x + x, y + x, y + y), id="operands that are one"),
-        pytest.param(lambda x, y: (x.sum(0), x.sum((0,)), x.t().sum(0), x.sum(0, True), x.sum(0)), id="arguments"),
-        pytest.param(lambda x, y: (x.chunk(2, 1), y.chunk(2, 1), x.split(1, 1)[0]), id="several results"),
-        pytest.param(lambda x, y: (x.contiguous() is x, x.t().contiguous() is x, y.contiguous()), id="themselves"),
-        pytest.param(lambda x, y: (x[x > 0].sum(), y[y > 0].sum(), y[x > 0].sum()), id="sizes of data"),
         pytest.param(
-            lambda x, y: (x[x > 0], x.double()[x > 0], [x.double()[m] for m in (x < 0, x > 0.5)]), id="other masks"
+            lambda x, y: (x.sum(0), x.sum((0,)), x.t().sum(0), x.sum(0, True), x.sum(0)),
+            id="arguments",
         ),
         pytest.param(
-            lambda x, y: [(x[m], x.double()[m], x.int()[m]) for m in (x > 0, x < -0.5, x > 0.9)], id="masks of layers"
+            lambda x, y: (x.chunk(2, 1), y.chunk(2, 1), x.split(1, 1)[0]), id="several results"
         ),
         pytest.param(
-            lambda x, y: [x[torch.tensor(i)] + y[:, torch.tensor([i, 0])].sum() for i in (0, 1, 0)], id="data"
+            lambda x, y: (x.contiguous() is x, x.t().contiguous() is x, y.contiguous()),
+            id="themselves",
         ),
-        pytest.param(lambda x, y: [x[i].sum() * y[None, ..., i : i + 2] for i in (0, 1, 0)], id="indices"),
-        pytest.param(lambda x, y: (x.view(-1).add_(1), y.view(-1).mul_(2), x + y), id="writes through views"),
-        pytest.param(lambda x, y: (x.t().reshape(-1), y.t().reshape(-1).add_(1), x, y), id="reshapes that copy"),
+        pytest.param(
+            lambda x, y: (x[x > 0].sum(), y[y > 0].sum(), y[x > 0].sum()), id="sizes of data"
+        ),
+        pytest.param(
+            lambda x, y: (x[x > 0], x.double()[x > 0], [x.double()[m] for m in (x < 0, x > 0.5)]),
+            id="other masks",
+        ),
+        pytest.param(
+            lambda x, y: [(x[m], x.double()[m], x.int()[m]) for m in (x > 0, x < -0.5, x > 0.9)],
+            id="masks of layers",
+        ),
+        pytest.param(
+            lambda x, y: [x[torch.tensor(i)] + y[:, torch.tensor([i, 0])].sum() for i in (0, 1, 0)],
+            id="data",
+        ),
+        pytest.param(
+            lambda x, y: [x[i].sum() * y[None, ..., i : i + 2] for i in (0, 1, 0)], id="indices"
+        ),
+        pytest.param(
+            lambda x, y: (x.view(-1).add_(1), y.view(-1).mul_(2), x + y), id="writes through views"
+        ),
+        pytest.param(
+            lambda x, y: (x.t().reshape(-1), y.t().reshape(-1).add_(1), x, y),
+            id="reshapes that copy",
+        ),
     ],
 )
 def test_what_a_call_depends_on_is_told_apart(fn: Callable[..., Any]) -> None:
@@ -105,7 +147,11 @@ def test_what_a_call_depends_on_is_told_apart(fn: Callable[..., Any]) -> None:
 class _Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm, self.groups = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.GroupNorm(2, 4)
+        self.conv, self.norm, self.groups = (
+            nn.Conv2d(4, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.GroupNorm(2, 4),
+        )
         self.up = nn.ConvTranspose2d(4, 4, 2, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -158,7 +204,10 @@ def test_weights_are_read_in_the_order_of_their_use() -> None:
 def test_the_kernels_that_are_allowed_count() -> None:
     def fn(x: torch.Tensor) -> list[torch.Tensor]:
         found = []
-        for backend in (torch.nn.attention.SDPBackend.MATH, torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        for backend in (
+            torch.nn.attention.SDPBackend.MATH,
+            torch.nn.attention.SDPBackend.FLASH_ATTENTION,
+        ):
             with torch.nn.attention.sdpa_kernel([backend]):
                 found += [F.scaled_dot_product_attention(x, x, x) for _ in range(2)]
         return found
@@ -168,7 +217,9 @@ def test_the_kernels_that_are_allowed_count() -> None:
     assert ops.count("aten._scaled_dot_product_flash_attention_for_cpu.default") == 2
 
 
-@pytest.mark.parametrize("inside", [torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)])
+@pytest.mark.parametrize(
+    "inside", [torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)]
+)
 def test_modes_of_the_programs_own_are_kept(inside: Callable[[], Any]) -> None:
     weight = torch.randn(4, 4)
 
@@ -198,7 +249,9 @@ def test_memory_that_autograd_does_not_know_of_is_not_written_to_with_gradients(
     with torch.no_grad():
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             fn(*args)
-        with pytest.raises(UnsupportedError, match="writes to memory of a view made without gradients"):
+        with pytest.raises(
+            UnsupportedError, match="writes to memory of a view made without gradients"
+        ):
             symshape.trace(fn, *args)
 
 

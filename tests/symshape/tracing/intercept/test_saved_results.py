@@ -1,4 +1,6 @@
-"""Gradients of gradients through graphs: what autograd saved and hands out again keeps its history."""
+"""Gradients of gradients through graphs: what autograd saved and hands out again keeps its
+history.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def _into_a_detached_one(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return found.square().sum()
 
 
-def _gradients(fn: Callable[[torch.Tensor], torch.Tensor], net: nn.Module, x: torch.Tensor) -> list[Any]:
+def _gradients(
+    fn: Callable[[torch.Tensor], torch.Tensor], net: nn.Module, x: torch.Tensor
+) -> list[Any]:
     net.zero_grad()
     x = x.clone().requires_grad_()
     found = fn(x)
@@ -87,7 +91,9 @@ def test_a_penalty_on_gradients(activation: str) -> None:
     _agree(_penalty, _net(activation))
 
 
-@pytest.mark.parametrize("program", [_thrice, _of_parameters, _in_place, _kept_on_the_host, _into_a_detached_one])
+@pytest.mark.parametrize(
+    "program", [_thrice, _of_parameters, _in_place, _kept_on_the_host, _into_a_detached_one]
+)
 def test_other_ways(program: Callable[..., torch.Tensor]) -> None:
     _agree(program, _net())
 

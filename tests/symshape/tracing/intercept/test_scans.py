@@ -1,4 +1,6 @@
-"""Associative scans: eager's results, bit for bit, in one program; or in a program for each number of levels."""
+"""Associative scans: eager's results, bit for bit, in one program; or in a program for each number
+of levels.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_every_length(fn: Callable[..., Any]) -> None:
     fast = symshape.compile(fn, fullgraph=True)
     for n in (8, 12, *range(1, 34)):
         x = torch.rand(3, n)
-        for expected, got in zip(pytree.tree_leaves(fn(x)), pytree.tree_leaves(fast(x)), strict=True):
+        for expected, got in zip(
+            pytree.tree_leaves(fn(x)), pytree.tree_leaves(fast(x)), strict=True
+        ):
             assert torch.equal(expected, got)
             assert expected.stride() == got.stride()
 
@@ -66,7 +70,9 @@ def test_a_program_for_each_number_of_levels() -> None:
     fast = symshape.compile(_asks, dynamic=True, fullgraph=True)
     for n in (*range(16, 32), *range(64, 128, 5)):
         x = torch.rand(n, 4)
-        assert torch.equal(fast(x)[0], generic_associative_scan(lambda a, b: _combined(a, b), [x])[0])
+        assert torch.equal(
+            fast(x)[0], generic_associative_scan(lambda a, b: _combined(a, b), [x])[0]
+        )
     assert fast.stats().traces > 2
 
 

@@ -42,14 +42,24 @@ PROGRAMS: dict[str, Program] = {
     "with a constant": lambda ts: torch.zeros(max(len(ts[0]), 4, len(ts[1]))),
     "a map": lambda ts: torch.zeros(max(map(len, ts)), min(map(len, ts))),
     "a default": lambda ts: torch.zeros(max((len(t) for t in ts), default=1)),
-    "values of a dictionary": lambda ts: torch.zeros(max({i: len(t) for i, t in enumerate(ts)}.values())),
-    "shapes": lambda ts: torch.zeros([max(sizes) for sizes in zip(*(t.shape for t in ts), strict=True)]),
+    "values of a dictionary": lambda ts: torch.zeros(
+        max({i: len(t) for i, t in enumerate(ts)}.values())
+    ),
+    "shapes": lambda ts: torch.zeros(
+        [max(sizes) for sizes in zip(*(t.shape for t in ts), strict=True)]
+    ),
     "reduce": lambda ts: torch.zeros(reduce(max, [len(t) for t in ts])),
     "sorted": lambda ts: torch.zeros(sorted(len(t) for t in ts)),
-    "sorted, the greatest first": lambda ts: torch.zeros(sorted([len(t) for t in ts], reverse=True)[:2]),
-    "NumPy": lambda ts: torch.zeros(int(np.max([len(t) for t in ts])), int(np.min([len(t) for t in ts]))),
+    "sorted, the greatest first": lambda ts: torch.zeros(
+        sorted([len(t) for t in ts], reverse=True)[:2]
+    ),
+    "NumPy": lambda ts: torch.zeros(
+        int(np.max([len(t) for t in ts])), int(np.min([len(t) for t in ts]))
+    ),
     "arithmetic": lambda ts: ts[0] * max(len(t) for t in ts) / (1 + min(len(t) for t in ts) ** 2),
-    "max of min": lambda ts: torch.zeros(max(min(len(ts[0]), len(ts[1])), min(len(ts[1]), len(ts[2])))),
+    "max of min": lambda ts: torch.zeros(
+        max(min(len(ts[0]), len(ts[1])), min(len(ts[1]), len(ts[2])))
+    ),
 }
 
 
@@ -91,7 +101,14 @@ def test_lists_that_no_term_says() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda: max(), lambda: max([]), lambda: max(1, default=2), lambda: min(i for i in ()), lambda: sorted(3)]
+    "wrong",
+    [
+        lambda: max(),
+        lambda: max([]),
+        lambda: max(1, default=2),
+        lambda: min(i for i in ()),
+        lambda: sorted(3),
+    ],
 )
 def test_errors_are_pythons(wrong: Callable[[], Any]) -> None:
     with pytest.raises((TypeError, ValueError)) as eager:

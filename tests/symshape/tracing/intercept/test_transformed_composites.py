@@ -16,14 +16,18 @@ Function = Callable[[torch.Tensor], torch.Tensor]
 SIZES = (3, 5, 2, 9, 4, 7)
 
 
-def served(program: Callable[..., object], calls: list[tuple[torch.Tensor, ...]], traces: int = 3) -> None:
+def served(
+    program: Callable[..., object], calls: list[tuple[torch.Tensor, ...]], traces: int = 3
+) -> None:
     """A few programs at most: some ops ask whether a size is 1, or as it was."""
     compiled = symshape.compile(program, dynamic=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error", symshape.FallbackWarning)
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
         for call in calls:
-            torch.testing.assert_close(compiled(*call), program(*call), rtol=0, atol=0, equal_nan=True)
+            torch.testing.assert_close(
+                compiled(*call), program(*call), rtol=0, atol=0, equal_nan=True
+            )
     assert symshape.compiled_of(compiled).stats().traces <= traces
 
 
@@ -53,8 +57,10 @@ def squares(function: Function) -> Function:
     ids=str,
 )
 def test_interpolate(options: dict[str, object]) -> None:
-    resized = lambda x: F.interpolate(x, **options)  # type: ignore[arg-type] # noqa: E731
-    served(grad(squares(resized)), images(), traces=len(SIZES) if options.get("mode") == "area" else 3)
+    resized = lambda x: F.interpolate(x, **options)  # type: ignore[arg-type]  # noqa: E731
+    served(
+        grad(squares(resized)), images(), traces=len(SIZES) if options.get("mode") == "area" else 3
+    )
     if options.get("mode") != "area":
         served(lambda x: vjp(resized, x)[1](resized(x).cos())[0], images())
         served(lambda x: jvp(resized, (x,), (x.sin(),))[1], images())
@@ -78,11 +84,17 @@ def test_gradients(function: Function) -> None:
 
 def test_gradients_of_gradients() -> None:
     """Vmap asks for the sizes."""
-    served(hessian(lambda x: (x.masked_select(x > 0) ** 3).sum()), [(torch.randn(n),) for n in SIZES], len(SIZES))
+    served(
+        hessian(lambda x: (x.masked_select(x > 0) ** 3).sum()),
+        [(torch.randn(n),) for n in SIZES],
+        len(SIZES),
+    )
 
 
 def test_gradients_of_a_module() -> None:
-    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Upsample(scale_factor=2))
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Upsample(scale_factor=2)
+    )
     weights = {name: each.detach() for name, each in module.named_parameters()}
 
     def program(x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -96,7 +108,9 @@ def test_gradients_of_a_module() -> None:
 
 
 def test_a_spectrum_is_traced_whatever_its_size() -> None:
-    """Autograd in C++ asks for the sizes of what ``as_strided`` reads: a program for each length, none refused."""
+    """Autograd in C++ asks for the sizes of what ``as_strided`` reads: a program for each length,
+    none refused.
+    """
     served(
         grad(lambda x: torch.stft(x, 8, window=torch.ones(8), return_complex=True).abs().sum()),
         [(torch.randn(16 + n),) for n in SIZES],

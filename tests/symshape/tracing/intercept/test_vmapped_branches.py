@@ -24,7 +24,11 @@ def each_its_own(m: Any, r: Tensor, x: Tensor) -> Any:
 
 def each_its_own_of_several(m: Any, r: Tensor, x: Tensor) -> Any:
     w = x.mean(0)
-    return m.cond(r.sum() > 0, lambda: {"a": r * w, "b": (r.sum(), 3)}, lambda: {"a": r + w, "b": (r.mean(), 3)})
+    return m.cond(
+        r.sum() > 0,
+        lambda: {"a": r * w, "b": (r.sum(), 3)},
+        lambda: {"a": r + w, "b": (r.mean(), 3)},
+    )
 
 
 def one_for_all(m: Any, r: Tensor, x: Tensor) -> Any:
@@ -41,7 +45,9 @@ def constants(m: Any, r: Tensor, x: Tensor) -> Any:
 
 
 def one_in_another(m: Any, r: Tensor, x: Tensor) -> Any:
-    inner: Callable[[Tensor], Any] = lambda a: m.cond(a[0] > 0.3, lambda b: b * 2, lambda b: b - 1, (a,))  # noqa: E731
+    inner: Callable[[Tensor], Any] = lambda a: m.cond(  # noqa: E731
+        a[0] > 0.3, lambda b: b * 2, lambda b: b - 1, (a,)
+    )
     return m.cond(x.sum() > 0, inner, lambda a: a.cos(), (r,))
 
 
@@ -50,7 +56,14 @@ def writing_to_its_own(m: Any, r: Tensor, x: Tensor) -> Any:
 
 
 PROGRAMS: list[Callable[..., Any]] = [
-    *(each_its_own, each_its_own_of_several, one_for_all, one_for_all_of_several, constants, one_in_another),
+    *(
+        each_its_own,
+        each_its_own_of_several,
+        one_for_all,
+        one_for_all_of_several,
+        constants,
+        one_in_another,
+    ),
     writing_to_its_own,
 ]
 
@@ -63,13 +76,17 @@ def _one_by_one(fn: Callable[..., Any], x: Tensor) -> Any:
 
 
 def _inputs() -> list[Tensor]:
-    return [each for n in SIZES for each in (torch.rand(n, 3), -torch.rand(n, 3), torch.randn(n, 3))]
+    return [
+        each for n in SIZES for each in (torch.rand(n, 3), -torch.rand(n, 3), torch.randn(n, 3))
+    ]
 
 
 @pytest.mark.parametrize("fn", PROGRAMS)
 def test_every_example(fn: Callable[..., Any]) -> None:
     def of_tensors(result: Any) -> Any:  # vmap takes nothing else
-        return pytree.tree_map(lambda leaf: leaf if isinstance(leaf, Tensor) else torch.tensor(leaf), result)
+        return pytree.tree_map(
+            lambda leaf: leaf if isinstance(leaf, Tensor) else torch.tensor(leaf), result
+        )
 
     fast = compiled(lambda x: torch.vmap(lambda r: of_tensors(fn(Real, r, x)))(x))
     for x in _inputs():
@@ -86,8 +103,12 @@ def test_as_torchs_own() -> None:
     def batched(x: Tensor) -> Any:
         every = x.sum() > 0
         return (
-            torch.vmap(lambda r: torch.cond(r.sum() > 0, torch.sin, torch.cos, (r,)), in_dims=1, out_dims=1)(x),
-            torch.vmap(lambda r: torch.cond(every, torch.sin, torch.cos, (r,)), in_dims=1, out_dims=1)(x),
+            torch.vmap(
+                lambda r: torch.cond(r.sum() > 0, torch.sin, torch.cos, (r,)), in_dims=1, out_dims=1
+            )(x),
+            torch.vmap(
+                lambda r: torch.cond(every, torch.sin, torch.cos, (r,)), in_dims=1, out_dims=1
+            )(x),
         )
 
     fast = compiled(batched)
@@ -106,7 +127,9 @@ def test_gradients(fn: Callable[..., Any]) -> None:
             mine = x.clone().requires_grad_()
             LINEAR.zero_grad()
             (run(mine) ** 2).sum().backward()
-            found.append((mine.grad, torch.zeros(3, 3) if LINEAR.weight.grad is None else LINEAR.weight.grad))
+            found.append(
+                (mine.grad, torch.zeros(3, 3) if LINEAR.weight.grad is None else LINEAR.weight.grad)
+            )
         torch.testing.assert_close(found[0], found[1])
 
 
@@ -114,7 +137,9 @@ def test_levels() -> None:
     def fn(x: Tensor) -> Any:
         def of_rows(rows: Tensor) -> Tensor:
             down = rows.sum() > 0
-            return torch.vmap(lambda r: torch.cond(down, lambda: r.sin() * rows.sum(), lambda: r.cos(), ()))(rows)
+            return torch.vmap(
+                lambda r: torch.cond(down, lambda: r.sin() * rows.sum(), lambda: r.cos(), ())
+            )(rows)
 
         return torch.vmap(of_rows)(torch.stack([x, x - 0.5]))
 
@@ -138,8 +163,14 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
         torch.func.grad(lambda x: torch.cond(x.sum() > 0, lambda: x * 2, lambda: x * 1).sum()),
         "under a transform of torch.func",
     ),
-    "writes": (lambda x: torch.vmap(_writes)(x.clone()), "writes in place to a tensor created outside it"),
-    "writes outside": (torch.vmap(_writes_outside), "which would happen only in calls that run this function"),
+    "writes": (
+        lambda x: torch.vmap(_writes)(x.clone()),
+        "writes in place to a tensor created outside it",
+    ),
+    "writes outside": (
+        torch.vmap(_writes_outside),
+        "which would happen only in calls that run this function",
+    ),
     "other sizes": (
         torch.vmap(lambda r: torch.cond(r.sum() > 0, lambda: r[:2] * 1, lambda: r * 1)),
         "of other sizes or another dtype",

@@ -1,4 +1,6 @@
-"""Ops under ``vmap``, and ``grad`` inside of it: eager's results for all batches, in one program or two."""
+"""Ops under ``vmap``, and ``grad`` inside of it: eager's results for all batches, in one program or
+two.
+"""
 
 from __future__ import annotations
 
@@ -41,24 +43,39 @@ OPS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "prod": (lambda x: x.prod(-1), (4, 8)),
     "gelu": (lambda x: F.gelu(x, approximate="tanh"), (8,)),
     "glu": (lambda x: F.glu(x, 0), (8, 2)),
-    "conv_transpose2d": (lambda x: F.conv_transpose2d(x[None], KERNEL, torch.ones(3), stride=2), (4, 5, 5)),
+    "conv_transpose2d": (
+        lambda x: F.conv_transpose2d(x[None], KERNEL, torch.ones(3), stride=2),
+        (4, 5, 5),
+    ),
     "layer_norm": (lambda x: F.layer_norm(x, (8,)), (5, 8)),
-    "layer_norm with a weight": (lambda x: F.layer_norm(x, (4, 8), torch.linspace(-1, 1, 32).view(4, 8)), (5, 4, 8)),
+    "layer_norm with a weight": (
+        lambda x: F.layer_norm(x, (4, 8), torch.linspace(-1, 1, 32).view(4, 8)),
+        (5, 4, 8),
+    ),
     "group_norm": (lambda x: F.group_norm(x[None], 2, torch.arange(4.0)), (4, 3, 3)),
     "instance_norm": (lambda x: F.instance_norm(x[None]), (3, 8)),
     "local_response_norm": (lambda x: F.local_response_norm(x[None], 2), (3, 6, 6)),
     "interpolate": (lambda x: F.interpolate(x[None], scale_factor=1.5), (3, 8)),
-    "interpolate to a size": (lambda x: F.interpolate(x[None], size=(3, 5), mode="bilinear"), (3, 4, 4)),
+    "interpolate to a size": (
+        lambda x: F.interpolate(x[None], size=(3, 5), mode="bilinear"),
+        (3, 4, 4),
+    ),
     "reflected": (lambda x: F.pad(x, (1, 2), mode="reflect"), (3, 8)),
     "around": (lambda x: F.pad(x[None], (1, 1, 2, 0), mode="circular"), (2, 4, 4)),
     "unfold": (lambda x: F.unfold(x[None], 2), (3, 4, 4)),
     "fold": (lambda x: F.fold(x, (4, 4), 2), (4, 9)),
-    "grid_sample": (lambda x: F.grid_sample(x[None], torch.full((1, 2, 2, 2), 0.3), align_corners=False), (2, 4, 4)),
+    "grid_sample": (
+        lambda x: F.grid_sample(x[None], torch.full((1, 2, 2, 2), 0.3), align_corners=False),
+        (2, 4, 4),
+    ),
     "lp_pool2d": (lambda x: F.lp_pool2d(x[None].abs() + 1, 2.0, 2), (3, 6, 6)),
     "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), (4, 3, 3)),
     "cross_entropy": (lambda x: F.cross_entropy(x, torch.tensor([1, 0, -100])), (3, 8)),
     "cross_entropy of one": (lambda x: F.cross_entropy(x, torch.tensor(3), reduction="none"), (8,)),
-    "cross_entropy of pixels": (lambda x: F.cross_entropy(x, torch.tensor([[1, 0, 2]]), reduction="sum"), (1, 4, 3)),
+    "cross_entropy of pixels": (
+        lambda x: F.cross_entropy(x, torch.tensor([[1, 0, 2]]), reduction="sum"),
+        (1, 4, 3),
+    ),
     "nll_loss": (lambda x: F.nll_loss(x, torch.tensor([1, 3]), ignore_index=3), (2, 8)),
     "embedding": (lambda x: F.embedding(torch.tensor([[0, 2], [1, 2]]), x), (4, 3)),
     "cumprod": (lambda x: x.cumprod(0), (5,)),
@@ -67,12 +84,17 @@ OPS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "msort": (lambda x: x.msort() * torch.arange(8), (8,)),
     "diff": (lambda x: x.diff(n=2), (8,)),
     "scatter": (lambda x: torch.zeros(8).scatter(0, torch.tensor([1, 5]), x[:2]), (8,)),
-    "scatter_add": (lambda x: torch.ones(2, 3).scatter_add(1, torch.tensor([[0, 0, 1]]), x[:1]), (2, 3)),
+    "scatter_add": (
+        lambda x: torch.ones(2, 3).scatter_add(1, torch.tensor([[0, 0, 1]]), x[:1]),
+        (2, 3),
+    ),
     "take_along_dim": (lambda x: x.take_along_dim(torch.tensor([1, 2, 2]), 0), (8,)),
 }
 
 
-def served(program: Callable[..., Any], calls: Sequence[tuple[torch.Tensor, ...]], most: int = 2) -> None:
+def served(
+    program: Callable[..., Any], calls: Sequence[tuple[torch.Tensor, ...]], most: int = 2
+) -> None:
     compiled = symshape.compile(program, dynamic=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error", symshape.FallbackWarning)
@@ -104,7 +126,9 @@ def test_results_have_names() -> None:
 
 
 def test_gradients_that_autograd_records() -> None:
-    """Outside of the transforms: of an argument that requires gradients, or of a weight that only the loss has."""
+    """Outside of the transforms: of an argument that requires gradients, or of a weight that only
+    the loss has.
+    """
 
     def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return vmap(grad(lambda row: (torch.cat([row, row]) ** 3 * w).sum()))(x)
@@ -122,11 +146,15 @@ def test_gradients_that_autograd_records() -> None:
 
 def test_weights_have_gradients_of_each_example() -> None:
     """A weight has no batch, but each example has its own gradient of it."""
-    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.GELU(), torch.nn.Flatten(0), torch.nn.Linear(64, 2))
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.GELU(), torch.nn.Flatten(0), torch.nn.Linear(64, 2)
+    )
     weights = {name: each.detach() for name, each in module.named_parameters()}
 
     def program(x: torch.Tensor) -> Any:
-        return vmap(grad_and_value(lambda w, x: functional_call(module, w, (x,)).sum()), (None, 0))(weights, x)
+        return vmap(grad_and_value(lambda w, x: functional_call(module, w, (x,)).sum()), (None, 0))(
+            weights, x
+        )
 
     served(program, batches(3, 6, 6))
 
@@ -135,7 +163,10 @@ LAYERS: dict[str, tuple[torch.nn.Module, tuple[int, ...]]] = {
     "conv1d of groups": (torch.nn.Conv1d(4, 6, 3, groups=2, stride=2, padding=1), (4, 8)),
     "conv2d of a batch": (torch.nn.Conv2d(3, 4, 3, padding="same", bias=False), (2, 3, 5, 5)),
     "conv3d": (torch.nn.Conv3d(1, 2, 2, dilation=2), (1, 4, 4, 4)),
-    "conv_transpose1d": (torch.nn.ConvTranspose1d(4, 6, 3, stride=2, groups=2, output_padding=1), (4, 5)),
+    "conv_transpose1d": (
+        torch.nn.ConvTranspose1d(4, 6, 3, stride=2, groups=2, output_padding=1),
+        (4, 5),
+    ),
     "conv_transpose2d of a batch": (torch.nn.ConvTranspose2d(3, 2, 3), (2, 3, 4, 4)),
     "layer_norm": (torch.nn.LayerNorm(8), (5, 8)),
     "layer_norm of two": (torch.nn.LayerNorm((4, 8), bias=False), (3, 4, 8)),
@@ -171,13 +202,20 @@ def test_weights_of_each_example(images_have_a_batch: bool) -> None:
 
     dims = (0 if images_have_a_batch else None, 0, 0)
     images = [torch.randn(*([n] if images_have_a_batch else []), 2, 3, 5, 5) for n in BATCHES]
-    calls = [(x, torch.randn(n, 4, 3, 2, 2), torch.randn(n, 4)) for n, x in zip(BATCHES, images, strict=True)]
+    calls = [
+        (x, torch.randn(n, 4, 3, 2, 2), torch.randn(n, 4))
+        for n, x in zip(BATCHES, images, strict=True)
+    ]
     served(vmap(grad(loss, argnums=(0, 1, 2)), dims), calls)
 
 
 def test_a_step_of_training_of_each_example() -> None:
-    """The program of torch's tutorial: a small network, its loss, and targets that have the batch, too."""
-    model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten())
+    """The program of torch's tutorial: a small network, its loss, and targets that have the batch,
+    too.
+    """
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten()
+    )
     model.append(torch.nn.Linear(36, 10))
     weights = {name: each.detach() for name, each in model.named_parameters()}
 
@@ -211,7 +249,9 @@ def test_nested_transforms_are_left_to_torch() -> None:
 
 
 def test_a_tensor_is_written_to_after_it_was_read() -> None:
-    """Eager does not need what ``cat`` has read; our gradient computes it once more, and must not read what is new."""
+    """Eager does not need what ``cat`` has read; our gradient computes it once more, and must not
+    read what is new.
+    """
 
     def loss(x: torch.Tensor) -> torch.Tensor:
         y = x * 2
@@ -255,7 +295,9 @@ def test_under_autocast() -> None:
     served(program, batches(3, 6, 6), most=len(BATCHES))
 
 
-@pytest.mark.parametrize("wrong", [lambda x: torch.cat([x, 3]), lambda x: x.sort("no dimension"), lambda x: x.topk(99)])  # type: ignore[list-item]
+@pytest.mark.parametrize(
+    "wrong", [lambda x: torch.cat([x, 3]), lambda x: x.sort("no dimension"), lambda x: x.topk(99)]
+)  # type: ignore[list-item]
 def test_arguments_that_no_rule_knows(wrong: Function) -> None:
     (call,) = batches(4)[0]
     with pytest.raises((TypeError, RuntimeError)) as eager:

@@ -1,4 +1,6 @@
-"""Views of examples inside ``vmap(grad(...))``: eager's gradients for all batches, in one program or two."""
+"""Views of examples inside ``vmap(grad(...))``: eager's gradients for all batches, in one program
+or two.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def served(program: Callable[..., Any], *sizes: int, most: int = 3) -> None:
     compiled = symshape.compile(program, dynamic=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error", symshape.FallbackWarning)
-        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)  # torch's, of its own vmap
+        # torch's, of its own vmap
+        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
         for n in BATCHES:
             x = torch.randn(n, *sizes)
             torch.testing.assert_close(compiled(x.clone()), program(x.clone()), check_stride=True)
@@ -92,7 +95,9 @@ def test_views_of_a_tensor_without_a_batch() -> None:
     served(program, 8)
 
 
-@pytest.mark.parametrize("wrong", [lambda x: x[1:3, 1:], lambda x: x.narrow(0, 7, 4), lambda x: x.diagonal()])
+@pytest.mark.parametrize(
+    "wrong", [lambda x: x[1:3, 1:], lambda x: x.narrow(0, 7, 4), lambda x: x.diagonal()]
+)
 def test_errors_are_eagers(wrong: Function) -> None:
     program = vmap(grad(lambda x: wrong(x).sum()))
     x = torch.randn(4, 8)

@@ -1,4 +1,5 @@
-"""Programs that read every kind of thing, and what a recording notes of them, as text: for ``test_reads.py``.
+"""Programs that read every kind of thing, and what a recording notes of them, as text: for
+``test_reads.py``.
 
 Run as a script with ``python`` or ``compiled`` it prints that, noted by the one or the other.
 """
@@ -73,11 +74,16 @@ class Own(dict[str, Any]):
 
 
 class Net(torch.nn.Module):
-    """With a parameter, a buffer, submodules, one of them under None, a hook and a plain attribute."""
+    """With a parameter, a buffer, submodules, one of them under None, a hook and a plain
+    attribute.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.layers = torch.nn.Linear(3, 3), torch.nn.ModuleList([torch.nn.ReLU(), torch.nn.Linear(3, 3)])
+        self.first, self.layers = (
+            torch.nn.Linear(3, 3),
+            torch.nn.ModuleList([torch.nn.ReLU(), torch.nn.Linear(3, 3)]),
+        )
         self.scale = torch.nn.Parameter(torch.ones(3))
         self.register_buffer("offset", torch.zeros(3))
         self.register_parameter("bias", None)
@@ -98,7 +104,15 @@ TENSOR = torch.zeros(2)
 
 
 def _attributes() -> Any:
-    return THING.plain, THING.double, THING.cached, THING.method(), THING.late, SPACE.a, SPACE.b.other  # type: ignore[attr-defined]
+    return (
+        THING.plain,
+        THING.double,
+        THING.cached,
+        THING.method(),
+        THING.late,
+        SPACE.a,
+        SPACE.b.other,
+    )  # type: ignore[attr-defined]
 
 
 def _missing() -> Any:
@@ -106,7 +120,7 @@ def _missing() -> Any:
     with contextlib.suppress(AttributeError):
         found.append(SPACE.nothing)
     with contextlib.suppress(NameError):
-        found.append(nothing_of_the_kind)  # type: ignore[name-defined] # noqa: F821
+        found.append(nothing_of_the_kind)  # type: ignore[name-defined]  # noqa: F821
     return found
 
 
@@ -131,16 +145,33 @@ def _module() -> Any:
 
 
 def _walk() -> Any:
-    return [name for name, _ in NET.named_parameters()], NET.layers[1].weight.shape, TENSOR.shape, TENSOR.dim()
+    return (
+        [name for name, _ in NET.named_parameters()],
+        NET.layers[1].weight.shape,
+        TENSOR.shape,
+        TENSOR.dim(),
+    )
 
 
 def _modules_of_python() -> Any:
-    return torch.nn.functional.relu(TENSOR), types.SimpleNamespace(a=1).a, TABLE["b"], __name__, abs(NUMBER)
+    return (
+        torch.nn.functional.relu(TENSOR),
+        types.SimpleNamespace(a=1).a,
+        TABLE["b"],
+        __name__,
+        abs(NUMBER),
+    )
 
 
 def _strange() -> Any:
     made: Any = types.FunctionType(_attributes.__code__, globals(), "made")
-    return made(), vars(THING).get("plain"), THING.__dict__.keys(), THING.__class__, type(NET).__name__
+    return (
+        made(),
+        vars(THING).get("plain"),
+        THING.__dict__.keys(),
+        THING.__class__,
+        type(NET).__name__,
+    )
 
 
 PROGRAMS: tuple[Callable[[], Any], ...] = (
@@ -156,7 +187,9 @@ PROGRAMS: tuple[Callable[[], Any], ...] = (
 
 
 def noted() -> Iterator[list[str]]:
-    """For each program: what it was refused for, the places and containers, what it changed, and what was kept."""
+    """For each program: what it was refused for, the places and containers, what it changed, and
+    what was kept.
+    """
     for fn in PROGRAMS:
         for alone in (True, False):
             recorder = recorder_of(fn)
@@ -167,10 +200,19 @@ def noted() -> Iterator[list[str]]:
                     fn()
             except Exception as raised:
                 error = f"{type(raised).__name__}: {raised}"
-            places = [f"{type(each).__name__} {each.name} {_shown(each.value)}" for each in recorder.places]
+            places = [
+                f"{type(each).__name__} {each.name} {_shown(each.value)}"
+                for each in recorder.places
+            ]
             containers = [f"{each.name} {len(each.items)}" for each in recorder.containers]
-            spaces = [f"{each.name} {each.own} {each.open} {len(each.before)}" for each in recorder.namespaces.values()]
-            sizes = [len(each) for each in (recorder.seen, recorder.told, recorder.known, recorder.pinned)]
+            spaces = [
+                f"{each.name} {each.own} {each.open} {len(each.before)}"
+                for each in recorder.namespaces.values()
+            ]
+            sizes = [
+                len(each)
+                for each in (recorder.seen, recorder.told, recorder.known, recorder.pinned)
+            ]
             changes = side_effects.undo(recorder)
             told = [each.text for each in (*changes.changes, *changes.problems)]
             yield [fn.__name__, error, *places, *containers, *spaces, str(sizes), *told]

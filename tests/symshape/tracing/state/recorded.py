@@ -30,7 +30,9 @@ def state_of(fn: Callable[..., Any], *args: Any) -> State:
 
 
 def seen(fn: Callable[..., Any], change: Callable[[], Any], *args: Any) -> bool:
-    """Whether a change is seen by what ``fn`` read before; that nothing else seemed changed is asserted."""
+    """Whether a change is seen by what ``fn`` read before; that nothing else seemed changed is
+    asserted.
+    """
     state = state_of(fn, *args)
     assert state.unchanged()
     assert state.changes() == []

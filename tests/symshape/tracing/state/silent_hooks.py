@@ -1,4 +1,6 @@
-"""Hooks that do what the code they stand in would have done, and write down that they were called."""
+"""Hooks that do what the code they stand in would have done, and write down that they were
+called.
+"""
 
 import builtins
 import sys

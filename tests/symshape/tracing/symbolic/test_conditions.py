@@ -35,7 +35,9 @@ def test_parts(condition: str, expected: list[str]) -> None:
     whole = guards.parse(condition)
     for values in itertools.product(range(-1, 6), repeat=2):
         here = dict(zip(("s0", "s1"), values, strict=True))
-        assert fold.evaluate(whole, here) == all(fold.evaluate(part, here) for part in parts_of(whole))
+        assert fold.evaluate(whole, here) == all(
+            fold.evaluate(part, here) for part in parts_of(whole)
+        )
 
 
 def test_what_every_size_satisfies() -> None:

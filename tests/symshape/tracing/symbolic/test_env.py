@@ -1,4 +1,6 @@
-"""The shape environment: asking never records, evaluating leaves a guard with its line, facts only grow."""
+"""The shape environment: asking never records, evaluating leaves a guard with its line, facts only
+grow.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ def test_specialize(env: ShapeEnv) -> None:
     finally:
         unsubscribe()
     assert terms(env) == ["s0 == 5"]
-    assert [(each.symbol, each.value) for each in seen if isinstance(each, events.Specialized)] == [("s0", 5)]
+    assert [(each.symbol, each.value) for each in seen if isinstance(each, events.Specialized)] == [
+        ("s0", 5)
+    ]
 
 
 # -- unbacked
@@ -129,7 +133,9 @@ def test_checks_on_unbacked_symbols_are_assertions(env: ShapeEnv) -> None:
     env.check(boolean.ge(u.term, 2), lambda: "at least two")
     env.check(boolean.ge(u.term, 1), "follows")
     env.check(boolean.ge(u.term, 0), "known")
-    assert [(str(guard.term), str(message)) for guard, message in asserted] == [("u0 >= 2", "at least two")]
+    assert [(str(guard.term), str(message)) for guard, message in asserted] == [
+        ("u0 >= 2", "at least two")
+    ]
     assert env.evaluate(boolean.gt(u.term, 1)) is True
     assert env.guards == []
     with pytest.raises(ProgramError, match="too few"):
@@ -177,4 +183,7 @@ def test_guards_are_minimal() -> None:
         return torch.cat([x, y])
 
     traced = symshape.trace(fn, torch.ones(8), torch.ones(9))
-    assert {guard.term for guard in traced.guards} == {guards.parse("s0 <= s1"), guards.parse("s0 >= 6")}
+    assert {guard.term for guard in traced.guards} == {
+        guards.parse("s0 <= s1"),
+        guards.parse("s0 >= 6"),
+    }

@@ -23,7 +23,10 @@ def test_questions_of_torch() -> None:
     u = env.new_unbacked(0, 9)
     assert symbolic_shapes.statically_known_true(condition(env, u >= 0))
     assert not symbolic_shapes.statically_known_true(condition(env, s == 5))
-    for fallback, ask in ((False, symbolic_shapes.guard_or_false), (True, symbolic_shapes.guard_or_true)):
+    for fallback, ask in (
+        (False, symbolic_shapes.guard_or_false),
+        (True, symbolic_shapes.guard_or_true),
+    ):
         assert ask(condition(env, u == 3)) is fallback
     assert env.guards == []
     assert symbolic_shapes.guard_or_false(condition(env, s == 5)) is True
@@ -47,9 +50,13 @@ def test_values_of_nodes() -> None:
 
 
 def test_symbols_of_numbers() -> None:
-    """Torch's helpers tell numbers that are computed from data from sizes of arguments, whatever these are called."""
+    """Torch's helpers tell numbers that are computed from data from sizes of arguments, whatever
+    these are called.
+    """
     env = ShapeEnv()
-    size, users = (env.new_symbol(name, 6, Size("x", i), Policy.AUTO) for i, name in enumerate(("s0", "users")))
+    size, users = (
+        env.new_symbol(name, 6, Size("x", i), Policy.AUTO) for i, name in enumerate(("s0", "users"))
+    )
     number, fraction = env.new_unbacked(0, 9), env.new_float()
     of_arguments = [torch.SymInt(size), torch.SymInt(users), torch.SymInt(size.mul(users))]
     of_data = [torch.SymInt(number), torch.SymInt(size.add(number)), torch.SymFloat(fraction)]

@@ -1,4 +1,6 @@
-"""Questions about sizes of inputs and sizes that data tell, settled by guards on the sizes of inputs alone."""
+"""Questions about sizes of inputs and sizes that data tell, settled by guards on the sizes of
+inputs alone.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +64,16 @@ def chosen_from_two(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 def calls(sizes: Sequence[int], seed: int = 0) -> list[Tensors]:
     generator = torch.Generator().manual_seed(seed)
-    return [(torch.randn(n, generator=generator), torch.rand(n, generator=generator) < 0.5) for n in sizes]
+    return [
+        (torch.randn(n, generator=generator), torch.rand(n, generator=generator) < 0.5)
+        for n in sizes
+    ]
 
 
 def compared(program: Program, sizes: Sequence[int], seeds: int = 3) -> symshape.Stats:
-    """Compare a compiled program with eager at each size, with several masks; the statistics afterwards."""
+    """Compare a compiled program with eager at each size, with several masks; the statistics
+    afterwards.
+    """
     compiled = symshape.compile(program, dynamic=True)
     for seed in range(seeds):
         for x, mask in calls(sizes, seed):
@@ -76,10 +83,20 @@ def compared(program: Program, sizes: Sequence[int], seeds: int = 3) -> symshape
 
 @pytest.mark.parametrize(
     "program",
-    [some, none, truth_of_a_size, number_of_elements, of_nonzero, of_repeats, unrolled_by_half, chosen_from_two],
+    [
+        some,
+        none,
+        truth_of_a_size,
+        number_of_elements,
+        of_nonzero,
+        of_repeats,
+        unrolled_by_half,
+        chosen_from_two,
+    ],
 )
 def test_two_programs_serve_all_sizes(program: Program) -> None:
-    """One for the sizes at which the answer is yes whatever the data, one for those at which it is no.
+    """One for the sizes at which the answer is yes whatever the data, one for those at which it is
+    no.
 
     ``repeat_interleave`` needs another one where the repeats have one element.
     """
@@ -92,7 +109,9 @@ def test_two_programs_serve_all_sizes(program: Program) -> None:
 
 @pytest.mark.parametrize(("least", "sizes"), [(3, (3, 4, 5, 9, 0, 1)), (10, (10, 12, 30, 4, 2, 0))])
 def test_a_number_of_rows_in_between_stays_open(least: int, sizes: tuple[int, ...]) -> None:
-    """From `least` rows of x on the answer is yes, up to half of that it is no; between them the mask tells."""
+    """From `least` rows of x on the answer is yes, up to half of that it is no; between them the
+    mask tells.
+    """
 
     def program(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         y = joined(x, mask)
@@ -109,7 +128,9 @@ def test_the_guard_names_the_line_that_asks() -> None:
     compiled = symshape.compile(some, dynamic=True)
     compiled(*calls([5])[0])
     guards = [str(each) for each in symshape.compiled_of(compiled).entries[0].guards]
-    assert any("v0 >= 1" in each and "in some" in each and "y.shape[0] > 0" in each for each in guards), guards
+    assert any(
+        "v0 >= 1" in each and "in some" in each and "y.shape[0] > 0" in each for each in guards
+    ), guards
 
 
 def test_a_question_that_data_alone_tell_stays_open() -> None:
@@ -119,7 +140,8 @@ def test_a_question_that_data_alone_tell_stays_open() -> None:
 
     with pytest.raises(DataDependentError):
         symshape.trace(program, *calls([5])[0], dynamic=True)
-    graph = symshape.trace(program, *calls([2])[0], dynamic=True)  # two rows at most are never more than two
+    # two rows at most are never more than two
+    graph = symshape.trace(program, *calls([2])[0], dynamic=True)
     for x, mask in calls([0, 1, 2], 4):
         assert torch.equal(graph(x, mask), program(x, mask))
     with pytest.raises(symshape.GuardViolation):
@@ -137,7 +159,9 @@ def test_two_numbers_that_data_tell() -> None:
 
 @pytest.mark.parametrize("k", range(5))
 def test_many_questions_with_eager_as_the_oracle(k: int) -> None:
-    """Whatever is asked, a call that a program serves gives eager's result; most questions are served somewhere."""
+    """Whatever is asked, a call that a program serves gives eager's result; most questions are
+    served somewhere.
+    """
     questions: list[Callable[[int, int], bool]] = [
         lambda y, n: y > k,
         lambda y, n: y <= k,
@@ -153,7 +177,9 @@ def test_many_questions_with_eager_as_the_oracle(k: int) -> None:
     served = 0
     for question in questions:
 
-        def program(x: torch.Tensor, mask: torch.Tensor, asked: Callable[[int, int], bool] = question) -> torch.Tensor:
+        def program(
+            x: torch.Tensor, mask: torch.Tensor, asked: Callable[[int, int], bool] = question
+        ) -> torch.Tensor:
             y = joined(x, mask)
             return y * 2 if asked(len(y), len(x)) else y - 1
 

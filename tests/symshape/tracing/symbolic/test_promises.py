@@ -27,8 +27,20 @@ def size(env: ShapeEnv, name: str, hint: int, dim: Dim | Policy = Policy.AUTO) -
     ("fix", "fixed"),
     [
         (lambda env, s, t: env.evaluate(boolean.eq(s.term, 5)), True),
-        (lambda env, s, t: (env.evaluate(boolean.le(s.term, 5)), env.evaluate(boolean.ge(s.term, 5))), True),
-        (lambda env, s, t: (env.evaluate(boolean.eq(s.term, t.term)), env.evaluate(boolean.eq(t.term, 5))), True),
+        (
+            lambda env, s, t: (
+                env.evaluate(boolean.le(s.term, 5)),
+                env.evaluate(boolean.ge(s.term, 5)),
+            ),
+            True,
+        ),
+        (
+            lambda env, s, t: (
+                env.evaluate(boolean.eq(s.term, t.term)),
+                env.evaluate(boolean.eq(t.term, 5)),
+            ),
+            True,
+        ),
         (lambda env, s, t: env.evaluate(boolean.eq(s.term, t.term)), False),
         (lambda env, s, t: env.evaluate(boolean.le(s.term, 5)), False),
         (lambda env, s, t: env.evaluate(boolean.eq(division.mod(s.term, 5), 0)), False),

@@ -1,4 +1,6 @@
-"""Branches that only raise: the other way is the program, and that it is taken is asserted when the graph runs."""
+"""Branches that only raise: the other way is the program, and that it is taken is asserted when the
+graph runs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ Tensor = torch.Tensor
 def _asserting() -> Callable[..., Any]:
     """From a text, since pytest writes other code for the assertions of a test module."""
     names: dict[str, Any] = {}
-    exec('def asserting(x):\n    assert (x < 9).all(), f"too large for {x.size(0)}"\n    return x * 2\n', names)
+    exec(
+        'def asserting(x):\n    assert (x < 9).all(), f"too large for {x.size(0)}"\n    return x * '
+        "2\n",
+        names,
+    )
     return names["asserting"]  # type: ignore[no-any-return]
 
 
@@ -38,7 +44,7 @@ def raising_in_a_with(x: Tensor) -> Tensor:
 
 
 def raising_in_a_comprehension(x: Tensor) -> Tensor:
-    return [each for each in [raising(part) for part in (x, x + 1)] if each.dim()][0]  # noqa: RUF015 - a comprehension
+    return [each for each in [raising(part) for part in (x, x + 1)] if each.dim()][0]  # noqa: RUF015
 
 
 def _raising_once(x: Tensor) -> Iterator[Tensor]:

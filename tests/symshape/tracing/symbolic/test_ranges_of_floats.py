@@ -34,7 +34,9 @@ def compared(program: Range, sizes: range | list[int]) -> int:
 
 @pytest.mark.parametrize("step", [0.1, 0.2, 0.3, 0.6, 1.1, 1.5, 2.5, 0.75])
 def test_steps_that_are_no_floats(step: float) -> None:
-    """The quotient is rounded as that of the decimal number is, proven for all sizes; or a guard says where it is."""
+    """The quotient is rounded as that of the decimal number is, proven for all sizes; or a guard
+    says where it is.
+    """
     assert compared(lambda n: torch.arange(0, n, step), range(120)) <= 3
 
 
@@ -72,7 +74,10 @@ def test_what_is_rounded_twice_fixes_the_size() -> None:
 def test_random_ranges() -> None:
     rng = random.Random(0)
     for _ in range(12):
-        start, step = rng.choice([0, 0.5, -1.25, 0.1, 3]), rng.choice([0.1, 0.35, 0.9, 1.7, 2.0, 0.125])
+        start, step = (
+            rng.choice([0, 0.5, -1.25, 0.1, 3]),
+            rng.choice([0.1, 0.35, 0.9, 1.7, 2.0, 0.125]),
+        )
         factor = rng.choice([1, 0.5, 2, 0.3])
-        program: Range = lambda n, a=start, f=factor, s=step: torch.arange(a, a + n * f, s)  # type: ignore[misc] # noqa: E731
+        program: Range = lambda n, a=start, f=factor, s=step: torch.arange(a, a + n * f, s)  # type: ignore[misc]  # noqa: E731
         compared(program, [rng.randint(0, 60) for _ in range(8)])

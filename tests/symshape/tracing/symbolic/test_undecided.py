@@ -1,4 +1,6 @@
-"""Sizes and numbers that depend on data: their facts, run-time assertions, and what branching on them says."""
+"""Sizes and numbers that depend on data: their facts, run-time assertions, and what branching on
+them says.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ R = torch.randn
 
 
 def facts_of(fn: Callable[..., Any], *args: Any) -> tuple[Facts, Any]:
-    """What is known at the end of a trace, and its terms by name (asked inside, where the environment is)."""
+    """What is known at the end of a trace, and its terms by name (asked inside, where the
+    environment is).
+    """
 
     def asking(*inner: Any) -> Any:
         fn(*inner)
@@ -51,14 +55,19 @@ def test_sizes_have_the_bounds_of_their_op(fn: Any, bound: str) -> None:
     assert "u0" in terms
     assert ask(facts, boolean.ge(terms["u0"], 0)) is True
     assert ask(facts, parse.condition(bound)) is True if hasattr(parse, "condition") else True
-    upper = boolean.le(terms["u0"], terms["s0"] if bound == "u0 <= s0" else arithmetic.mul(terms["s0"], terms["s1"]))
+    upper = boolean.le(
+        terms["u0"],
+        terms["s0"] if bound == "u0 <= s0" else arithmetic.mul(terms["s0"], terms["s1"]),
+    )
     assert ask(facts, upper) is True
     assert ask(facts, boolean.eq(terms["u0"], 1)) is None  # and no more than that
 
 
 @pytest.mark.parametrize("fn", [case[0] for case in SIZES])
 def test_results_at_other_sizes(fn: Any) -> None:
-    _, seen = agree(fn, (R(3, 4),), (R(5, 2),), (R(1, 1),), (R(0, 3),), (-R(4, 4).abs(),), (R(4, 4).abs(),))
+    _, seen = agree(
+        fn, (R(3, 4),), (R(5, 2),), (R(1, 1),), (R(0, 3),), (-R(4, 4).abs(),), (R(4, 4).abs(),)
+    )
     assert seen.count("equal") >= 5
 
 
@@ -143,8 +152,12 @@ def test_a_check_on_data_is_asserted_when_the_graph_runs() -> None:
         return x
 
     traced, _ = agree(fn, (torch.ones(3),), (torch.ones(7),))
-    assert [str(step.guard.term) for step in traced.graph.steps if isinstance(step, Assertion)] == ["u0 >= 2"]
-    with pytest.raises(RuntimeAssertionError, match=r"two are needed: u0 >= 2 does not hold \(u0 = 1\)") as raised:
+    assert [str(step.guard.term) for step in traced.graph.steps if isinstance(step, Assertion)] == [
+        "u0 >= 2"
+    ]
+    with pytest.raises(
+        RuntimeAssertionError, match=r"two are needed: u0 >= 2 does not hold \(u0 = 1\)"
+    ) as raised:
         traced(torch.tensor([1.0, -1.0]))
     assert "test_undecided.py" in str(raised.value)
     with pytest.raises(RuntimeError):
@@ -218,7 +231,12 @@ def test_the_error_tells_everything() -> None:
     assert error.symbols == ("u0",)
     assert error.condition == "u0 >= 3"
     assert error.suggestions == ("torch._check(count >= 3)", "torch._check(count <= 2)")
-    for part in ("u0", "if count > 2:", "count = (x > 0).sum().item()", "read by aten::_local_scalar_dense"):
+    for part in (
+        "u0",
+        "if count > 2:",
+        "count = (x > 0).sum().item()",
+        "read by aten::_local_scalar_dense",
+    ):
         assert part in str(error), part
 
 
@@ -301,16 +319,25 @@ def test_every_suggestion_settles_its_branch() -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (("l = y.tolist()", "return x if sum(l) > 3 else -x"), "torch._check(l[0] + l[1] + l[2] > 3)"),
+        (
+            ("l = y.tolist()", "return x if sum(l) > 3 else -x"),
+            "torch._check(l[0] + l[1] + l[2] > 3)",
+        ),
         (("l = y.tolist()", "return [x[:k] for k in l if k > 1]"), "torch._check(l[0] >= 2)"),
         (("l = y.tolist()", "return list(x[:k] for k in l if k > 1)"), "torch._check(l[0] >= 2)"),
         (
             ("l = y.tolist()", "for k in l:", "    if k > 1:", "        x = x + k", "return x"),
             "torch._check(k >= 2)",
         ),
-        (("k = y[2].item()", "z = x[:k]", "return z.split(2)"), "torch._check((z.size(0) + 1) // 2 == 2)"),
+        (
+            ("k = y[2].item()", "z = x[:k]", "return z.split(2)"),
+            "torch._check((z.size(0) + 1) // 2 == 2)",
+        ),
         (("k = y[2].item()", "z = x[:k]", "return list(z)"), "torch._check(z.size(0) == 4)"),
-        (("z = y, x[x > 0]", "return x if z[1].size(0) > 1 else -x"), "torch._check(z[1].size(0) >= 2)"),
+        (
+            ("z = y, x[x > 0]", "return x if z[1].size(0) > 1 else -x"),
+            "torch._check(z[1].size(0) >= 2)",
+        ),
         (("k = (x > 2).any().item()", "return x if k else -x"), "torch._check(k != 1)"),
     ],
 )
@@ -328,17 +355,26 @@ def test_what_is_suggested_can_be_written_there(lines: tuple[str, ...], said: st
             traced = symshape.trace(made(lines), x, y)
             break
         except DataDependentError as error:
-            values = [str(error).partition("before that line: ")[2].replace("<its value>", n) for n in "24"]
+            values = [
+                str(error).partition("before that line: ")[2].replace("<its value>", n)
+                for n in "24"
+            ]
             choices = [each for each in (*error.suggestions, *values) if each]
             assert said in choices or said in lines, choices
-            at = next(i for i, line in enumerate(lines) if any(each in line for each in (" if ", "split", "list(z)")))
+            at = next(
+                i
+                for i, line in enumerate(lines)
+                if any(each in line for each in (" if ", "split", "list(z)"))
+            )
             chosen = said if said in choices else error.suggestions[0]
             space = " " * (len(lines[at]) - len(lines[at].lstrip()))
             lines = (*lines[:at], space + chosen, *lines[at:])
     fn = made(lines)
     assert said in [line.strip() for line in lines]
     got, expected = traced(x, y), fn(x, y)
-    got, expected = (each if isinstance(each, (list, tuple)) else [each] for each in (got, expected))
+    got, expected = (
+        each if isinstance(each, (list, tuple)) else [each] for each in (got, expected)
+    )
     assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
 
 
@@ -358,7 +394,11 @@ def test_questions_that_the_facts_settle() -> None:
 
 
 def test_guard_or() -> None:
-    from torch.fx.experimental.symbolic_shapes import guard_or_false, guard_or_true, statically_known_true
+    from torch.fx.experimental.symbolic_shapes import (
+        guard_or_false,
+        guard_or_true,
+        statically_known_true,
+    )
 
     def fn(x: torch.Tensor) -> tuple[Any, ...]:
         found = x[x > 0]
@@ -368,7 +408,12 @@ def test_guard_or() -> None:
             statically_known_true(found.size(0) == 3),
         )
         settled = (guard_or_false(found.size(0) >= 0), guard_or_true(found.size(0) < 0))
-        return *open_questions, *settled, statically_known_true(x.size(0) == 3), statically_known_true(x.size(0) >= 0)
+        return (
+            *open_questions,
+            *settled,
+            statically_known_true(x.size(0) == 3),
+            statically_known_true(x.size(0) >= 0),
+        )
 
     traced = symshape.trace(fn, torch.ones(3))
     assert traced(torch.ones(3)) == (False, True, False, True, False, False, True)
@@ -401,7 +446,9 @@ def test_buffers_are_read_when_the_graph_runs() -> None:
     assert torch.equal(traced(torch.ones(3)), model(torch.ones(3)))
 
 
-@pytest.mark.parametrize("read", [lambda t: t.numpy()[0], lambda t: t.__array__()[0], lambda t: t.data_ptr()])
+@pytest.mark.parametrize(
+    "read", [lambda t: t.numpy()[0], lambda t: t.__array__()[0], lambda t: t.data_ptr()]
+)
 def test_data_that_would_be_baked_in_is_refused(read: Any) -> None:
     table = torch.tensor([1.0, 2.0])
     with pytest.raises(UnsupportedError, match="data"):

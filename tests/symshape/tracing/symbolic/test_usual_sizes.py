@@ -1,4 +1,6 @@
-"""What torch asks about sizes that only data tell: answered as for several elements; eager runs for the others."""
+"""What torch asks about sizes that only data tell: answered as for several elements; eager runs for
+the others.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def _args(n: int, kept: int) -> tuple[torch.Tensor, torch.Tensor]:
         lambda x, m: torch.tensordot(x[m], x[m], dims=([0], [0])),
         lambda x, m: torch.cartesian_prod(x[m][:, 0], x[m][:, 1]),
         lambda x, m: torch.nn.functional.batch_norm(x[m], torch.zeros(3), torch.ones(3)),
-        lambda x, m: x.new_zeros(m.sum(), 2).view(*torch.stack([m.sum(), m.sum() - m.sum() + 2]).tolist()),
+        lambda x, m: x.new_zeros(m.sum(), 2).view(
+            *torch.stack([m.sum(), m.sum() - m.sum() + 2]).tolist()
+        ),
     ],
 )
 def test_several_elements_are_usual(fn: Callable[..., Any]) -> None:
@@ -47,7 +51,8 @@ def test_a_program_that_fails_on_what_was_taken_for_granted_says_so() -> None:
     net = torch.nn.AdaptiveLogSoftmaxWithLoss(4, 6, [3])
     x, labels = torch.randn(3, 4), torch.tensor([0, 1, 4])
     with pytest.raises(
-        symshape.UnsupportedError, match=r"runs eagerly: .*\n.*took for granted .* u0 != 1 .*, and 3 more"
+        symshape.UnsupportedError,
+        match=r"runs eagerly: .*\n.*took for granted .* u0 != 1 .*, and 3 more",
     ):
         symshape.compile(net, fullgraph=True)(x, labels)
     with pytest.warns(symshape.FallbackWarning, match="took for granted what only data tell"):
@@ -55,9 +60,14 @@ def test_a_program_that_fails_on_what_was_taken_for_granted_says_so() -> None:
 
 
 def test_a_trace_says_what_it_took_for_granted() -> None:
-    traced, seen = agree(lambda x, m: x[m.nonzero().squeeze()], *(_args(5, kept) for kept in (3, 5, 1, 0)))
+    traced, seen = agree(
+        lambda x, m: x[m.nonzero().squeeze()], *(_args(5, kept) for kept in (3, 5, 1, 0))
+    )
     assert seen == ["equal", "equal", "asserted", "equal"]
-    with pytest.raises(symshape.RuntimeAssertionError, match=r"several elements here: u0 != 1 .*\(u0 = 1\); asserted"):
+    with pytest.raises(
+        symshape.RuntimeAssertionError,
+        match=r"several elements here: u0 != 1 .*\(u0 = 1\); asserted",
+    ):
         traced(*_args(5, 1))
 
 
@@ -99,9 +109,12 @@ def test_nothing_is_usual_after_a_write() -> None:
         lambda x, s: torch.distributions.constraints.positive_definite.check(s) & (x.sum() < 9),
     ],
 )
-def test_arguments_of_distributions_are_usually_valid(fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_of_distributions_are_usually_valid(
+    fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where they are not, the function itself says so, in its own words."""
-    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)  # torch.compile turns that off
+    # torch.compile turns that off
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
     compiled, eye = symshape.compile(fn, fullgraph=True), torch.eye(3)
     for n, s in ((5, eye * 2), (6, eye + 0.1), (3, -eye), (4, R(3, 3)), (5, eye), (1, eye)):
         args = R(n, 3), s

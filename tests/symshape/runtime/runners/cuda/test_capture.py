@@ -1,4 +1,6 @@
-"""What a capture does to torch's generator, its allocator and the pool, with CUDA's part played by Python."""
+"""What a capture does to torch's generator, its allocator and the pool, with CUDA's part played by
+Python.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
 
 def test_what_draws_nothing_is_captured_with_another_state(device: Device) -> None:
     own, inside = device.generator.state, list[bool]()
-    graph, made, copies = record(lambda: inside.append(own.capturing) or 3, CUDA, GraphPool(), draws=False)
+    graph, made, copies = record(
+        lambda: inside.append(own.capturing) or 3, CUDA, GraphPool(), draws=False
+    )
     assert (made, copies, inside) == (3, None, [False])
     assert device.generator.state is own
     assert graph.state is not own  # type: ignore[attr-defined]

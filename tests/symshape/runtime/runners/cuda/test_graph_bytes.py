@@ -38,14 +38,18 @@ def test_views_and_writes_in_place_take_nothing() -> None:
         y.mul_(2)
         return y[0].sum()
 
-    found = weight_of(symshape.trace(program, torch.ones(10, 10)).program.graph, {"s0": 10, "s1": 10})
+    found = weight_of(
+        symshape.trace(program, torch.ones(10, 10)).program.graph, {"s0": 10, "s1": 10}
+    )
     assert (found.own, found.shared) == (404, 400)
 
 
 def test_parameters_are_not_counted() -> None:
     linear = torch.nn.Linear(8, 4)
     with torch.no_grad():
-        found = weight_of(symshape.trace(linear, torch.ones(3, 8)).program.graph, {"s0": 3, "s1": 8})
+        found = weight_of(
+            symshape.trace(linear, torch.ones(3, 8)).program.graph, {"s0": 3, "s1": 8}
+        )
     assert (found.own, found.shared) == (3 * 8 * 4 + 3 * 4 * 4, 0)
 
 
@@ -78,7 +82,10 @@ def test_a_reshape_inside_of_a_bucket_is_counted() -> None:
     graph = captured_graph(made.padded, ()).graph
     reshaped = [node for node in graph.nodes if node.op is torch.ops.aten.reshape.default]
     assert reshaped
-    inputs = [torch.zeros(tuple(map(int, each.value.spec.sizes)), dtype=each.value.spec.dtype) for each in graph.inputs]
+    inputs = [
+        torch.zeros(tuple(map(int, each.value.spec.sizes)), dtype=each.value.spec.dtype)
+        for each in graph.inputs
+    ]
     with LiveBytes([*inputs, *(each.tensor for each in graph.lifted)]) as seen:
         before = seen.live
         results = interpreter(graph)(inputs)

@@ -1,4 +1,6 @@
-"""Calls that C++ serves have the results of those that Python serves; what is out of the ordinary is left to Python."""
+"""Calls that C++ serves have the results of those that Python serves; what is out of the ordinary
+is left to Python.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def served(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     if request.param == "in Python":
         monkeypatch.setattr(launching, "LAUNCH", None)
     elif request.param != "in C++":
-        refuses = (lambda size: size % 3 == 0) if "refused" in request.param else (lambda size: False)
+        refuses = (
+            (lambda size: size % 3 == 0) if "refused" in request.param else (lambda size: False)
+        )
         monkeypatch.setattr(module_of_bucket, "captured", captured_with_copies(refuses))
     yield found
     assert launching.LAUNCH is not None or not any(found)
@@ -59,7 +63,9 @@ def compiled(fn: Callable[..., Any], **options: Any) -> Any:
 
 
 def check(mine: Any, fn: Any, *calls: tuple[Any, ...]) -> None:
-    """Compares calls with eager, the buffers poisoned before each; results are looked at when all calls are done."""
+    """Compares calls with eager, the buffers poisoned before each; results are looked at when all
+    calls are done.
+    """
     pairs = []
     with torch.no_grad():
         for number, call in enumerate(calls):
@@ -70,8 +76,13 @@ def check(mine: Any, fn: Any, *calls: tuple[Any, ...]) -> None:
             pairs.append((mine(*call), fn(*call)))
     for got, expected in pairs:
         torch.testing.assert_close(got, expected)
-        for a, b in zip(got, expected, strict=True) if isinstance(expected, tuple) else [(got, expected)]:
-            assert not isinstance(a, torch.Tensor) or (a.stride(), a.requires_grad) == (b.stride(), b.requires_grad)
+        for a, b in (
+            zip(got, expected, strict=True) if isinstance(expected, tuple) else [(got, expected)]
+        ):
+            assert not isinstance(a, torch.Tensor) or (a.stride(), a.requires_grad) == (
+                b.stride(),
+                b.requires_grad,
+            )
 
 
 def was_served(served: list[bool], least: int) -> None:
@@ -99,7 +110,12 @@ def test_a_stream_of_sizes(served: list[bool]) -> None:
 
 def test_many_true_sizes(served: list[bool]) -> None:
     def fn(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
-        return a.softmax(0).mean(0) + b.softmax(0).mean(0) + c.softmax(0).mean(0) + d.softmax(0).mean(0)
+        return (
+            a.softmax(0).mean(0)
+            + b.softmax(0).mean(0)
+            + c.softmax(0).mean(0)
+            + d.softmax(0).mean(0)
+        )
 
     rng = random.Random(1)
     calls = [tuple(torch.randn(rng.randint(9, 12), 3) for _ in range(4)) for _ in range(20)]
@@ -150,7 +166,9 @@ def test_gradients_and_modes_of_the_caller_stay(served: list[bool]) -> None:
 
 def test_whoever_watches_ops_sees_them(served: list[bool]) -> None:
     class Seen(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             names.append(func.name())
             return func(*args, **(kwargs or {}))
 
@@ -202,7 +220,9 @@ def test_what_writes_is_pythons(served: list[bool]) -> None:
 
 
 def test_results_that_share_memory(served: list[bool]) -> None:
-    """One that fills it, and none that does; a change of one is a change of the others, and told to autograd."""
+    """One that fills it, and none that does; a change of one is a change of the others, and told to
+    autograd.
+    """
 
     def fn(x: torch.Tensor) -> Any:
         whole = x.softmax(0) * 2
@@ -222,14 +242,26 @@ def test_results_that_share_memory(served: list[bool]) -> None:
             versions = [each._version for each in (turned, corner, flat)]
             whole.fill_(7.0)
             part_of.fill_(8.0)
-            assert all(torch.equal(each, torch.full_like(each, 7.0)) for each in (turned, corner, flat))
+            assert all(
+                torch.equal(each, torch.full_like(each, 7.0)) for each in (turned, corner, flat)
+            )
             assert torch.equal(other[:, 1:], torch.full_like(other[:, 1:], 8.0))
-            assert all(each._version > was for each, was in zip((turned, corner, flat), versions, strict=True))
+            assert all(
+                each._version > was
+                for each, was in zip((turned, corner, flat), versions, strict=True)
+            )
 
 
 def test_views_of_arguments_and_numbers(served: list[bool]) -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
-        return x[1:], (x + y).softmax(0), x.transpose(0, 1), x.size(0) * 2 + y.size(1), y[:, 3:].unsqueeze(0), x[1:]
+        return (
+            x[1:],
+            (x + y).softmax(0),
+            x.transpose(0, 1),
+            x.size(0) * 2 + y.size(1),
+            y[:, 3:].unsqueeze(0),
+            x[1:],
+        )
 
     rng = random.Random(3)
     sizes = [(rng.randint(5, 8), rng.randint(17, 24)) for _ in range(30)]
@@ -253,7 +285,9 @@ def test_views_of_arguments_and_numbers(served: list[bool]) -> None:
 
 
 def test_detached_arguments_ask_for_no_gradients(served: list[bool]) -> None:
-    """A view made without recording gradients asks for them where its tensor does; what was detached does not."""
+    """A view made without recording gradients asks for them where its tensor does; what was
+    detached does not.
+    """
 
     def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
         return y.detach(), x.softmax(0), y.detach()[1:], y[1:], y.transpose(0, 1).detach()
@@ -314,7 +348,9 @@ def test_merged_inputs(served: list[bool]) -> None:
                         poison(buffer, number)
             leaves = [torch.randn(b, n, 4, requires_grad=True) for _ in range(2)]
             weight = torch.randn(b, n, 4)
-            mine, theirs = (torch.autograd.grad((each(*leaves) * weight).sum(), leaves) for each in (run, fn))
+            mine, theirs = (
+                torch.autograd.grad((each(*leaves) * weight).sum(), leaves) for each in (run, fn)
+            )
             torch.testing.assert_close(mine, theirs)
         backward = next(graph for graph in alive if graph.origin.part == "backward")
         runner: Any = backward.entries[0].runner
@@ -356,7 +392,11 @@ def test_few_frames_stand_between_a_call_and_its_launch(monkeypatch: pytest.Monk
 
     def frames(call: Callable[[], Any]) -> int:
         names: list[str] = []
-        sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_qualname) if event == "call" else None)
+        sys.setprofile(
+            lambda frame, event, _: (
+                names.append(frame.f_code.co_qualname) if event == "call" else None
+            )
+        )
         try:
             call()
         finally:
@@ -425,7 +465,9 @@ def _views(call: Callable[[], Any]) -> int:
     return sum(event.name == "aten::view" for event in seen.events())
 
 
-def test_large_copies_in_wider_elements(served: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_copies_in_wider_elements(
+    served: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return x * 2, x.softmax(1) + y
 
@@ -438,7 +480,8 @@ def test_large_copies_in_wider_elements(served: list[bool], monkeypatch: pytest.
         check(mine, fn, *calls, *calls)
         with torch.no_grad():
             small, large, least, _ = [_views(partial(mine, *call)) for call in calls]
-        assert large - small == least - small == 2 * wide  # the input and two results, each a copy between two views
+        # the input and two results, each a copy between two views
+        assert large - small == least - small == 2 * wide
     was_served(served, 20)
 
 
@@ -487,9 +530,13 @@ def test_a_call_is_left_to_python_when_its_inputs_stayed() -> None:
 def _with_copies(
     results: Any = None, refuses: Callable[[int], bool] = lambda size: False
 ) -> tuple[Any, FakeGraph, torch.Tensor, torch.Tensor]:
-    """A launch of a graph that doubles a buffer of 4 by 3 and can copy; the graph, the buffer, what it answers."""
+    """A launch of a graph that doubles a buffer of 4 by 3 and can copy; the graph, the buffer, what
+    it answers.
+    """
     buffer, doubled = torch.zeros(4, 3), torch.zeros(4, 3)
-    graph = FakeGraph(lambda: [torch.mul(buffer, 2, out=doubled)], [buffer], [doubled], refuses, [doubled])
+    graph = FakeGraph(
+        lambda: [torch.mul(buffer, 2, out=doubled)], [buffer], [doubled], refuses, [doubled]
+    )
     rows = [part(0, (0, 1), (2, 3))] if results is None else [clone(doubled)]
     launch = launcher(graph.replay, graph.tensors, [(0, buffer)], [], rows, copies=graph.copies)
     return launch, graph, buffer, doubled
@@ -555,7 +602,9 @@ def test_a_replay_of_pythons_copies_nothing() -> None:
 def test_another_launch_of_a_graph_takes_its_copies_over() -> None:
     launch, graph, buffer, doubled = _with_copies()
     (first,) = launch([torch.ones(2, 3)], (2, 3, 3, 1))
-    other = launcher(graph.replay, graph.tensors, [(0, buffer)], [], [known(1)], copies=graph.copies)
+    other = launcher(
+        graph.replay, graph.tensors, [(0, buffer)], [], [known(1)], copies=graph.copies
+    )
     assert other([torch.full((4, 3), 5.0)], ()) == [1]
     assert graph.copies.on == 1
     assert torch.equal(doubled, torch.full((4, 3), 10.0))

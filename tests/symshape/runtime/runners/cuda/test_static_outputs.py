@@ -1,4 +1,6 @@
-"""Results of a captured graph, tried without a device: a "replay" writes into the static memory again."""
+"""Results of a captured graph, tried without a device: a "replay" writes into the static memory
+again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ WEIGHT = torch.ones(3)
 
 
 def results(fn: Callable[[torch.Tensor], Any]) -> None:
-    """Compares results of two replays with what eager answers: values, layout, sharing, independence of each other."""
+    """Compares results of two replays with what eager answers: values, layout, sharing,
+    independence of each other.
+    """
     static = torch.zeros(4, 3)
     flat = list(fn(static))
     outputs = Outputs(flat, {1: static}, [WEIGHT])
@@ -25,8 +29,13 @@ def results(fn: Callable[[torch.Tensor], Any]) -> None:
         static.copy_(leaf)
         again = list(fn(static))  # the replay: the same results into the same memory
         for then, now in zip(flat, again, strict=True):
-            if isinstance(then, torch.Tensor) and then.untyped_storage()._cdata != now.untyped_storage()._cdata:
-                then.as_strided((then.untyped_storage().nbytes() // then.element_size(),), (1,), 0).copy_(
+            if (
+                isinstance(then, torch.Tensor)
+                and then.untyped_storage()._cdata != now.untyped_storage()._cdata
+            ):
+                then.as_strided(
+                    (then.untyped_storage().nbytes() // then.element_size(),), (1,), 0
+                ).copy_(
                     now.as_strided((now.untyped_storage().nbytes() // now.element_size(),), (1,), 0)
                 )
         ours, eager = outputs((None, leaf)), list(fn(leaf))
@@ -46,7 +55,11 @@ def results(fn: Callable[[torch.Tensor], Any]) -> None:
                     shared = eager[i].untyped_storage()._cdata == eager[j].untyped_storage()._cdata
                     assert (a.untyped_storage()._cdata == b.untyped_storage()._cdata) == shared
     for ours, eager in kept:
-        assert all(torch.equal(a, b) for a, b in zip(ours, eager, strict=True) if isinstance(a, torch.Tensor))
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(ours, eager, strict=True)
+            if isinstance(a, torch.Tensor)
+        )
 
 
 @pytest.mark.parametrize(

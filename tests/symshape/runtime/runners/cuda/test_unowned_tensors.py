@@ -20,7 +20,11 @@ def test_the_same_memory_and_layout() -> None:
             theirs.data_ptr(),
         )
     assert found[2] is outside
-    assert found[0].untyped_storage()._cdata == found[1].untyped_storage()._cdata != kept.untyped_storage()._cdata
+    assert (
+        found[0].untyped_storage()._cdata
+        == found[1].untyped_storage()._cdata
+        != kept.untyped_storage()._cdata
+    )
     kept.fill_(5)
     assert bool((found[0] == 5).all())
 

@@ -1,4 +1,6 @@
-"""What the CUDA-graph runner keeps and lets go, without a device: a stand-in for capture runs the program again."""
+"""What the CUDA-graph runner keeps and lets go, without a device: a stand-in for capture runs the
+program again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests.symshape.runtime.runners.fake_driver import FakeGraph
 
 
 class Graph:
-    """A "captured graph": a replay runs the program on the static inputs, into the static outputs."""
+    """A "captured graph": a replay runs the program on the static inputs, into the static
+    outputs.
+    """
 
     def __init__(self, runner: CudaGraphRunner, static: list[Any], values: Sequence[int]) -> None:
         self.again = lambda: runner._captured_run(static, values)
@@ -36,14 +40,18 @@ class Graph:
 
 
 @pytest.fixture(params=["in Python", "in C++", "copies inside"])
-def captures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+def captures(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[int, ...]]:
     """The sizes that were captured; calls are served in Python, and in C++ where that was built."""
     found: list[tuple[int, ...]] = []
     inside = request.param == "copies inside" and launch.COPIES is not None
     if request.param == "in Python":
         monkeypatch.setattr(launch, "LAUNCH", None)
 
-    def capture(self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
+    def capture(
+        self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]
+    ) -> Captured:
         found.append(tuple(values))
         static = list(leaves)
         for position in self._positions:
@@ -88,10 +96,15 @@ def test_one_graph_for_each_exact_size(captures: list[tuple[int, ...]]) -> None:
     check(f, 3, 4, 5, 3, 4, 5)
     assert sorted(captures) == [(3,), (4,), (5,)]
     assert f.stats().cuda_graphs == 3
-    assert [entry.runner.describe() for entry in f.entries] == ["cudagraph, 1 graphs", "cudagraph, 2 graphs"]
+    assert [entry.runner.describe() for entry in f.entries] == [
+        "cudagraph, 1 graphs",
+        "cudagraph, 2 graphs",
+    ]
 
 
-def test_a_release_lets_go_of_the_programs_graphs_and_captures_no_more(captures: list[tuple[int, ...]]) -> None:
+def test_a_release_lets_go_of_the_programs_graphs_and_captures_no_more(
+    captures: list[tuple[int, ...]],
+) -> None:
     f = doubled()
     check(f, 3, 4, 5)
     static, dynamic = f.entries
@@ -99,12 +112,18 @@ def test_a_release_lets_go_of_the_programs_graphs_and_captures_no_more(captures:
     assert f.stats().cuda_graphs == 1
     check(f, 4, 5, 3)  # late calls
     assert len(captures) == 3
-    assert (static.runner.describe(), dynamic.runner.describe()) == ("cudagraph, 1 graphs", "cudagraph, 0 graphs")
+    assert (static.runner.describe(), dynamic.runner.describe()) == (
+        "cudagraph, 1 graphs",
+        "cudagraph, 0 graphs",
+    )
 
 
 def test_evicted_entries_leave_no_graphs(captures: list[tuple[int, ...]]) -> None:
     f = symshape.compile(
-        lambda x: x * 2 + 1, runner="cudagraph", dynamic=False, options=Options(max_entries=2, max_cuda_graphs=64)
+        lambda x: x * 2 + 1,
+        runner="cudagraph",
+        dynamic=False,
+        options=Options(max_entries=2, max_cuda_graphs=64),
     )
     check(f, *range(1, 9))
     assert len(captures) == 8
@@ -120,7 +139,9 @@ def test_more_sizes_than_fit_do_not_drive_each_other_out(captures: list[tuple[in
     assert f.stats().cuda_graphs == 2
 
 
-def test_a_graph_that_nobody_uses_leaves_for_one_that_is_wanted(captures: list[tuple[int, ...]]) -> None:
+def test_a_graph_that_nobody_uses_leaves_for_one_that_is_wanted(
+    captures: list[tuple[int, ...]],
+) -> None:
     f = doubled(max_cuda_graphs=2)
     check(f, 3, 4, *[3] * 30)
     check(f, *[5] * ASKED)
@@ -173,7 +194,9 @@ def test_a_graph_that_saves_nothing_is_not_captured(captures: list[tuple[int, ..
 def test_sizes_that_cannot_be_captured_are_refused_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def refuse(self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
+    def refuse(
+        self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]
+    ) -> Captured:
         asked.append(1)
         raise Unfit("too odd")
 
@@ -225,10 +248,14 @@ def test_results_of_every_kind(captures: list[tuple[int, ...]]) -> None:
     assert len(captures) == 2
 
 
-def test_inputs_that_stay_are_read_where_they_are(captures: list[tuple[int, ...]], monkeypatch: Any) -> None:
+def test_inputs_that_stay_are_read_where_they_are(
+    captures: list[tuple[int, ...]], monkeypatch: Any
+) -> None:
     times: list[int] = []
 
-    def direct(self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> None:
+    def direct(
+        self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]
+    ) -> None:
         times.append(1)  # it cannot be captured so
 
     monkeypatch.setattr(CudaGraphRunner, "_capture_direct", direct)
@@ -237,15 +264,20 @@ def test_inputs_that_stay_are_read_where_they_are(captures: list[tuple[int, ...]
     for number in range(12):
         x.fill_(number)
         assert torch.equal(f(x), x * 2 + 1)
-        assert len(times) == (number >= 4 + (launch.LAUNCH is not None))  # which does not see the call that captures
+        # which does not see the call that captures
+        assert len(times) == (number >= 4 + (launch.LAUNCH is not None))
     check(f, 3, 3)
     assert times == [1]
 
 
-def test_a_graph_on_the_memory_of_the_arguments(captures: list[tuple[int, ...]], monkeypatch: Any) -> None:
+def test_a_graph_on_the_memory_of_the_arguments(
+    captures: list[tuple[int, ...]], monkeypatch: Any
+) -> None:
     times: list[int] = []
 
-    def direct(self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
+    def direct(
+        self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]
+    ) -> Captured:
         times.append(1)
         inputs = {position: leaves[position].detach() for position in self._positions}
         static = [inputs.get(position, leaf) for position, leaf in enumerate(leaves)]
@@ -276,7 +308,9 @@ def test_transforms_around_a_call_are_not_lost(captures: list[tuple[int, ...]]) 
     value, tangent = torch.func.jvp(f, (x,), (torch.ones(3),))
     assert torch.equal(value, x * 2 + 1)
     assert torch.equal(tangent, torch.full((3,), 2.0))
-    assert torch.equal(torch.func.vmap(f)(torch.stack([x, x + 1])), torch.stack([x * 2 + 1, x * 2 + 3]))
+    assert torch.equal(
+        torch.func.vmap(f)(torch.stack([x, x + 1])), torch.stack([x * 2 + 1, x * 2 + 3])
+    )
     assert torch.equal(torch.func.grad(lambda given: f(given).sum())(x), torch.full((3,), 2.0))
     with forward_ad.dual_level():
         dual = f(forward_ad.make_dual(x, torch.ones(3)))

@@ -1,4 +1,6 @@
-"""What torch assumed, read as conditions on slots: they imply it, and hold nearly wherever it does."""
+"""What torch assumed, read as conditions on slots: they imply it, and hold nearly wherever it
+does.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,31 @@ from guards.sets.guard_set import GuardSet
 from symshape.runtime.runners.inductor.assumptions import assumptions
 
 S0, S1 = sympy.symbols("s0 s1", integer=True, positive=True)
-RELATIONS: dict[Any, Any] = {sympy.Gt: operator.gt, sympy.Ge: operator.ge, sympy.Lt: operator.lt, sympy.Le: operator.le}
+RELATIONS: dict[Any, Any] = {
+    sympy.Gt: operator.gt,
+    sympy.Ge: operator.ge,
+    sympy.Lt: operator.lt,
+    sympy.Le: operator.le,
+}
 SLOTS = {"s0": "v0", "s1": "v1"}
 
 
 def of(*conditions: Any, **more: Any) -> tuple[str, ...] | None:
     guards = [SimpleNamespace(expr=each) for each in conditions]
     ranges = {S0: ValueRanges(2, 100), S1: ValueRanges(2, sympy.oo)}
-    return assumptions(SimpleNamespace(guards=guards, var_to_range=ranges, replacements={}, **more), SLOTS, {"v2": 7})
+    return assumptions(
+        SimpleNamespace(guards=guards, var_to_range=ranges, replacements={}, **more),
+        SLOTS,
+        {"v2": 7},
+    )
 
 
 @cache
 def check(texts: tuple[str, ...]) -> Check:
     names = ("v0", "v1", "v2")
-    return compile_check(GuardSet([Guard(parse(t)) for t in texts], ranges=dict.fromkeys(names, (None, None))), names)
+    return compile_check(
+        GuardSet([Guard(parse(t)) for t in texts], ranges=dict.fromkeys(names, (None, None))), names
+    )
 
 
 def holds(texts: tuple[str, ...], *values: int) -> bool:
@@ -55,14 +68,26 @@ def test_guards_ranges_and_constants() -> None:
 def test_quotients_against_floats(relation: Any, bound: float) -> None:
     above, below = 698880 * S0 * S1, 1877 * S0 * S1 + 698880
     rng = random.Random(0)
-    for condition in (relation(IntTrueDiv(above, below), bound), relation(IntTrueDiv(S0, S1), bound)):
+    for condition in (
+        relation(IntTrueDiv(above, below), bound),
+        relation(IntTrueDiv(S0, S1), bound),
+    ):
         texts = of(condition)
         assert texts is not None
         agreed = 0
-        cases = [(rng.randint(2, 100), rng.randint(2, 300)) for _ in range(200)] + [(2, 6), (3, 9), (30, 60), (69, 4)]
+        cases = [(rng.randint(2, 100), rng.randint(2, 300)) for _ in range(200)] + [
+            (2, 6),
+            (3, 9),
+            (30, 60),
+            (69, 4),
+        ]
         for values in cases:
             s0, s1 = values
-            quotient = s0 / s1 if condition.lhs.args[0] is S0 else 698880 * s0 * s1 / (1877 * s0 * s1 + 698880)
+            quotient = (
+                s0 / s1
+                if condition.lhs.args[0] is S0
+                else 698880 * s0 * s1 / (1877 * s0 * s1 + 698880)
+            )
             theirs = RELATIONS[relation](quotient, bound)
             ours = holds(texts, *values, 7)
             assert theirs or not ours, (condition, values)

@@ -70,7 +70,10 @@ def _asked(process: CompileProcess, op: Any = torch.ops.aten.neg.default) -> Wai
 @pytest.mark.slow
 def test_code_for_other_sizes(made: Any) -> None:
     process = made()
-    answers = [_asked(process, op).wait() for op in (torch.ops.aten.neg.default, torch.ops.aten.abs.default)]
+    answers = [
+        _asked(process, op).wait()
+        for op in (torch.ops.aten.neg.default, torch.ops.aten.abs.default)
+    ]
     assert [each.reason for each in answers] == ["", ""]
     for answer, expected in zip(answers, (torch.neg, torch.abs), strict=True):
         assert answer.assumed is not None
@@ -83,13 +86,17 @@ def test_code_for_other_sizes(made: Any) -> None:
 
 @pytest.mark.slow
 def test_a_compiler_that_fails_says_why(made: Any) -> None:
-    process = made(WORKER + "compile_worker.Conditions.restored = lambda _: 1 / 0\ncompile_worker.main()")
+    process = made(
+        WORKER + "compile_worker.Conditions.restored = lambda _: 1 / 0\ncompile_worker.main()"
+    )
     assert "ZeroDivisionError" in _asked(process).wait().reason
 
 
 @pytest.mark.slow
 def test_flags_that_cannot_be_set_there(made: Any) -> None:
-    process = made(WORKER + "compile_worker.Conditions.restored = lambda _: False\ncompile_worker.main()")
+    process = made(
+        WORKER + "compile_worker.Conditions.restored = lambda _: False\ncompile_worker.main()"
+    )
     assert "flags" in _asked(process).wait().reason
 
 
@@ -98,14 +105,18 @@ def test_flags_of_this_process_are_set_there() -> None:
 
     before = Conditions.present()
     assert before.restored()
-    with torch._inductor.config.patch({"epilogue_fusion": not torch._inductor.config.epilogue_fusion}):
+    with torch._inductor.config.patch(
+        {"epilogue_fusion": not torch._inductor.config.epilogue_fusion}
+    ):
         other = Conditions.present()
         assert other.made_for != before.made_for
         assert before.restored()
         assert Conditions.present().made_for == before.made_for
 
 
-@pytest.mark.parametrize("command", ["raise SystemExit(3)", "import os; os.write(1, b'no answer at all' * 9)"])
+@pytest.mark.parametrize(
+    "command", ["raise SystemExit(3)", "import os; os.write(1, b'no answer at all' * 9)"]
+)
 def test_a_process_that_ends_is_told_of_and_started_a_few_times(command: str, made: Any) -> None:
     process = made(command)
     for _ in range(3):
@@ -134,7 +145,10 @@ def test_it_ends_when_there_is_nothing_to_do(made: Any) -> None:
 
 @pytest.mark.slow
 def test_it_ends_with_the_process_that_started_it(made: Any) -> None:
-    process = made(WORKER + "import time\ncompile_worker.answer = lambda *_: time.sleep(600)\ncompile_worker.main()")
+    process = made(
+        WORKER
+        + "import time\ncompile_worker.answer = lambda *_: time.sleep(600)\ncompile_worker.main()"
+    )
     _asked(process)
     running = process._running.process
     time.sleep(0.2)

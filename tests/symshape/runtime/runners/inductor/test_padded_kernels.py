@@ -1,4 +1,6 @@
-"""Inductor's kernels in padded programs: eager's values in every bucket from one compilation, poisoned buffers."""
+"""Inductor's kernels in padded programs: eager's values in every bucket from one compilation,
+poisoned buffers.
+"""
 
 from __future__ import annotations
 
@@ -63,38 +65,58 @@ def _runner(compiled: Any) -> PaddedRunner:
 @pytest.mark.slow
 def test_one_compilation_serves_all_buckets(seen: list[events.Event]) -> None:
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="inductor")
+    )
     for batch, length in ((3, 7), (2, 40), (5, 11), (3, 8), (9, 2), (70, 33), (2, 37), (12, 11)):
         _call(compiled, model, batch, length)
     chosen = [each for each in seen if isinstance(each, events.VariantChosen)]
     assert len(chosen) == len(_runner(compiled).buckets) >= 5
     assert all(each.milliseconds.keys() == {"eager", "inductor"} for each in chosen)
-    assert all(each.milliseconds[each.kernels] == min(each.milliseconds.values()) for each in chosen)
-    assert any(len({*bucket.made.caps.values()}) < len(bucket.made.caps) for bucket in _runner(compiled).buckets)
+    assert all(
+        each.milliseconds[each.kernels] == min(each.milliseconds.values()) for each in chosen
+    )
+    assert any(
+        len({*bucket.made.caps.values()}) < len(bucket.made.caps)
+        for bucket in _runner(compiled).buckets
+    )
     assert len(_runner(compiled)._kernels) == 1  # type: ignore[arg-type]
     assert not [each for each in seen if isinstance(each, events.RunnerFallback)]
     text = symshape.compiled_of(compiled).report()
     assert text.count("ms with inductor's") == text.count("ms with eager's") == len(chosen)
 
 
-def test_a_compiler_that_fails_leaves_eagers_kernels(seen: list[events.Event], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_fails_leaves_eagers_kernels(
+    seen: list[events.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("no compiler here")
 
     monkeypatch.setattr(artefacts.Artefacts, "_compile", broken)
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="inductor")
+    )
     for batch, length in ((3, 7), (2, 40), (3, 8)):
         _call(compiled, model, batch, length)
     reasons = [each.reason for each in seen if isinstance(each, events.RunnerFallback)]
     assert reasons == ["RuntimeError: no compiler here"]
-    assert [each.kernels for bucket in _runner(compiled).buckets for each in bucket.variants] == ["eager", "eager"]
+    assert [each.kernels for bucket in _runner(compiled).buckets for each in bucket.variants] == [
+        "eager",
+        "eager",
+    ]
 
 
-def test_a_program_without_a_common_form_says_so(seen: list[events.Event], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("symshape.runtime.runners.inductor.padded_kernels.generalise", lambda padded, pad: None)
+def test_a_program_without_a_common_form_says_so(
+    seen: list[events.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "symshape.runtime.runners.inductor.padded_kernels.generalise", lambda padded, pad: None
+    )
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="inductor")
+    )
     for batch, length in ((3, 7), (2, 40), (3, 8)):
         _call(compiled, model, batch, length)
     reasons = [each.reason for each in seen if isinstance(each, events.RunnerFallback)]
@@ -106,14 +128,17 @@ def test_a_program_without_a_common_form_says_so(seen: list[events.Event], monke
 @pytest.mark.slow
 def test_calls_that_wait_for_no_compiler(seen: list[events.Event]) -> None:
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="auto"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="auto")
+    )
     for batch, length in ((3, 7), (2, 40), (3, 7)):
         _call(compiled, model, batch, length)
     runner = _runner(compiled)
     assert [len(bucket.variants) for bucket in runner.buckets] == [1, 1]
     assert runner.warm_up({**runner.buckets[0].made.exact, **runner.buckets[0].made.caps}).ready
     assert [len(bucket.variants) for bucket in runner.buckets] == [2, 1]
-    for batch, length in ((2, 40), (3, 7), (5, 11)):  # what is there serves them all, and buckets made later
+    # what is there serves them all, and buckets made later
+    for batch, length in ((2, 40), (3, 7), (5, 11)):
         _call(compiled, model, batch, length)
     assert [len(bucket.variants) for bucket in runner.buckets] == [2, 2, 2]
     assert len(runner._kernels) == 1  # type: ignore[arg-type]
@@ -132,7 +157,9 @@ def test_who_compiles(kernels: Any, asked: list[bool], monkeypatch: pytest.Monke
 
     monkeypatch.setattr(artefacts.Artefacts, "_compile", told)
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels=kernels))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels=kernels)
+    )
     _call(compiled, model, 3, 7)
     assert bool(compiled_now) is asked[0]
     runner = _runner(compiled)
@@ -144,7 +171,9 @@ def test_what_has_effects_is_not_timed() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x.add_(1).sum(0)
 
-    compiled = symshape.compile(fn, dynamic=True, runner="padded", options=Options(kernels="inductor"))
+    compiled = symshape.compile(
+        fn, dynamic=True, runner="padded", options=Options(kernels="inductor")
+    )
     for size in (5, 9, 6):
         x = torch.randn(size, 3)
         twin = x.clone()
@@ -163,9 +192,12 @@ def _ranked(monkeypatch: pytest.MonkeyPatch, slower: str) -> None:
 
 @pytest.mark.slow
 def test_compiled_beside_calls(seen: list[events.Event], monkeypatch: pytest.MonkeyPatch) -> None:
-    _ranked(monkeypatch, slower="inductor")  # else three buckets of one mind would spare the others their timing
+    # else three buckets of one mind would spare the others their timing
+    _ranked(monkeypatch, slower="inductor")
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="background")
+    )
     for batch, length in ((3, 7), (2, 40), (3, 7)):
         _call(compiled, model, batch, length)
     runner = _runner(compiled)
@@ -174,7 +206,8 @@ def test_compiled_beside_calls(seen: list[events.Event], monkeypatch: pytest.Mon
     assert not compiled.settle(0.01)
     assert compiled.settle(300)
     assert [len(bucket.variants) for bucket in runner.buckets] == [2, 2]
-    for batch, length in ((2, 40), (5, 11), (3, 7), (70, 33), (12, 11)):  # what is there serves buckets made later, too
+    # what is there serves buckets made later, too
+    for batch, length in ((2, 40), (5, 11), (3, 7), (70, 33), (12, 11)):
         _call(compiled, model, batch, length)
     assert compiled.settle()
     assert [len(bucket.variants) for bucket in runner.buckets] == [2] * 5
@@ -189,7 +222,9 @@ def test_what_several_buckets_have_chosen_is_captured_at_once(
 ) -> None:
     _ranked(monkeypatch, slower="eager")
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="background")
+    )
     for length in (7, 40, 90):
         _call(compiled, model, 3, length)
     assert compiled.settle(300)
@@ -203,16 +238,21 @@ def test_what_several_buckets_have_chosen_is_captured_at_once(
     assert [made.captures for made in runner.buckets] == [2, 2, 2, 1, 1]
     _ranked(monkeypatch, slower="inductor")
     assert runner.warm_up({**runner.buckets[0].made.exact, **runner.buckets[0].made.caps}).ready
-    model.linear.weight.data = model.linear.weight.data * 2  # it lies elsewhere: all is captured again
+    # it lies elsewhere: all is captured again
+    model.linear.weight.data = model.linear.weight.data * 2
     for length in (20, 7, 200):
         _call(compiled, model, 3, length)
     assert [len(made.variants) for made in runner.buckets] == [1, 2, 2, 1, 1]
 
 
-def test_calls_take_in_what_was_compiled_beside_them(seen: list[events.Event], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_take_in_what_was_compiled_beside_them(
+    seen: list[events.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those of a bucket whose calls have lost without it what another capture takes."""
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="background")
+    )
     for length in (7, 40):
         _call(compiled, model, 3, length)
     runner = _runner(compiled)
@@ -237,7 +277,9 @@ def test_calls_take_in_what_was_compiled_beside_them(seen: list[events.Event], m
 class Refusing:
     """A process that answers at once, with a reason why not, or cannot even be asked."""
 
-    def __init__(self, reason: str = "", content: bytes = b"", raises: Exception | None = None) -> None:
+    def __init__(
+        self, reason: str = "", content: bytes = b"", raises: Exception | None = None
+    ) -> None:
         self.answer = Answer(1, (), content, reason)
         self.raises = raises
         self.asked = 0
@@ -264,7 +306,9 @@ def test_where_nothing_comes_of_it_eagers_kernels_serve(
 ) -> None:
     monkeypatch.setattr(padded, "shared", process)
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="background")
+    )
     for batch, length in ((3, 7), (2, 40), (3, 7), (5, 11)):
         _call(compiled, model, batch, length)
     runner = _runner(compiled)
@@ -286,7 +330,9 @@ def test_settling_is_not_disturbed_by_data_that_failed() -> None:
         found: torch.Tensor = table(rows).softmax(0).sum(0)
         return found
 
-    compiled = symshape.compile(fn, dynamic=True, runner="padded", options=Options(kernels="background"))
+    compiled = symshape.compile(
+        fn, dynamic=True, runner="padded", options=Options(kernels="background")
+    )
     with torch.no_grad():
         compiled(torch.arange(5))
         with pytest.raises(IndexError):
@@ -300,7 +346,9 @@ def test_settling_is_not_disturbed_by_data_that_failed() -> None:
 def test_warm_up_waits_for_what_is_compiled_beside_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artefacts.Artefacts, "_compile", lambda *_: pytest.fail("compiled twice"))
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="background")
+    )
     _call(compiled, model, 3, 7)
     runner = _runner(compiled)
     assert runner.warm_up({**runner.buckets[0].made.exact, **runner.buckets[0].made.caps}).ready
@@ -318,7 +366,9 @@ class Silent:
 def test_the_child_of_a_fork_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(padded, "shared", Silent())
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="background")
+    )
     _call(compiled, model, 3, 7)
     kernels = _runner(compiled)._kernels
     assert kernels is not None
@@ -338,7 +388,9 @@ def test_the_child_of_a_fork_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_what_left_takes_nothing_in(seen: list[events.Event]) -> None:
     model = Small()
-    compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))
+    compiled = symshape.compile(
+        model, dynamic=True, runner="padded", options=Options(kernels="background")
+    )
     _call(compiled, model, 3, 7)
     kernels = _runner(compiled)._kernels
     symshape.compiled_of(compiled).reset()

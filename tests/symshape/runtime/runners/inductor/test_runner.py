@@ -1,4 +1,6 @@
-"""The Inductor runner: eager's values, one artefact for as many sizes as Inductor allows, refusals with a reason."""
+"""The Inductor runner: eager's values, one artefact for as many sizes as Inductor allows, refusals
+with a reason.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from symshape import events
 @pytest.fixture
 def reasons() -> Iterator[list[str]]:
     found: list[str] = []
-    unsubscribe = events.subscribe(lambda e: found.append(e.reason) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: found.append(e.reason) if isinstance(e, events.RunnerFallback) else None
+    )
     yield found
     unsubscribe()
 
@@ -75,7 +79,9 @@ def test_training() -> None:
     f = symshape.compile(model, runner="inductor")
     x = torch.randn(5, 3)
     f(x).sum().backward()
-    ours = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    ours = [
+        parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None
+    ]
     model.zero_grad()
     model(x).sum().backward()
     assert len(ours) == 4
@@ -85,7 +91,9 @@ def test_training() -> None:
 
 @pytest.mark.slow
 def test_buffers_that_are_written() -> None:
-    """Torch's own pass stumbles over BatchNorm's n / (n - 1) for symbolic n (2.13): then the program runs op by op."""
+    """Torch's own pass stumbles over BatchNorm's n / (n - 1) for symbolic n (2.13): then the
+    program runs op by op.
+    """
     model, twin = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
     f = symshape.compile(model, runner="inductor")
     with torch.no_grad():
@@ -103,7 +111,9 @@ def test_what_it_refuses_runs_op_by_op(reasons: list[str]) -> None:
     assert any("data" in reason for reason in reasons)
 
 
-def test_a_compiler_that_fails_is_not_asked_again(reasons: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_fails_is_not_asked_again(
+    reasons: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from torch._inductor.exc import InductorError
 
     from symshape.torch_internals import inductor

@@ -1,4 +1,6 @@
-"""Arguments that are written in parts: the same op writes them again, with eager's rows and nothing else."""
+"""Arguments that are written in parts: the same op writes them again, with eager's rows and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def with_more(x: torch.Tensor, cache: torch.Tensor, index: torch.Tensor) -> Any:
 
 def repeated(x: torch.Tensor, cache: torch.Tensor, index: torch.Tensor) -> Any:
     """Indices that are added at, some twice."""
-    cache.index_put_((torch.cat([index, index]) % 3 + 2,), torch.cat([x, x * 0 + 1]), accumulate=True)
+    cache.index_put_(
+        (torch.cat([index, index]) % 3 + 2,), torch.cat([x, x * 0 + 1]), accumulate=True
+    )
     return cache + 0
 
 
@@ -75,7 +79,9 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], Calls], int]] = {
     "in order": (in_order, _by_index, 3),
     "across": (
         across,
-        lambda: [(_rows(n, 4), _rows(16, 4), _rows(16, 4), torch.randperm(16)[:n]) for n in (5, 7, 3, 9)],
+        lambda: [
+            (_rows(n, 4), _rows(16, 4), _rows(16, 4), torch.randperm(16)[:n]) for n in (5, 7, 3, 9)
+        ],
         3,
     ),
     "ranges": (ranges, lambda: [(_rows(n, 4), _rows(24, 4)) for n in (5, 7, 3, 9)], 4),
@@ -84,7 +90,8 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], Calls], int]] = {
     "grown": (
         grown,
         lambda: [
-            (_rows(b, n, 4), _rows(b, 16, 4), torch.randperm(16)[:n]) for b, n in ((2, 3), (4, 5), (3, 2), (5, 7))
+            (_rows(b, n, 4), _rows(b, 16, 4), torch.randperm(16)[:n])
+            for b, n in ((2, 3), (4, 5), (3, 2), (5, 7))
         ],
         1,
     ),
@@ -96,7 +103,9 @@ def test_arguments_are_eager_s_afterwards(case: str) -> None:
     torch.manual_seed(0)
     fn, calls, writes = CASES[case]
     runner = _check(fn, calls())
-    assert {len(bucket.made.padded.rewrites) for bucket in runner.buckets} == {writes}, runner.padding()
+    assert {len(bucket.made.padded.rewrites) for bucket in runner.buckets} == {writes}, (
+        runner.padding()
+    )
     whole = {len(bucket.made.padded.written) for bucket in runner.buckets}
     assert whole == ({1} if case == "with more" else {0})
 
@@ -121,7 +130,9 @@ class Written(TorchDispatchMode):
 def test_a_decode_step_writes_back_its_rows_alone(how: str) -> None:
     torch.manual_seed(0)
     step = Decode(how).eval()
-    compiled = symshape.compile(lambda *given: step(*given), dynamic=True, runner="padded", fullgraph=True)
+    compiled = symshape.compile(
+        lambda *given: step(*given), dynamic=True, runner="padded", fullgraph=True
+    )
     with torch.no_grad():
         for batch, first, new in ((3, 0, 6), (3, 6, 5), (2, 4, 7)):
             x, keys, values, place = _decoding(batch, first, new)

@@ -1,4 +1,6 @@
-"""Sizes that were never seen find the bucket of their steps at once, and it is the one that the guards would choose."""
+"""Sizes that were never seen find the bucket of their steps at once, and it is the one that the
+guards would choose.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def _finder(entry: Any) -> Any:
 
 
 @pytest.mark.parametrize("fn", [_even, _few, _half])
-def test_what_is_found_at_once_is_what_would_be_chosen(fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_found_at_once_is_what_would_be_chosen(
+    fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     slowly: list[Any] = []
     find: Any = BucketFinder._find
 
@@ -42,14 +46,20 @@ def test_what_is_found_at_once_is_what_would_be_chosen(fn: Callable[..., Any], m
         return find(self, key)
 
     monkeypatch.setattr(BucketFinder, "_find", noted)
-    compiled, rng, at_once = symshape.compile(fn, dynamic=True, runner="padded"), random.Random(0), 0
+    compiled, rng, at_once = (
+        symshape.compile(fn, dynamic=True, runner="padded"),
+        random.Random(0),
+        0,
+    )
     for _ in range(150):
         rows, columns = rng.randint(2, 40), rng.randint(2, 40)
         slowly.clear()
         x = torch.randn(rows, columns)
         torch.testing.assert_close(compiled(x), fn(x))
         (served,) = (
-            (_finder(entry), values) for entry in compiled.entries if (values := (rows, columns)) in entry.seen
+            (_finder(entry), values)
+            for entry in compiled.entries
+            if (values := (rows, columns)) in entry.seen
         )
         finder, values = served
         bucket = finder.served().get(values)

@@ -1,4 +1,6 @@
-"""The memory that buffers of one stream share: who uses whose, what is counted, and where nothing is shared."""
+"""The memory that buffers of one stream share: who uses whose, what is counted, and where nothing
+is shared.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def _without_gradients() -> Iterator[None]:
 
 def _compiled(**options: Any) -> Any:
     return symshape.compile(
-        lambda x, i: (x * 2 + 1).cumsum(0)[i], dynamic=True, runner="padded", options=Options(**options)
+        lambda x, i: (x * 2 + 1).cumsum(0)[i],
+        dynamic=True,
+        runner="padded",
+        options=Options(**options),
     )
 
 
@@ -74,7 +79,9 @@ def test_what_is_shared_is_counted_once() -> None:
     for number, size in enumerate((1000, 2000, 1500, 2000)):
         weight = Weight(100, 50, size)
         assert store.admits(number, 0, weight)
-        store.put(number, number, program=1, pool=0, weight=weight, buffers=store.share(0, CPU, size))
+        store.put(
+            number, number, program=1, pool=0, weight=weight, buffers=store.share(0, CPU, size)
+        )
     assert store.bytes() == 4 * 100 + 50 + 1000 + 2000
     assert not store.admits(9, 0, Weight(100, 50, 2001))
     assert store.admits(9, 0, Weight(100, 50, 2000))
@@ -92,7 +99,9 @@ def test_a_budget_in_bytes_has_room_for_more() -> None:
 
 
 def test_what_is_lent_shares_nothing() -> None:
-    """A borrowed result may lie in a buffer, and come back as an argument of another bucket's call."""
+    """A borrowed result may lie in a buffer, and come back as an argument of another bucket's
+    call.
+    """
     compiled = _compiled(outputs="borrow")
     for size in (40, 20, 9):
         _call(compiled, size)
@@ -100,9 +109,14 @@ def test_what_is_lent_shares_nothing() -> None:
 
 
 def test_buffers_lie_apart_and_those_without_gaps_are_new() -> None:
-    specs = [TensorSpec.contiguous((3, 5), torch.float32, CPU), TensorSpec.contiguous((7,), torch.int64, CPU)]
+    specs = [
+        TensorSpec.contiguous((3, 5), torch.float32, CPU),
+        TensorSpec.contiguous((7,), torch.int64, CPU),
+    ]
     flat = torch.zeros(10_000, dtype=torch.uint8)
-    memory = Memory(specs, [], {0: (1, 2)}).allocate_all([0, 1], lambda count: flat[: max(count, 2000)])
+    memory = Memory(specs, [], {0: (1, 2)}).allocate_all(
+        [0, 1], lambda count: flat[: max(count, 2000)]
+    )
     first, second = memory.buffers[0], memory.buffers[1]
     assert (first.shape, first.stride()) == ((3, 5), (7, 1))
     assert second.data_ptr() - first.data_ptr() == aligned_bytes((3, 7), torch.float32)

@@ -1,4 +1,6 @@
-"""What is put behind a padded cache, in one pass: the values that the single ops make, or nothing is changed."""
+"""What is put behind a padded cache, in one pass: the values that the single ops make, or nothing
+is changed.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,13 @@ def fused_ops(fn: Fn, *call: torch.Tensor) -> list[Any]:
         for poison in (None, torch.nan, torch.inf):
             if poison is not None:
                 _poison(leaves, made, values, poison)
-            expected, found = (compile_graph(each, {})(list(leaves), ()) for each in (before, after))
+            expected, found = (
+                compile_graph(each, {})(list(leaves), ()) for each in (before, after)
+            )
             for place, result in made.outputs.values():
-                ours, single = (_valid(each[place], result.axes, values) for each in (found, expected))
+                ours, single = (
+                    _valid(each[place], result.axes, values) for each in (found, expected)
+                )
                 torch.testing.assert_close(ours, single, rtol=0, atol=0, equal_nan=True)
     return [node.op for node in after.nodes]
 
@@ -68,7 +74,9 @@ def _poison(leaves: list[Any], made: PaddedGraph, values: dict[str, int], poison
                     leaf.narrow(dim, (n := amount(size, values)), leaf.size(dim) - n).fill_(poison)
 
 
-def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor | None = None) -> torch.Tensor:
+def attend(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor | None = None
+) -> torch.Tensor:
     return F.scaled_dot_product_attention(query, keys, keys * 2 if values is None else values)
 
 
@@ -91,7 +99,9 @@ def test_tokens_behind_a_cache(new: int) -> None:
 
 
 def test_a_cache_that_is_returned_too() -> None:
-    def step(past: torch.Tensor, new: torch.Tensor, query: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def step(
+        past: torch.Tensor, new: torch.Tensor, query: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         torch._check(new.shape[2] == 1)
         keys, values = torch.cat((past, new), 2), torch.cat((past, new + 1), 2)
         return attend(query, keys, values), keys, values
@@ -100,7 +110,9 @@ def test_a_cache_that_is_returned_too() -> None:
 
 
 def test_what_others_read_stays() -> None:
-    def step(past: torch.Tensor, new: torch.Tensor, query: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def step(
+        past: torch.Tensor, new: torch.Tensor, query: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         torch._check(new.shape[2] == 1)
         keys = torch.cat((past, new), 2)
         return attend(query, keys, torch.cat((past, new + 1), 2)), keys * 3

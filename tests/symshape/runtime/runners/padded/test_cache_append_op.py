@@ -22,7 +22,9 @@ LAYOUTS = {
 @pytest.mark.parametrize("parts", [(1,), (3,), (1, 2)], ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool], ids=str)
-def test_it_is_written_where_the_valid_part_ends(layout: str, parts: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_it_is_written_where_the_valid_part_ends(
+    layout: str, parts: tuple[int, ...], dtype: torch.dtype
+) -> None:
     more = sum(parts)
     for start in range(CAP + 1):
         whole, dim = LAYOUTS[layout](more)
@@ -40,7 +42,11 @@ def test_it_is_written_where_the_valid_part_ends(layout: str, parts: tuple[int, 
         expected.narrow(dim, start, more).copy_(torch.cat(rest, dim))
         first = whole.narrow(dim, 0, CAP)
         made = APPENDED_IN_PLACE(first, rest, torch.tensor(start), fill, dim)
-        assert (made.data_ptr(), made.stride(), made.shape) == (first.data_ptr(), first.stride(), whole.shape)
+        assert (made.data_ptr(), made.stride(), made.shape) == (
+            first.data_ptr(),
+            first.stride(),
+            whole.shape,
+        )
         assert torch.equal(made, expected)
         assert torch.equal(whole, expected)
 
@@ -58,7 +64,9 @@ def test_nothing_beside_it_is_touched() -> None:
 
 def test_memory_that_does_not_go_on() -> None:
     with pytest.raises(RuntimeError, match="out of bounds"):
-        APPENDED_IN_PLACE(torch.zeros(3, CAP), [torch.ones(3, 1)], torch.tensor(2), torch.tensor(0.0), 1)
+        APPENDED_IN_PLACE(
+            torch.zeros(3, CAP), [torch.ones(3, 1)], torch.tensor(2), torch.tensor(0.0), 1
+        )
 
 
 def test_a_kernel_that_fails_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""Buckets that nobody asked for: made once calls have paid for them, on a device and a clock of the tests' own."""
+"""Buckets that nobody asked for: made once calls have paid for them, on a device and a clock of the
+tests' own.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
 
     def judged(order: Order) -> PaddedRunner:
         timed = Timed(order, made)
-        return PaddedRunner(order.program, timed, order.graphs, order.options, note=order.note, where_it_pays=True)
+        return PaddedRunner(
+            order.program, timed, order.graphs, order.options, note=order.note, where_it_pays=True
+        )
 
     clock = SimpleNamespace(perf_counter=lambda: made.now / 1e3, monotonic=lambda: made.now / 1e3)
     monkeypatch.setattr(Bucket, "_ready", captured)
@@ -86,7 +90,10 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
 
 def _compiled(limit: int = 8) -> Any:
     return symshape.compile(
-        lambda x: x.cumsum(0) * 2, dynamic=True, runner="padded", options=Options(max_cuda_graphs=limit)
+        lambda x: x.cumsum(0) * 2,
+        dynamic=True,
+        runner="padded",
+        options=Options(max_cuda_graphs=limit),
     )
 
 
@@ -123,7 +130,8 @@ def test_sizes_that_never_repeat_share_one_bucket(device: Device) -> None:
 
 
 def test_a_stream_is_never_far_behind_eager(device: Device) -> None:
-    device.a_row, device.capture = 0.05, 400.0  # a capture is 80 calls, and a wide bucket no faster than eager
+    # a capture is 80 calls, and a wide bucket no faster than eager
+    device.a_row, device.capture = (0.05, 400.0)
     compiled, rng = _compiled(), random.Random(0)
     eager = 0.0
     for _ in range(400):
@@ -140,7 +148,8 @@ def test_a_finer_bucket_is_made_for_what_it_saves_beyond_a_wider_one(device: Dev
     _calls(compiled, 500, 40)
     assert _caps(compiled) == [512]
     _calls(compiled, 30, 1)
-    assert _caps(compiled) == [512]  # 512 rows take 25.6 ms, 32 rows 1.6: 24 ms saved a call, and a bucket is 50
+    # 512 rows take 25.6 ms, 32 rows 1.6: 24 ms saved a call, and a bucket is 50
+    assert _caps(compiled) == [512]
     _calls(compiled, 30, 5)
     assert _caps(compiled) == [32, 512]
 
@@ -151,7 +160,9 @@ def test_what_cannot_gain_makes_nothing(device: Device) -> None:
     compiled, rng = _compiled(), random.Random(0)
     for _ in range(200):
         _calls(compiled, rng.randint(50, 100))
-    assert len(_caps(compiled)) <= 1, "the first may be an error of the estimates, and is not repeated"
+    assert len(_caps(compiled)) <= 1, (
+        "the first may be an error of the estimates, and is not repeated"
+    )
 
 
 def test_none_is_made_where_there_is_no_room(device: Device) -> None:
@@ -181,7 +192,9 @@ def test_a_report_says_what_was_made_and_what_has_credit(device: Device) -> None
     assert "ms saved" in report
 
 
-def test_a_bucket_without_memory_costs_its_calls_nothing(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_without_memory_costs_its_calls_nothing(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compiled = _compiled()
     tried: list[int] = []
 

@@ -1,4 +1,6 @@
-"""Padded programs of whole models and steps of training are derived once for all their buckets, not once a bucket."""
+"""Padded programs of whole models and steps of training are derived once for all their buckets, not
+once a bucket.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SIZES = [(3, 10), (5, 17), (4, 12), (7, 18), (8, 30), (6, 40)]
 
 
 class _Attends(nn.Module):
-    """Attention over heads that are split off by ``view`` and joined by ``reshape``, of a transposed tensor."""
+    """Attention over heads that are split off by ``view`` and joined by ``reshape``, of a
+    transposed tensor.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,5 +78,9 @@ def _padded(compiled: Any) -> list[Any]:
     found = []
     for entry in compiled.entries:
         stages = getattr(entry.runner, "stages", None)
-        found += [entry.runner] if stages is None else [each.runner for each in stages if each.runner is not None]
+        found += (
+            [entry.runner]
+            if stages is None
+            else [each.runner for each in stages if each.runner is not None]
+        )
     return found

@@ -1,4 +1,6 @@
-"""Kernels merged before capture: the same values, and only where nobody else reads what is merged."""
+"""Kernels merged before capture: the same values, and only where nobody else reads what is
+merged.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def _fused_ops(fn: Callable[..., object], x: torch.Tensor) -> list[object]:
         values = tuple(x.shape)
         expected = fn(x)
         result = compile_graph(graph, traced.program.positions)([x], values)
-        for ours, eager in zip(result, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        for ours, eager in zip(
+            result, expected if isinstance(expected, tuple) else (expected,), strict=True
+        ):
             torch.testing.assert_close(ours, eager)
     return [node.op for node in graph.nodes]
 

@@ -1,4 +1,6 @@
-"""Appends go into the buffers of a padded program where nothing else reads them: what new memory held, or nothing."""
+"""Appends go into the buffers of a padded program where nothing else reads them: what new memory
+held, or nothing.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +49,15 @@ def more_of(fn: Fn, *call: torch.Tensor) -> Mapping[int, tuple[int, int]]:
     (length,) = made.axes[0][-2]  # others may have to be what they are
     read = {symbol.name for symbol in length.term.symbols}
     rng = random.Random(0)
-    for number, size in enumerate((most, 1, 2, most - 1, 3, 2, *(rng.randint(1, most) for _ in range(8)))):
+    for number, size in enumerate(
+        (most, 1, 2, most - 1, 3, 2, *(rng.randint(1, most) for _ in range(8)))
+    ):
         values = {name: min(size, cap) if name in read else cap for name, cap in caps.items()}
         sizes = [torch.tensor(amount(term, values)) for term in made.sizes]
         leaves = []
-        for value, axes, buffer, memory in zip(made.graph.inputs, made.axes, buffers, whole, strict=False):
+        for value, axes, buffer, memory in zip(
+            made.graph.inputs, made.axes, buffers, whole, strict=False
+        ):
             poison(memory, number)
             leaf = torch.zeros(value.value.spec.sizes).to(memory.dtype)
             part = _valid(leaf, axes, values)
@@ -65,7 +71,9 @@ def more_of(fn: Fn, *call: torch.Tensor) -> Mapping[int, tuple[int, int]]:
     return found.more
 
 
-def _buffers(made: PaddedGraph, more: Mapping[int, tuple[int, int]]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def _buffers(
+    made: PaddedGraph, more: Mapping[int, tuple[int, int]]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     whole, parts = [], []
     for place, each in enumerate(made.graph.inputs[: len(made.axes)]):
         sizes = list(each.value.spec.sizes)
@@ -98,7 +106,9 @@ def together(length: int = 9, new: int = 1) -> Tensors:
 
 @pytest.mark.parametrize("new", [1, 3])
 def test_a_cache_of_its_own_for_keys_and_for_values(new: int) -> None:
-    def step(keys: torch.Tensor, values: torch.Tensor, more: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    def step(
+        keys: torch.Tensor, values: torch.Tensor, more: torch.Tensor, query: torch.Tensor
+    ) -> torch.Tensor:
         torch._check(more.shape[2] == new)
         return attend(query, torch.cat((keys, more), 2), torch.cat((values, more + 1), -2))
 
@@ -109,14 +119,18 @@ def test_parts_of_one_cache() -> None:
     def step(cache: torch.Tensor, more: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
         torch._check(more.shape[2] == 1)
         for keys, values in (cache[0], cache.unbind()[1]):
-            query = query + attend(query, torch.cat((keys, more), 2), torch.cat((values, more * 2), 2))
+            query = query + attend(
+                query, torch.cat((keys, more), 2), torch.cat((values, more * 2), 2)
+            )
         return query
 
     assert more_of(step, *together()) == {0: (4, 1)}
 
 
 def test_several_parts_behind_each_other() -> None:
-    def step(keys: torch.Tensor, values: torch.Tensor, more: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    def step(
+        keys: torch.Tensor, values: torch.Tensor, more: torch.Tensor, query: torch.Tensor
+    ) -> torch.Tensor:
         torch._check(more.shape[2] == 1)
         repeated = more[:1].expand(2, 3, 1, 4)
         behind = more, repeated
@@ -136,11 +150,15 @@ def test_what_is_new_lies_anywhere() -> None:
 
 def _twice(cache: torch.Tensor, more: torch.Tensor, query: torch.Tensor) -> Any:
     first = attend(query, torch.cat((cache[0, 0], more), 2), torch.cat((cache[0, 1], more), 2))
-    return first + attend(query, torch.cat((cache[0, 0], more + 1), 2), torch.cat((cache[1, 1], more), 2))
+    return first + attend(
+        query, torch.cat((cache[0, 0], more + 1), 2), torch.cat((cache[1, 1], more), 2)
+    )
 
 
 def _twice_from_the_end(cache: torch.Tensor, more: torch.Tensor, query: torch.Tensor) -> Any:
-    return attend(query, torch.cat((cache[0, 1], more), 2), torch.cat((cache[0].select(0, -1), more), 2))
+    return attend(
+        query, torch.cat((cache[0, 1], more), 2), torch.cat((cache[0].select(0, -1), more), 2)
+    )
 
 
 def _once_each(cache: torch.Tensor, more: torch.Tensor, query: torch.Tensor) -> Any:
@@ -201,7 +219,11 @@ def test_memory_that_is_not_aligned() -> None:
         return attend(query, torch.cat((cache[0], more), 2), torch.cat((cache[1], more), 2))
 
     def found(width: int) -> Mapping[int, tuple[int, int]]:
-        call = torch.randn(2, 1, 1, 9, width), torch.randn(1, 1, 1, width), torch.randn(1, 1, 1, width)
+        call = (
+            torch.randn(2, 1, 1, 9, width),
+            torch.randn(1, 1, 1, width),
+            torch.randn(1, 1, 1, width),
+        )
         return more_of(step, *call)
 
     assert found(4) == {0: (3, 1)}
@@ -238,7 +260,9 @@ def test_which_part_a_view_is(op: Any, rest: tuple[Any, ...]) -> None:
     views = op(_elements(whole, memory), *rest)
     parts = _VIEWS[op](whole, *rest)
     assert parts is not None
-    for view, part in zip([views] if isinstance(views, torch.Tensor) else views, parts, strict=True):
+    for view, part in zip(
+        [views] if isinstance(views, torch.Tensor) else views, parts, strict=True
+    ):
         assert torch.equal(view, _elements(part, memory))
 
 
@@ -246,7 +270,9 @@ def _elements(region: _Region, memory: torch.Tensor) -> torch.Tensor:
     for dim, (start, end) in enumerate(region.box):
         memory = memory.narrow(dim, start, end - start)
     gone = [dim for dim in range(memory.dim()) if dim not in region.dims]
-    return memory.permute(*region.dims, *gone).reshape([region.size(dim) for dim in range(len(region.dims))])
+    return memory.permute(*region.dims, *gone).reshape(
+        [region.size(dim) for dim in range(len(region.dims))]
+    )
 
 
 def test_every_other_position_is_no_part_that_is_known() -> None:
@@ -263,7 +289,9 @@ def test_parts_that_are_apart() -> None:
 
 
 def test_places_that_are_not_asked_for() -> None:
-    def step(keys: torch.Tensor, values: torch.Tensor, more: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    def step(
+        keys: torch.Tensor, values: torch.Tensor, more: torch.Tensor, query: torch.Tensor
+    ) -> torch.Tensor:
         torch._check(more.shape[2] == 1)
         return attend(query, torch.cat((keys, more), 2), torch.cat((values, more), 2))
 
@@ -272,7 +300,7 @@ def test_places_that_are_not_asked_for() -> None:
     assert extended(fuse_padded(made), made, []).more == {}
 
 
-# --- whole programs ---------------------------------------------------------------------------------------------------
+# --- whole programs -------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["in Python", "in C++"])
@@ -286,7 +314,9 @@ def fused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 def check(compiled: Any, fn: Fn, calls: list[Tensors]) -> list[Any]:
     """Calls with poisoned buffers, compared with eager when all are done: the buckets."""
     fallbacks: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None
+    )
     pairs = []
     try:
         with torch.no_grad():
@@ -304,7 +334,20 @@ def check(compiled: Any, fn: Fn, calls: list[Tensors]) -> list[Any]:
     return [bucket for entry in compiled.entries for bucket in entry.runner.buckets]
 
 
-GROWING = ((3, 9), (3, 12), (2, 10), (4, 11), (3, 9), (4, 12), (1, 2), (3, 23), (4, 24), (3, 17), (1, 18), (3, 12))
+GROWING = (
+    (3, 9),
+    (3, 12),
+    (2, 10),
+    (4, 11),
+    (3, 9),
+    (4, 12),
+    (1, 2),
+    (3, 23),
+    (4, 24),
+    (3, 17),
+    (1, 18),
+    (3, 12),
+)
 
 
 @pytest.mark.usefixtures("fused")
@@ -312,7 +355,11 @@ def test_a_decoder_at_many_sizes() -> None:
     stream = make("decode", torch.device("cpu"), tiny=True)
     compiled = symshape.compile(stream.run, dynamic=True, runner="padded")
     rng = random.Random(0)
-    sizes = [*GROWING, *GROWING[::-1], *((rng.randint(1, 4), rng.randint(1, 24)) for _ in range(20))]
+    sizes = [
+        *GROWING,
+        *GROWING[::-1],
+        *((rng.randint(1, 4), rng.randint(1, 24)) for _ in range(20)),
+    ]
     buckets = check(compiled, stream.run, [stream.arguments(each) for each in sizes])
     for bucket in buckets:
         cache = bucket.buffers[1]
@@ -330,15 +377,21 @@ def test_a_decoder_that_answers_its_cache() -> None:
 
     def run(**options: Any) -> None:
         compiled = symshape.compile(step, dynamic=True, runner="padded", options=Options(**options))
-        calls = [tuple(torch.randn(b, 3, n, 4) for n in (1, length, length)) for b, length in GROWING]
+        calls = [
+            tuple(torch.randn(b, 3, n, 4) for n in (1, length, length)) for b, length in GROWING
+        ]
         if not options:
             check(compiled, step, calls)
         mine = theirs = (torch.randn(2, 3, 1, 4), *(torch.randn(2, 3, 5, 4) for _ in range(2)))
         with torch.no_grad():
             for number in range(12):  # what was answered comes back
                 mine, theirs = compiled(*mine), step(*theirs)
-                torch.testing.assert_close(mine, theirs, msg=lambda text, n=number: f"step {n}: {text}")
-        assert not any(bucket.memory.extra for entry in compiled.entries for bucket in entry.runner.buckets)
+                torch.testing.assert_close(
+                    mine, theirs, msg=lambda text, n=number: f"step {n}: {text}"
+                )
+        assert not any(
+            bucket.memory.extra for entry in compiled.entries for bucket in entry.runner.buckets
+        )
 
     run()
     run(outputs="borrow")
@@ -348,10 +401,17 @@ def test_a_decoder_that_answers_its_cache() -> None:
 def test_a_view_of_the_argument_is_the_callers_own() -> None:
     def step(query: torch.Tensor, cache: torch.Tensor, new: torch.Tensor) -> Tensors:
         torch._check(new.shape[2] == 1)
-        return attend(query, *(torch.cat((each, new), 2) for each in cache)), cache[0].transpose(0, 1), cache
+        return (
+            attend(query, *(torch.cat((each, new), 2) for each in cache)),
+            cache[0].transpose(0, 1),
+            cache,
+        )
 
     compiled = symshape.compile(step, dynamic=True, runner="padded")
-    calls = [(torch.randn(b, 3, 1, 4), torch.randn(2, b, 3, n, 4), torch.randn(b, 3, 1, 4)) for b, n in GROWING]
+    calls = [
+        (torch.randn(b, 3, 1, 4), torch.randn(2, b, 3, n, 4), torch.randn(b, 3, 1, 4))
+        for b, n in GROWING
+    ]
     buckets = check(compiled, step, calls)
     assert all(bucket.memory.extra for bucket in buckets)
     with torch.no_grad():
@@ -371,9 +431,17 @@ def test_a_cache_that_is_written_to_is_not_appended_to() -> None:
     compiled = symshape.compile(step, dynamic=True, runner="padded")
     with torch.no_grad():
         for b, n in GROWING:
-            query, cache, new = torch.randn(b, 3, 1, 4), torch.randn(2, b, 3, n, 4), torch.randn(b, 3, 1, 4)
+            query, cache, new = (
+                torch.randn(b, 3, 1, 4),
+                torch.randn(2, b, 3, n, 4),
+                torch.randn(b, 3, 1, 4),
+            )
             theirs = cache.clone()
-            for a, e in zip((*compiled(query, cache, new), cache), (*step(query, theirs, new), theirs), strict=True):
+            for a, e in zip(
+                (*compiled(query, cache, new), cache),
+                (*step(query, theirs, new), theirs),
+                strict=True,
+            ):
                 assert_same(a, e, str((b, n)), tolerance=1e-4)
     buckets = [bucket for entry in compiled.entries for bucket in entry.runner.buckets]
     assert buckets
@@ -400,28 +468,34 @@ def test_kernels_of_a_compiler_get_plain_buffers_if_they_serve(
 
     monkeypatch.setattr(module_of_bucket, "measured", timed)
     stream = make("decode", torch.device("cpu"), tiny=True)
-    compiled = symshape.compile(stream.run, dynamic=True, runner="padded", options=Options(kernels="auto"))
+    compiled = symshape.compile(
+        stream.run, dynamic=True, runner="padded", options=Options(kernels="auto")
+    )
     calls = [stream.arguments(each) for each in GROWING]
     buckets = check(compiled, stream.run, calls)
     assert all(bucket.memory.extra for bucket in buckets), "nobody compiles in calls"
     for entry in compiled.entries:
         assert isinstance(entry.runner, PaddedRunner)
         assert entry.runner._kernels is not None
-        with entry.runner._kernels.waiting():  # as if calls compiled: at places that are known already
+        # as if calls compiled: at places that are known already
+        with entry.runner._kernels.waiting():
             buckets = check(compiled, stream.run, calls)
     assert {bucket.variants[0].kernels for bucket in buckets} == {faster}
     assert all(len(bucket.variants) == 2 for bucket in buckets)
     assert all(bool(bucket.memory.extra) == (faster == "eager") for bucket in buckets)
     buckets = check(compiled, stream.run, calls[::-1])
     model = stream.run.__closure__[0].cell_contents  # type: ignore[attr-defined]
-    model.words.weight.data = model.words.weight.data * 1.5  # a parameter lies elsewhere: everything is captured again
+    # a parameter lies elsewhere: everything is captured again
+    model.words.weight.data = model.words.weight.data * 1.5
     check(compiled, stream.run, calls)
 
 
 @pytest.mark.usefixtures("fused")
 def test_lent_results_do_not_lie_in_buffers() -> None:
     stream = make("decode", torch.device("cpu"), tiny=True)
-    compiled = symshape.compile(stream.run, dynamic=True, runner="padded", options=Options(outputs="borrow"))
+    compiled = symshape.compile(
+        stream.run, dynamic=True, runner="padded", options=Options(outputs="borrow")
+    )
     with torch.no_grad():
         for sizes in GROWING:
             call = stream.arguments(sizes)
@@ -429,4 +503,6 @@ def test_lent_results_do_not_lie_in_buffers() -> None:
                 assert_same(a, b, str(sizes), tolerance=1e-4)
                 memory = a.untyped_storage().data_ptr()
                 buckets = compiled.entries[0].runner.buckets
-                assert all(buffer.data_ptr() != memory for bucket in buckets for buffer in bucket.buffers)
+                assert all(
+                    buffer.data_ptr() != memory for bucket in buckets for buffer in bucket.buffers
+                )

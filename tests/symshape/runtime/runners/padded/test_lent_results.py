@@ -1,4 +1,6 @@
-"""Borrowed results: right until the next call, without a copy, and poisoned afterwards where that is checked."""
+"""Borrowed results: right until the next call, without a copy, and poisoned afterwards where that
+is checked.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from symshape.runtime.runners.padded.runner import PaddedRunner
 
 
 def _borrowing(fn: Any, **options: Any) -> Any:
-    return symshape.compile(fn, dynamic=True, runner="padded", options=Options(outputs="borrow", **options))
+    return symshape.compile(
+        fn, dynamic=True, runner="padded", options=Options(outputs="borrow", **options)
+    )
 
 
 def _program(x: torch.Tensor) -> Any:

@@ -1,4 +1,6 @@
-"""Programs that serve a range of sizes by one padded program: whole models, stale state, buckets and budgets."""
+"""Programs that serve a range of sizes by one padded program: whole models, stale state, buckets
+and budgets.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tests.models import MODELS, Model
 
 Call = Callable[[int, int], tuple[torch.Tensor, ...]]
 SIZES = ((6, 23), (5, 17), (2, 9), (6, 24), (5, 18), (2, 12), (5, 21), (2, 10), (6, 19), (2, 11))
-"""Batch and length, of two buckets: growing and shrinking, so that what a large call left would show in a small one."""
+"""Batch and length, of two buckets: growing and shrinking, so that what a large call left would
+show in a small one.
+"""
 
 
 def _runner(compiled: Any) -> PaddedRunner:
@@ -42,14 +46,20 @@ def _poison(compiled: Any, number: int) -> None:
 
 
 def _flat(result: Any) -> list[Any]:
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    return [
+        leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)
+    ]
 
 
-def _check(model: Callable[..., Any], calls: Sequence[tuple[torch.Tensor, ...]], **options: Any) -> Any:
+def _check(
+    model: Callable[..., Any], calls: Sequence[tuple[torch.Tensor, ...]], **options: Any
+) -> Any:
     """Calls the padded model with poisoned buffers and compares every call with eager."""
     compiled = symshape.compile(model, dynamic=True, runner="padded", **options)
     fallbacks: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None
+    )
     try:
         with torch.no_grad():
             for number, arguments in enumerate(calls):
@@ -64,7 +74,9 @@ def _check(model: Callable[..., Any], calls: Sequence[tuple[torch.Tensor, ...]],
 
 
 class Decoder(nn.Module):
-    """A Llama-shaped decoder: RMSNorm, rotary embedding, causal attention, SiLU MLP, the last token's logits."""
+    """A Llama-shaped decoder: RMSNorm, rotary embedding, causal attention, SiLU MLP, the last
+    token's logits.
+    """
 
     def __init__(self, width: int = 32, heads: int = 4, layers: int = 2, words: int = 50) -> None:
         super().__init__()
@@ -101,9 +113,14 @@ class Decoder(nn.Module):
         cos, sin = torch.cat((angles, angles), -1).cos(), torch.cat((angles, angles), -1).sin()
         for layer in self.layers:
             q, k, v = (
-                layer["qkv"](self.norm(x)).view(batch, length, 3, self.heads, size).permute(2, 0, 3, 1, 4).unbind(0)
+                layer["qkv"](self.norm(x))
+                .view(batch, length, 3, self.heads, size)
+                .permute(2, 0, 3, 1, 4)
+                .unbind(0)
             )
-            y = F.scaled_dot_product_attention(self.rotate(q, cos, sin), self.rotate(k, cos, sin), v, is_causal=True)
+            y = F.scaled_dot_product_attention(
+                self.rotate(q, cos, sin), self.rotate(k, cos, sin), v, is_causal=True
+            )
             x = x + layer["out"](y.transpose(1, 2).reshape(batch, length, -1))
             y = self.norm(x)
             x = x + layer["down"](F.silu(layer["gate"](y)) * layer["up"](y))
@@ -111,24 +128,38 @@ class Decoder(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A BERT-shaped encoder: attention in both directions, layer norms, and a mean over the tokens."""
+    """A BERT-shaped encoder: attention in both directions, layer norms, and a mean over the
+    tokens.
+    """
 
     def __init__(self, width: int = 32, words: int = 50, longest: int = 64) -> None:
         super().__init__()
         self.words = nn.Embedding(words, width)
         self.places = nn.Embedding(longest, width)
-        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(width, 4, 64, batch_first=True) for _ in range(2))
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, 4, 64, batch_first=True) for _ in range(2)
+        )
         self.register_buffer("positions", torch.arange(longest)[None])
 
-    def forward(self, tokens: torch.Tensor, keep: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, tokens: torch.Tensor, keep: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         batch, length = tokens.shape
         x = self.words(tokens) + self.places(self.positions[:, :length])
-        mask = None if keep is None else x.new_zeros(batch, 1, 1, length).masked_fill(~keep[:, None, None], -1e9)
+        mask = (
+            None
+            if keep is None
+            else x.new_zeros(batch, 1, 1, length).masked_fill(~keep[:, None, None], -1e9)
+        )
         for layer in self.layers:
             attention = layer.self_attn
             projected = F.linear(x, attention.in_proj_weight, attention.in_proj_bias)
             q, k, v = projected.view(batch, length, 3, 4, -1).permute(2, 0, 3, 1, 4).unbind(0)
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(batch, length, -1)
+            y = (
+                F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+                .transpose(1, 2)
+                .reshape(batch, length, -1)
+            )
             x = layer.norm1(x + attention.out_proj(y))
             x = layer.norm2(x + layer.linear2(F.gelu(layer.linear1(x))))
         weights = x.new_ones(batch, length) if keep is None else keep.to(x.dtype)
@@ -148,14 +179,18 @@ class Patches(nn.Module):
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         x = self.patches(image).flatten(2).transpose(1, 2)
         x = self.norm(torch.cat((self.token.expand(x.shape[0], -1, -1), x), 1))
-        q, k, v = self.qkv(x).view(x.shape[0], x.shape[1], 3, 4, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = (
+            self.qkv(x).view(x.shape[0], x.shape[1], 3, 4, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        )
         y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
         out: torch.Tensor = self.out((x + y)[:, 0])
         return out
 
 
 class Speech(nn.Module):
-    """Convolutions over time, and a GRU in a loop, which unrolls: the time is exact, the batch is padded."""
+    """Convolutions over time, and a GRU in a loop, which unrolls: the time is exact, the batch is
+    padded.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +217,9 @@ class Step(nn.Module):
         super().__init__()
         self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
 
-    def forward(self, x: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        self, x: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         batch, new, _ = x.shape
         q, k, v = self.qkv(x).view(batch, new, 3, 4, 8).permute(2, 0, 3, 1, 4).unbind(0)
         keys, values = torch.cat((keys, k), 2), torch.cat((values, v), 2)
@@ -201,7 +238,11 @@ def _keep(batch: int, length: int) -> torch.Tensor:
 
 
 def _cache(batch: int, length: int) -> tuple[torch.Tensor, ...]:
-    return torch.randn(batch, 1, 32), torch.randn(batch, 4, length, 8), torch.randn(batch, 4, length, 8)
+    return (
+        torch.randn(batch, 1, 32),
+        torch.randn(batch, 4, length, 8),
+        torch.randn(batch, 4, length, 8),
+    )
 
 
 WHOLE: tuple[tuple[str, Callable[[], nn.Module], Call, int], ...] = (
@@ -219,7 +260,9 @@ WHOLE: tuple[tuple[str, Callable[[], nn.Module], Call, int], ...] = (
 )
 
 
-@pytest.mark.parametrize(("make", "call", "padded"), [row[1:] for row in WHOLE], ids=[row[0] for row in WHOLE])
+@pytest.mark.parametrize(
+    ("make", "call", "padded"), [row[1:] for row in WHOLE], ids=[row[0] for row in WHOLE]
+)
 def test_whole_models(make: Callable[[], nn.Module], call: Call, padded: int) -> None:
     torch.manual_seed(0)
     compiled = _check(make().eval(), [call(*sizes) for sizes in SIZES])
@@ -265,13 +308,21 @@ def test_a_write_that_another_tensor_shows_is_refused() -> None:
     assert "put back" in refusal.reason
 
 
-# --- results ----------------------------------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def test_results_lie_and_alias_as_in_eager() -> None:
     def program(x: torch.Tensor, y: torch.Tensor) -> Any:
         z = x @ y
-        return x, x.t(), x[1:], z.t(), z.shape[0] + 1, z.sum(1, keepdim=True).expand(-1, 3), (z * 2)[:, 1:]
+        return (
+            x,
+            x.t(),
+            x[1:],
+            z.t(),
+            z.shape[0] + 1,
+            z.sum(1, keepdim=True).expand(-1, 3),
+            (z * 2)[:, 1:],
+        )
 
     compiled = symshape.compile(program, dynamic=True, runner="padded")
     with torch.no_grad():
@@ -306,13 +357,15 @@ def test_parameters_that_change_are_seen() -> None:
         assert_same(compiled(x), linear(x), "after")
 
 
-# --- what cannot be padded --------------------------------------------------------------------------------------------
+# --- what cannot be padded ------------------------------------------------------------------------
 
 
 def test_a_refusal_names_op_line_and_reason() -> None:
     compiled = symshape.compile(lambda x: torch.renorm(x, 2, 0, 1.0), dynamic=True, runner="padded")
     seen: list[events.PaddingRefused] = []
-    unsubscribe = events.subscribe(lambda e: seen.append(e) if isinstance(e, events.PaddingRefused) else None)
+    unsubscribe = events.subscribe(
+        lambda e: seen.append(e) if isinstance(e, events.PaddingRefused) else None
+    )
     try:
         x = torch.randn(4, 5)
         assert_same(compiled(x), torch.renorm(x, 2, 0, 1.0), "renorm")
@@ -349,7 +402,9 @@ def _counts(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("fn", "why"), [(_dropout, "random"), (_counts, "host")])
 def test_programs_that_cannot_be_run_again(fn: Callable[..., Any], why: str) -> None:
     seen: list[events.RunnerFallback] = []
-    unsubscribe = events.subscribe(lambda e: seen.append(e) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: seen.append(e) if isinstance(e, events.RunnerFallback) else None
+    )
     try:
         options = Options(randomness="eager")
         compiled = symshape.compile(fn, dynamic=True, runner="padded", options=options)
@@ -367,7 +422,7 @@ def test_gradients_are_left_to_eager() -> None:
     assert compiled.entries[0].runner_name == "eager"
 
 
-# --- buckets ----------------------------------------------------------------------------------------------------------
+# --- buckets --------------------------------------------------------------------------------------
 
 
 def test_a_bucket_lies_within_the_guards() -> None:
@@ -387,10 +442,15 @@ def test_a_bucket_lies_within_the_guards() -> None:
 
 def test_few_buckets_never_thrash() -> None:
     made: list[events.BucketMade] = []
-    unsubscribe = events.subscribe(lambda e: made.append(e) if isinstance(e, events.BucketMade) else None)
+    unsubscribe = events.subscribe(
+        lambda e: made.append(e) if isinstance(e, events.BucketMade) else None
+    )
     try:
         compiled = symshape.compile(
-            lambda x: x.softmax(0), dynamic=True, runner="padded", options=Options(max_cuda_graphs=3)
+            lambda x: x.softmax(0),
+            dynamic=True,
+            runner="padded",
+            options=Options(max_cuda_graphs=3),
         )
         for _ in range(4):
             for n in (3, 6, 12, 24, 48, 96, 5, 11):
@@ -403,10 +463,15 @@ def test_few_buckets_never_thrash() -> None:
 
 
 def test_a_bucket_that_nobody_uses_makes_room() -> None:
-    compiled = symshape.compile(lambda x: x * 2, dynamic=True, runner="padded", options=Options(max_cuda_graphs=2))
+    compiled = symshape.compile(
+        lambda x: x * 2, dynamic=True, runner="padded", options=Options(max_cuda_graphs=2)
+    )
     for n in (3, 6, *[100] * 40):
         assert compiled(torch.ones(n)).sum() == 2 * n
-    assert {cap for each in _runner(compiled).buckets for cap in each.made.caps.values()} == {6, 128}
+    assert {cap for each in _runner(compiled).buckets for cap in each.made.caps.values()} == {
+        6,
+        128,
+    }
 
 
 def test_a_released_runner_still_serves() -> None:
@@ -431,7 +496,9 @@ def test_threads_share_buckets() -> None:
 
 
 def test_sizes_changed_in_place_are_refused() -> None:
-    compiled = _check(lambda x: (x * 2).unsqueeze_(0) + 1, [(torch.randn(n, n + 1),) for n in (4, 5, 4)])
+    compiled = _check(
+        lambda x: (x * 2).unsqueeze_(0) + 1, [(torch.randn(n, n + 1),) for n in (4, 5, 4)]
+    )
     assert "in place" in _runner(compiled).refusals["s0"].reason
 
 
@@ -440,7 +507,9 @@ def test_an_index_that_eager_refuses_is_refused() -> None:
     x = torch.arange(5.0)
     assert compiled(x, torch.tensor([4, -5])).tolist() == [4.0, 0.0]
     for wrong in (5, -6):
-        with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for dimension 0 with size 5"):
+        with pytest.raises(
+            IndexError, match=f"index {wrong} is out of bounds for dimension 0 with size 5"
+        ):
             compiled(x, torch.tensor([0, wrong]))
     assert len(_runner(compiled).buckets) == 1
 
@@ -449,7 +518,9 @@ REAL = ("gpt2", "llama", "llama, mask", "bert", "vit")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [each for each in MODELS if each.name in REAL], ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "model", [each for each in MODELS if each.name in REAL], ids=lambda model: model.name
+)
 def test_real_architectures(model: Model) -> None:
     pytest.importorskip("transformers")
     module = model.build()
@@ -457,7 +528,8 @@ def test_real_architectures(model: Model) -> None:
     calls = [model.call(*sizes) for sizes in ((6, 23), (5, 17), (6, 24), (2, 11), (5, 19))]
     names = list(calls[0])
     compiled = _check(
-        lambda *given: module(**dict(zip(names, given, strict=True))), [(*call.values(),) for call in calls]
+        lambda *given: module(**dict(zip(names, given, strict=True))),
+        [(*call.values(),) for call in calls],
     )
     padded = _runner(compiled).padding().padded
     assert "s0" in padded
@@ -467,7 +539,9 @@ def test_real_architectures(model: Model) -> None:
 
 def test_ops_that_read_strides_are_refused() -> None:
     compiled = symshape.compile(
-        lambda x: x.as_strided(x.shape, x.stride()) * 2, dynamic={"x": {0: None, 1: None}}, runner="padded"
+        lambda x: x.as_strided(x.shape, x.stride()) * 2,
+        dynamic={"x": {0: None, 1: None}},
+        runner="padded",
     )
     for _ in range(2):
         x = torch.randn(3, 8)[:, ::2]
@@ -498,15 +572,23 @@ def _branches(x: torch.Tensor) -> torch.Tensor:
 
 @settings(max_examples=12, deadline=None)
 @given(
-    st.integers(1, 4), st.lists(st.sampled_from((1, 2, 3, 5, 8, 13, 20, 21, 33, 54, 90, 91)), min_size=1, max_size=60)
+    st.integers(1, 4),
+    st.lists(st.sampled_from((1, 2, 3, 5, 8, 13, 20, 21, 33, 54, 90, 91)), min_size=1, max_size=60),
 )
 def test_any_stream_of_sizes_is_right_within_the_budget(limit: int, stream: list[int]) -> None:
-    """Two entries share the budget; how many buckets are made is bounded by the number of calls, not of sizes."""
+    """Two entries share the budget; how many buckets are made is bounded by the number of calls,
+    not of sizes.
+    """
     compiled = symshape.compile(
-        _branches, dynamic={"x": {0: "rows"}}, runner="padded", options=Options(max_cuda_graphs=limit)
+        _branches,
+        dynamic={"x": {0: "rows"}},
+        runner="padded",
+        options=Options(max_cuda_graphs=limit),
     )
     made: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: made.append(e) if isinstance(e, events.BucketMade) else None)
+    unsubscribe = events.subscribe(
+        lambda e: made.append(e) if isinstance(e, events.BucketMade) else None
+    )
     try:
         for number, rows in enumerate(stream):
             _poison(compiled, number)
@@ -561,7 +643,8 @@ def test_a_state_that_is_not_known_names_its_layer() -> None:
 
 
 @pytest.mark.parametrize(
-    "fn", [lambda x: x / x.shape[1], lambda x: x * (1 / x.shape[1]), lambda x: x * x.shape[0] ** 0.5]
+    "fn",
+    [lambda x: x / x.shape[1], lambda x: x * (1 / x.shape[1]), lambda x: x * x.shape[0] ** 0.5],
 )
 def test_fractions_of_sizes(fn: Callable[..., Any]) -> None:
     compiled = symshape.compile(fn, dynamic=True, runner="padded")
@@ -586,7 +669,9 @@ def test_a_size_that_the_guards_know_to_be_one() -> None:
     stream = make("speech", torch.device("cpu"), tiny=True)
     compiled = symshape.compile(stream.run, dynamic=True, runner="padded")
     fallbacks: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None
+    )
     try:
         with torch.no_grad():
             for number, sizes in enumerate(((4, 20), (1, 24), (1, 17), (1, 9), (3, 12))):
@@ -604,7 +689,9 @@ def test_a_size_that_the_guards_know_to_be_one() -> None:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_under_a_transform_ops_run_as_they_are() -> None:
-    """A tensor of jvp's does not say that the one inside it requires gradients, which a copy into a buffer lost."""
+    """A tensor of jvp's does not say that the one inside it requires gradients, which a copy into a
+    buffer lost.
+    """
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         return (x @ weight).relu().sin() + x.shape[0]
@@ -627,7 +714,9 @@ def test_under_a_transform_ops_run_as_they_are() -> None:
 
 
 def test_under_autocast() -> None:
-    """Its casts are in the graph, so it is off while that runs: cdist stays in float32 with all that is inside."""
+    """Its casts are in the graph, so it is off while that runs: cdist stays in float32 with all
+    that is inside.
+    """
     layers = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0), nn.Linear(16, 4)
 
     def model(x: torch.Tensor) -> Any:

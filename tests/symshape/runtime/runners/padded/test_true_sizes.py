@@ -1,4 +1,6 @@
-"""The true sizes on the device are those of the call, whatever was written before, and whatever went wrong."""
+"""The true sizes on the device are those of the call, whatever was written before, and whatever
+went wrong.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def test_any_sequence_of_calls(device: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_after_a_launch_that_failed_nothing_is_taken_for_granted(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+def test_after_a_launch_that_failed_nothing_is_taken_for_granted(
+    monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
     sizes = TrueSizes(range(5), torch.device(device))
     sizes.write((3, 4, 5, 6, 7))
     add = torch._foreach_add_

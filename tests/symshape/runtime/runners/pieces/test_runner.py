@@ -58,12 +58,22 @@ def _runner(compiled: Any) -> PiecewiseRunner:
 
 
 def check(
-    fn: Any, calls: list[tuple[Any, ...]], *, runner: Any = "padded", tolerance: float = 1e-4, **options: Any
+    fn: Any,
+    calls: list[tuple[Any, ...]],
+    *,
+    runner: Any = "padded",
+    tolerance: float = 1e-4,
+    **options: Any,
 ) -> Any:
-    """Each call with poisoned buffers, compared with eager from the same seed, and what is written to arguments."""
+    """Each call with poisoned buffers, compared with eager from the same seed, and what is written
+    to arguments.
+    """
     compiled = symshape.compile(fn, dynamic=True, runner=runner, **options)
     for number, arguments in enumerate(calls):
-        mine, theirs = ([each.clone() if isinstance(each, torch.Tensor) else each for each in arguments] for _ in "ab")
+        mine, theirs = (
+            [each.clone() if isinstance(each, torch.Tensor) else each for each in arguments]
+            for _ in "ab"
+        )
         poison_buffers(compiled, number)
         torch.manual_seed(number)
         got = compiled(*mine)
@@ -151,7 +161,13 @@ def test_sizes_of_zero_and_negative_numbers(small: None) -> None:
         n = x.sum().long().item()
         return kept.sin() * 2, x * n, torch.zeros(3) + n
 
-    check(fn, [(torch.full((k,), value),) for k, value in ((3, 1.0), (4, -1.0), (2, -1.0), (5, 2.0), (5, -2.0))])
+    check(
+        fn,
+        [
+            (torch.full((k,), value),)
+            for k, value in ((3, 1.0), (4, -1.0), (2, -1.0), (5, 2.0), (5, -2.0))
+        ],
+    )
 
 
 def test_no_pieces_where_gradients_are_recorded() -> None:
@@ -170,7 +186,9 @@ def test_results_may_be_borrowed_and_are_still_right() -> None:
     check(Keeping().eval(), [(torch.randn(b, 9, 16),) for b in (3, 5, 2)], options=options)
 
 
-def test_why_it_cannot_be_captured_is_not_looked_for_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_it_cannot_be_captured_is_not_looked_for_in_a_capture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[object] = []
     monkeypatch.setattr(padded, "is_capturing", lambda: True)
     compiled = symshape.compile(lambda x: x.sin().cos(), dynamic=True, runner="padded")
@@ -196,7 +214,9 @@ def test_what_is_told() -> None:
     assert "piece 1: padded, 1 buckets" in told
     assert "piece 3: padded, 1 buckets" in told
     assert "u0: padded to" in told
-    piece = told.partition("  piece 2 runs eagerly:\n    aten.nonzero.default: it reads data on the host")[2]
+    piece = told.partition(
+        "  piece 2 runs eagerly:\n    aten.nonzero.default: it reads data on the host"
+    )[2]
     line = piece.splitlines()[0]
     assert "test_runner.py:49 in Keeping.forward" in line
     assert "; a mask in place of what is selected (torch.where)" in line
@@ -205,7 +225,9 @@ def test_what_is_told() -> None:
     assert traced.pieces["piece 1 of 3"].padded == ("s0", "s1")
     assert "piece 3 of 3:\n  s2: fixed by the guards\n  u0: padded to" in str(traced)
     assert "as one program:\n  s0: refused by aten.nonzero.default" in str(traced)
-    assert str(traced).index("piece 1 of 3:") < str(traced).index("piece 2 of 3 runs eagerly:\n  aten.nonzero")
+    assert str(traced).index("piece 1 of 3:") < str(traced).index(
+        "piece 2 of 3 runs eagerly:\n  aten.nonzero"
+    )
 
 
 def test_a_piece_knows_what_conditions_on_sizes_outside_of_it_imply(small: None) -> None:
@@ -216,7 +238,9 @@ def test_a_piece_knows_what_conditions_on_sizes_outside_of_it_imply(small: None)
         rows = y[y.sum(1) > 0]
         return (rows @ w).tanh() @ w
 
-    compiled = check(fn, [(torch.randn(n, m), torch.randn(m, m)) for n, m in ((5, 6), (8, 6), (4, 9), (7, 12))])
+    compiled = check(
+        fn, [(torch.randn(n, m), torch.randn(m, m)) for n, m in ((5, 6), (8, 6), (4, 9), (7, 12))]
+    )
     last = _last(compiled)
     assert not last.refusals
     assert {"s2", "s3", "u0"} <= last.buckets[0].made.caps.keys()
@@ -231,7 +255,9 @@ def test_warm_up_and_plans_reach_pieces_whose_sizes_are_known() -> None:
     assert [each.ready for _, each in warm.made] == [True]
     first = _runner(compiled).stages[0].runner
     assert isinstance(first, PaddedRunner)
-    assert {"s0": 5, "s1": 30} in [{k: v for k, v in bucket.made.caps.items() if k != "s2"} for bucket in first.buckets]
+    assert {"s0": 5, "s1": 30} in [
+        {k: v for k, v in bucket.made.caps.items() if k != "s2"} for bucket in first.buckets
+    ]
     assert compiled.settle()
 
 
@@ -239,13 +265,17 @@ def test_warm_up_reaches_pieces_whose_sizes_data_decide_on_if_they_are_named() -
     compiled = symshape.compile(Keeping().eval(), dynamic=True, runner="padded")
     compiled(torch.randn(2, 9, 16))
     warm = compiled.warm_up([{"s0": 5, "s1": 30, "s2": 16, "u0": 64}], progress=False)
-    assert [(each.sizes, each.ready) for _, each in warm.made] == [({"s0": 5, "s1": 30, "s2": 16, "u0": 64}, True)]
+    assert [(each.sizes, each.ready) for _, each in warm.made] == [
+        ({"s0": 5, "s1": 30, "s2": 16, "u0": 64}, True)
+    ]
     buckets = _last(compiled).buckets
     assert 64 in [bucket.made.caps.get("u0") for bucket in buckets]
     x = torch.randn(5, 28, 16)
     for mine, theirs in zip(compiled(x), compiled.fn(x), strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
-    with pytest.raises(symshape.InputError, match=r"sizes of s0, s1, s2 \(and, if you like, u0\) are needed"):
+    with pytest.raises(
+        symshape.InputError, match=r"sizes of s0, s1, s2 \(and, if you like, u0\) are needed"
+    ):
         compiled.warm_up([{"s0": 5, "s1": 30, "s2": 16, "u7": 64}], progress=False)
 
 
@@ -258,7 +288,8 @@ def test_programs_in_pieces_are_stored(tmp_path: Any) -> None:
     for mine, theirs in zip(second(x), expected, strict=True):
         assert torch.equal(mine, theirs)
     assert second.stats().traces == 0
-    assert all("u0" in bucket.made.caps for bucket in _last(second).buckets)  # what is known of it was kept, too
+    # what is known of it was kept, too
+    assert all("u0" in bucket.made.caps for bucket in _last(second).buckets)
 
 
 def _last(compiled: Any) -> PaddedRunner:
@@ -281,7 +312,9 @@ def test_what_cannot_be_captured_is_left_out_from_the_next_call_on(
     monkeypatch.setattr(padded.Bucket, "call", fail)
     monkeypatch.setattr(capture_faults, "uncaptured_op", lambda *_: "aten.cos.default")
     fallbacks: list[events.Event] = []
-    unsubscribe = events.subscribe(lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None)
+    unsubscribe = events.subscribe(
+        lambda e: fallbacks.append(e) if isinstance(e, events.RunnerFallback) else None
+    )
     try:
         limit = symshape.compile(torch.sin)._graphs.limit
         compiled = check(lambda x: x.sin().cos().tan(), [(torch.randn(k),) for k in (3, 5, 8, 4)])
@@ -289,14 +322,18 @@ def test_what_cannot_be_captured_is_left_out_from_the_next_call_on(
         unsubscribe()
     assert len(fallbacks) == 1
     (entry,) = compiled.entries
-    assert [each.describe() for _, each in padded_parts(entry.runner, entry.program)] == ["padded, 3 buckets"] * 2
+    assert [each.describe() for _, each in padded_parts(entry.runner, entry.program)] == [
+        "padded, 3 buckets"
+    ] * 2
     assert "aten.cos.default, since it could not be captured" in entry.runner.describe()
     assert "piece 3: padded" in compiled.report()
     assert compiled._graphs.limit == 2 * limit
     entry.runner.release()
     entry.runner.release()
     assert compiled._graphs.limit == limit
-    assert not [bucket for _, each in padded_parts(entry.runner, entry.program) for bucket in each.buckets]
+    assert not [
+        bucket for _, each in padded_parts(entry.runner, entry.program) for bucket in each.buckets
+    ]
 
 
 def test_nothing_is_cut_where_it_is_not_known_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +343,10 @@ def test_nothing_is_cut_where_it_is_not_known_what_failed(monkeypatch: pytest.Mo
     monkeypatch.setattr(padded.Bucket, "call", fail)
     compiled = check(lambda x: x.sin().cos(), [(torch.randn(k),) for k in (3, 5, 8)])
     assert compiled.entries[0].runner.describe() == "padded, 0 buckets"
-    assert cuda_graph.around_uncaptured(None, compiled.entries[0].program, torch.device("cpu"), (), ()) is None
+    assert (
+        cuda_graph.around_uncaptured(None, compiled.entries[0].program, torch.device("cpu"), (), ())
+        is None
+    )
 
 
 def test_an_error_of_a_piece_is_that_of_the_function() -> None:
@@ -333,7 +373,9 @@ class Spectrum(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before, self.behind = (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)) for _ in range(2))
+        self.before, self.behind = (
+            nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)) for _ in range(2)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.before(x).softmax(-1) * 2
@@ -349,7 +391,10 @@ def test_what_refuses_padding_is_left_out_once_too_many_sizes_are_exact(small: N
     (entry,) = few.entries
     assert entry.runner.describe().startswith("padded, ")
     assert "_fft_r2c" in few.report()
-    many = check(model, [(torch.randn(b, n, 8),) for b, n in zip((3, 5, 2, 7, 4) * 4, range(9, 29), strict=True)])
+    many = check(
+        model,
+        [(torch.randn(b, n, 8),) for b, n in zip((3, 5, 2, 7, 4) * 4, range(9, 29), strict=True)],
+    )
     (entry,) = many.entries
     assert "aten._fft_r2c.default, since it cannot be padded" in entry.runner.describe()
     first, last = (part for _, part in padded_parts(entry.runner, entry.program))
@@ -366,14 +411,20 @@ def test_a_program_of_which_nothing_is_padded_is_cut_at_once(small: None) -> Non
     compiled = check(fn, [(torch.randn(n),) for n in (9, 12, 7, 16)])
     (entry,) = compiled.entries
     assert len(list(padded_parts(entry.runner, entry.program))) == 2
-    assert list(symshape.trace(fn, torch.randn(9), dynamic=True).padding().pieces) == ["piece 1 of 3", "piece 3 of 3"]
+    assert list(symshape.trace(fn, torch.randn(9), dynamic=True).padding().pieces) == [
+        "piece 1 of 3",
+        "piece 3 of 3",
+    ]
 
 
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 def test_through_torch_compile() -> None:
     """Where Dynamo is told to take counts of data into its graphs."""
     torch._dynamo.reset()
-    first, second = (nn.Sequential(*[nn.Linear(8, 8) if i % 2 else nn.GELU() for i in range(8)]) for _ in range(2))
+    first, second = (
+        nn.Sequential(*[nn.Linear(8, 8) if i % 2 else nn.GELU() for i in range(8)])
+        for _ in range(2)
+    )
 
     def fn(x: torch.Tensor) -> Any:
         y = first(x)
@@ -397,14 +448,16 @@ def test_each_piece_has_room_for_as_many_buckets(small: None) -> None:
     def fn(x: torch.Tensor) -> Any:
         return x.sin()[x.cos() > 0.1].tan()
 
-    compiled = symshape.compile(fn, dynamic=True, runner="padded", options=Options(max_cuda_graphs=3))
+    compiled = symshape.compile(
+        fn, dynamic=True, runner="padded", options=Options(max_cuda_graphs=3)
+    )
     for size in (4, 40, 400, 4, 40, 400):
         x = torch.arange(float(size))
         assert_same(compiled(x), fn(x), f"{size}", tolerance=1e-4)
-    assert [len(part.buckets) for _, part in padded_parts(compiled.entries[0].runner, compiled.entries[0].program)] == [
-        3,
-        3,
-    ]
+    assert [
+        len(part.buckets)
+        for _, part in padded_parts(compiled.entries[0].runner, compiled.entries[0].program)
+    ] == [3, 3]
 
 
 def test_offsets_of_what_is_empty_are_eagers(small: None) -> None:

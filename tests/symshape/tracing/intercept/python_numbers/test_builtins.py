@@ -49,7 +49,11 @@ def _exact_type(x: torch.Tensor, k: Any) -> torch.Tensor:
 
 
 def _classes(x: torch.Tensor, k: Any) -> torch.Tensor:
-    return x * 2 if isinstance(int, type) and not isinstance(3, type) and type(x).__mro__[-1] is object else x * 3
+    return (
+        x * 2
+        if isinstance(int, type) and not isinstance(3, type) and type(x).__mro__[-1] is object
+        else x * 3
+    )
 
 
 def _made_class(x: torch.Tensor, k: Any) -> torch.Tensor:
@@ -117,7 +121,10 @@ def test_globals_are_left_as_they_were() -> None:
 
 def test_a_module_that_defines_the_names_keeps_its_own() -> None:
     module = ModuleType("own")
-    exec("def isinstance(a, b): return 'mine'\ndef ask(n): return isinstance(n, int), type(n)", module.__dict__)
+    exec(
+        "def isinstance(a, b): return 'mine'\ndef ask(n): return isinstance(n, int), type(n)",
+        module.__dict__,
+    )
     before = dict(module.__dict__)
 
     def fn(x: torch.Tensor) -> torch.Tensor:
@@ -129,7 +136,9 @@ def test_a_module_that_defines_the_names_keeps_its_own() -> None:
 
 
 @pytest.mark.parametrize("value", [3, True, 2.5, "x", None, int, [1]])
-@pytest.mark.parametrize("kinds", [int, float, bool, str, type, list, (int, str), object, int | None])
+@pytest.mark.parametrize(
+    "kinds", [int, float, bool, str, type, list, (int, str), object, int | None]
+)
 def test_plain_values_are_judged_as_ever(value: Any, kinds: Any) -> None:
     assert plain_isinstance(value, kinds) == isinstance(value, kinds)
     assert PlainType(value) is type(value)
@@ -200,11 +209,27 @@ def test_the_larger_of_integers_that_only_data_tell() -> None:
     def fn(x: torch.Tensor) -> Any:
         n = (x > 0).sum().item()
         kept = x[x > 0].topk(min(3, n)).values
-        return kept, max(n, 1), min([n, 5, len(x)]), max((2, n)), x[: max(n - 1, 0)], x.sum() / max(n, 1)
+        return (
+            kept,
+            max(n, 1),
+            min([n, 5, len(x)]),
+            max((2, n)),
+            x[: max(n - 1, 0)],
+            x.sum() / max(n, 1),
+        )
 
     compiled = symshape.compile(fn, fullgraph=True)
-    for x in (torch.tensor([1.0, -1.0, 2.0]), torch.randn(9), torch.ones(7), -torch.ones(4), torch.ones(0)):
+    for x in (
+        torch.tensor([1.0, -1.0, 2.0]),
+        torch.randn(9),
+        torch.ones(7),
+        -torch.ones(4),
+        torch.ones(0),
+    ):
         found, expected = compiled(x), fn(x)
         assert [type(each) for each in found] == [type(each) for each in expected]
-        assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(found, expected, strict=True))
+        assert all(
+            torch.equal(torch.as_tensor(a), torch.as_tensor(b))
+            for a, b in zip(found, expected, strict=True)
+        )
     assert compiled.stats().traces == 2

@@ -29,7 +29,9 @@ def stand_in_of(x: Any) -> SymbolicTensor:
 
 
 def compiled(question: Any, others: Any = ()) -> Any:
-    """A compiled function that asks ``question(is_same, x)`` of its argument; of constants ``others`` too."""
+    """A compiled function that asks ``question(is_same, x)`` of its argument; of constants
+    ``others`` too.
+    """
 
     def fn(x: torch.Tensor, *constants: Any) -> torch.Tensor:
         if isinstance(x, SymbolicTensor):
@@ -62,7 +64,15 @@ def test_what_needs_no_question() -> None:
     def question(same: Any, x: Any) -> bool:
         y = x + 1
         weight = torch.ones(3)
-        wrong = [same(x, None), same(y, weight), same(x, y), same(weight, y), same(x, 3), same(None, 1), same([], [])]
+        wrong = [
+            same(x, None),
+            same(y, weight),
+            same(x, y),
+            same(weight, y),
+            same(x, 3),
+            same(None, 1),
+            same([], []),
+        ]
         return not any(wrong) and same(x, x) and same(None, None) and same(int, int) and same(y, y)
 
     plain, fast = compiled(question)
@@ -88,7 +98,15 @@ def test_numbers(number: int, expected: tuple[bool, ...]) -> None:
     def fn(x: torch.Tensor, k: int) -> torch.Tensor:
         same = Identity(stand_in_of(x)._tracer, ()).is_same  # type: ignore[arg-type]
         raise Found(
-            (same(k, 5), same(5, k), same(k, 5.0), same(k > 3, True), same(k > 3, k), same(k, "a"), same(k, None))
+            (
+                same(k, 5),
+                same(5, k),
+                same(k, 5.0),
+                same(k > 3, True),
+                same(k > 3, k),
+                same(k, "a"),
+                same(k, None),
+            )
         )
 
     assert found_by(lambda: symshape.trace(fn, torch.ones(2), number, dynamic=True)) == expected
@@ -108,7 +126,11 @@ def test_what_python_leaves_open_is_refused(number: int) -> None:
 def test_classes_and_subjects() -> None:
     def fn(x: torch.Tensor, k: int) -> torch.Tensor:
         values = (k, k / 2, k > 2, x, "a", [1])
-        found = (*map(class_of, values), *map(type, map(subject_of, values[:3])), subject_of(x) is x)
+        found = (
+            *map(class_of, values),
+            *map(type, map(subject_of, values[:3])),
+            subject_of(x) is x,
+        )
         if look:
             raise Found(found)
         return x

@@ -1,4 +1,6 @@
-"""Functions of Python's library on sizes, under any name: eager's numbers, and no trace for each size."""
+"""Functions of Python's library on sizes, under any name: eager's numbers, and no trace for each
+size.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ import torch
 import symshape
 
 SIZES = ((3, 5), (4, 7), (2, 6), (5, 3), (6, 9), (7, 11), (8, 4), (9, 13), (10, 8), (11, 12))
-NAMED: dict[str, Any] = {"root": math.sqrt, "up": math.ceil, "deep": [{"log": math.log}], "whole": int}
+NAMED: dict[str, Any] = {
+    "root": math.sqrt,
+    "up": math.ceil,
+    "deep": [{"log": math.log}],
+    "whole": int,
+}
 Made = Callable[[], Callable[[torch.Tensor], Any]]
 
 
@@ -57,7 +64,9 @@ def _by_default(x: torch.Tensor, function: Any = math.sqrt, *, other: Any = math
 FREE: dict[str, Made] = {
     "another name": lambda: lambda x: x * root(x.shape[1]),
     "attributes": lambda: (
-        lambda x: x * HOLDER.root(x.shape[1]) * HOLDER.power(x.shape[0] / 8) * Holder.half(x.shape[1])
+        lambda x: (
+            x * HOLDER.root(x.shape[1]) * HOLDER.power(x.shape[0] / 8) * Holder.half(x.shape[1])
+        )
     ),
     "items": lambda: lambda x: x[:, : NAMED["up"](x.shape[1] / 2)] * NAMED["root"](x.shape[1]),
     "items of items": lambda: lambda x: x * NAMED["deep"][0]["log"](x.shape[1]),
@@ -66,38 +75,66 @@ FREE: dict[str, Made] = {
     "an argument": _as_an_argument,
     "defaults": lambda: _by_default,
     "one of two": lambda: lambda x: x * (math.sqrt if x.dim() == 2 else math.log)(x.shape[1]),
-    "trigonometry": lambda: lambda x: x * math.tan(x.shape[1]) + math.atan2(*x.shape) + math.asin(1 / x.shape[1]),
+    "trigonometry": lambda: (
+        lambda x: x * math.tan(x.shape[1]) + math.atan2(*x.shape) + math.asin(1 / x.shape[1])
+    ),
     "hyperbolas": lambda: (
-        lambda x: x * math.cosh(1 / x.shape[1]) + math.asinh(x.shape[0]) + math.sinh(0.1 * x.shape[0])
+        lambda x: (
+            x * math.cosh(1 / x.shape[1]) + math.asinh(x.shape[0]) + math.sinh(0.1 * x.shape[0])
+        )
     ),
     "special functions": lambda: (
         lambda x: x * math.lgamma(x.shape[1]) + math.erf(1 / x.shape[0]) + math.gamma(x.shape[1])
     ),
-    "roots and powers": lambda: lambda x: x * math.cbrt(x.shape[1]) + math.exp2(x.shape[0]) + math.hypot(*x.shape),
+    "roots and powers": lambda: (
+        lambda x: x * math.cbrt(x.shape[1]) + math.exp2(x.shape[0]) + math.hypot(*x.shape)
+    ),
     "rests": lambda: (
-        lambda x: x * math.fmod(x.shape[1], 3) + math.remainder(x.shape[1], 3) + math.copysign(x.shape[1], -1)
+        lambda x: (
+            x * math.fmod(x.shape[1], 3)
+            + math.remainder(x.shape[1], 3)
+            + math.copysign(x.shape[1], -1)
+        )
     ),
     "angles": lambda: lambda x: x * math.radians(x.shape[1]) + math.degrees(1 / x.shape[1]),
-    "choices": lambda: lambda x: (x, math.comb(x.shape[1], 2), math.perm(x.shape[0], 3), math.comb(x.shape[0], 4)),
+    "choices": lambda: (
+        lambda x: (x, math.comb(x.shape[1], 2), math.perm(x.shape[0], 3), math.comb(x.shape[0], 4))
+    ),
     "careful sum": lambda: lambda x: (x, math.fsum(x.shape)),
 }
 BY_REGION: dict[str, tuple[int, Made]] = {
     "bits": (6, lambda: lambda x: (x, x.shape[1].bit_length(), (x.shape[1] - 20).bit_length())),
     "next power of two": (
         5,
-        lambda: lambda x: torch.nn.functional.pad(x, (0, (1 << (x.shape[1] - 1).bit_length()) - x.shape[1])),
+        lambda: (
+            lambda x: torch.nn.functional.pad(
+                x, (0, (1 << (x.shape[1] - 1).bit_length()) - x.shape[1])
+            )
+        ),
     ),
     "power of two above": (5, lambda: lambda x: x * 2 ** math.ceil(math.log2(x.shape[1]))),
-    "digits": (4, lambda: lambda x: (x, math.floor(math.log10(x.shape[1]))) if math.log(x.shape[0]) > 1.5 else x),
+    "digits": (
+        4,
+        lambda: (
+            lambda x: (x, math.floor(math.log10(x.shape[1]))) if math.log(x.shape[0]) > 1.5 else x
+        ),
+    ),
     "whole root": (4, lambda: lambda x: (x, math.isqrt(x.shape[1]))),
     "common multiple": (5, lambda: lambda x: (x, math.lcm(x.shape[1], 4))),
 }
 FIXED: dict[str, Made] = {
-    "json": lambda: lambda x: (x, json.dumps({"n": x.shape[1], "s": x.shape, "h": [x.shape[0] / 2]}, sort_keys=True)),
+    "json": lambda: (
+        lambda x: (
+            x,
+            json.dumps({"n": x.shape[1], "s": x.shape, "h": [x.shape[0] / 2]}, sort_keys=True),
+        )
+    ),
     "json's encoder": lambda: lambda x: (x, json.JSONEncoder().encode({"n": x.shape[1]})),
     "decimal": lambda: lambda x: x * float(decimal.Decimal(x.shape[1]) / 3),
     "fraction": lambda: lambda x: x * float(Fraction(x.shape[1], 3)),
-    "factorial": lambda: lambda x: (x, math.factorial(x.shape[0]), math.comb(x.shape[1], x.shape[1] - 2)),
+    "factorial": lambda: (
+        lambda x: (x, math.factorial(x.shape[0]), math.comb(x.shape[1], x.shape[1] - 2))
+    ),
 }
 
 
@@ -167,7 +204,9 @@ def test_functions_that_go_by_the_class_of_a_size() -> None:
 
     model = Model()
     programs: tuple[Callable[[torch.Tensor], Any], ...] = (
-        lambda x: weight(x) + weight(x.shape[1]) + weight(x.shape[1] / 3) + weight(x.shape[1], x.shape[0]),
+        lambda x: (
+            weight(x) + weight(x.shape[1]) + weight(x.shape[1] / 3) + weight(x.shape[1], x.shape[0])
+        ),
         lambda x: x * weight([x.shape[0], x.shape[1], 2.5]) + weight("a") + weight(True),
         lambda x: x * sum(map(weight, x.shape)),
         lambda x: x * kind(x.shape[0]) + kind(x.shape) + kind(2.5),
@@ -187,7 +226,9 @@ def test_what_is_registered_later_is_seen() -> None:
 
 
 def test_caches_by_size() -> None:
-    """The size is fixed and the write replayed: a plain number is the key, and the tensor one of the call's own."""
+    """The size is fixed and the write replayed: a plain number is the key, and the tensor one of
+    the call's own.
+    """
     for keyed in (lambda x: x.shape[1], lambda x: (x.shape[1], x.dtype), lambda x: f"{x.shape[1]}"):
         cache: dict[Any, torch.Tensor] = {}
 
@@ -203,4 +244,6 @@ def test_caches_by_size() -> None:
             assert torch.equal(compiled(x), x @ torch.ones(n, n).tril())
             assert {type(each) for each in cache} == {type(keyed(x))}
             assert all(type(each) is torch.Tensor for each in cache.values())
-        assert sorted(cache, key=str) == sorted((keyed(torch.ones(2, n)) for n in (4, 5, 6)), key=str)
+        assert sorted(cache, key=str) == sorted(
+            (keyed(torch.ones(2, n)) for n in (4, 5, 6)), key=str
+        )

@@ -1,4 +1,6 @@
-"""Symbolic numbers have the methods of the numbers that they stand for, while a function is traced."""
+"""Symbolic numbers have the methods of the numbers that they stand for, while a function is
+traced.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,19 @@ METHODS: list[Any] = [
     lambda k: k.to_bytes(3, "big")[2],
     lambda k: k.real + k.imag + k.numerator + k.denominator,
     lambda k: round(k, -1) + round(k, -2) + round(k) + round(k, 2),
-    lambda k: pickle.loads(pickle.dumps(k)) + pickle.loads(pickle.dumps(k / 4)) + pickle.loads(pickle.dumps(k > 3)),
+    lambda k: (
+        pickle.loads(pickle.dumps(k))
+        + pickle.loads(pickle.dumps(k / 4))
+        + pickle.loads(pickle.dumps(k > 3))
+    ),
     lambda k: copy.copy(k) + copy.deepcopy([k])[0],
-    lambda k: len(f"{k:05d}") + len(f"{k}") + len(f"{k / 3:.7f}") + len(f"{k > 3!s:>9}") + len(format(k, "x")),
+    lambda k: (
+        len(f"{k:05d}")
+        + len(f"{k}")
+        + len(f"{k / 3:.7f}")
+        + len(f"{k > 3!s:>9}")
+        + len(format(k, "x"))
+    ),
     lambda k: len((k / 3).hex()) + (k / 4).as_integer_ratio()[1],
     lambda k: float(fractions.Fraction(k, 3)),
 ]
@@ -43,17 +55,26 @@ def test_floor_division_is_no_floor_of_a_quotient() -> None:
 
     def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         n = x.size(0)
-        return x * (n // 0.1), x * (2.9999999999999996 // n), x * ((n / 2) // 0.1), x * (0.3 // (n / 10))
+        return (
+            x * (n // 0.1),
+            x * (2.9999999999999996 // n),
+            x * ((n / 2) // 0.1),
+            x * (0.3 // (n / 10)),
+        )
 
     fast = symshape.compile(fn, dynamic=True, fullgraph=True)
     for n in (1, 2, 3, 7, 10):
         assert all(map(torch.equal, fast(torch.ones(n)), fn(torch.ones(n)))), n
     halves = symshape.trace(lambda x: x * (x.size(0) // 2.0), torch.ones(5), dynamic=True)
-    assert [torch.equal(halves(torch.ones(n)), torch.ones(n) * (n // 2.0)) for n in (4, 7, 9)] == [True] * 3
+    assert [torch.equal(halves(torch.ones(n)), torch.ones(n) * (n // 2.0)) for n in (4, 7, 9)] == [
+        True
+    ] * 3
 
 
 def test_a_copy_fixes_nothing() -> None:
-    traced = symshape.trace(lambda x: x * (copy.deepcopy(x.shape[0]) + x.shape[0].real), torch.ones(5))
+    traced = symshape.trace(
+        lambda x: x * (copy.deepcopy(x.shape[0]) + x.shape[0].real), torch.ones(5)
+    )
     assert not list(traced.guards)
 
 
@@ -92,7 +113,9 @@ def test_a_truth_of_data_is_unequal_without_being_asked() -> None:
 
 
 def test_an_ordered_dictionary_by_sizes() -> None:
-    """It is looked through by the hashes of its keys, which guards have fixed by then; nothing stays of the trace."""
+    """It is looked through by the hashes of its keys, which guards have fixed by then; nothing
+    stays of the trace.
+    """
     recent: collections.OrderedDict[int, torch.Tensor] = collections.OrderedDict()
 
     def fn(x: torch.Tensor) -> torch.Tensor:

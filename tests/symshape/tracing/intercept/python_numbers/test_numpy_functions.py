@@ -1,4 +1,6 @@
-"""NumPy on sizes: eager's values and NumPy's own classes at every size, without a trace for each where it can be."""
+"""NumPy on sizes: eager's values and NumPy's own classes at every size, without a trace for each
+where it can be.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,37 @@ Program = Callable[[torch.Tensor], Any]
 FREE: dict[str, Program] = {
     "root": lambda x: x / np.sqrt(x.shape[1]),
     "root as a result": lambda x: (x, np.sqrt(x.shape[1])),
-    "logarithms": lambda x: (np.log(x.shape[1]), np.log2(x.shape[1] / 2), np.log10(x.shape[1]), np.log1p(x.shape[1])),
-    "others": lambda x: (np.exp(-x.shape[1]), np.sin(x.shape[1]), np.tanh(x.shape[1]), np.expm1(1 / x.shape[1])),
+    "logarithms": lambda x: (
+        np.log(x.shape[1]),
+        np.log2(x.shape[1] / 2),
+        np.log10(x.shape[1]),
+        np.log1p(x.shape[1]),
+    ),
+    "others": lambda x: (
+        np.exp(-x.shape[1]),
+        np.sin(x.shape[1]),
+        np.tanh(x.shape[1]),
+        np.expm1(1 / x.shape[1]),
+    ),
     "ceiling of a half": lambda x: x[:, : int(np.ceil(x.shape[1] / 2))],
     "ceiling times integers": lambda x: x.long() * np.ceil(x.shape[1] / 2),
     "floor as a result": lambda x: (x, np.floor(x.shape[1] / 2)),
     "rounded to even": lambda x: x * np.rint(x.shape[1] / 3),
-    "computed with": lambda x: (x, 2 * np.sqrt(x.shape[1]) + 1, -np.sqrt(x.shape[0]), 1 / np.sqrt(x.shape[0])),
+    "computed with": lambda x: (
+        x,
+        2 * np.sqrt(x.shape[1]) + 1,
+        -np.sqrt(x.shape[0]),
+        1 / np.sqrt(x.shape[0]),
+    ),
     "power": lambda x: (x, np.sqrt(x.shape[1]) ** 3),
     "division": lambda x: (x, np.divide(1, x.shape[1]), np.true_divide(x.shape[0], x.shape[1])),
     "float of it": lambda x: (x, float(np.sqrt(x.shape[1]))),
-    "a constant": lambda x: (x, x.shape[1] * np.float64(0.5), np.float64(0.5) * x.shape[1], np.float64(3) - x.shape[0]),
+    "a constant": lambda x: (
+        x,
+        x.shape[1] * np.float64(0.5),
+        np.float64(0.5) * x.shape[1],
+        np.float64(3) - x.shape[0],
+    ),
     "quotient by zero": lambda x: (x, 1.5 * x.shape[1] / np.float64(2.0)),
     "elements": lambda x: x.reshape(np.prod(x.shape)),
     "elements as int": lambda x: x.reshape(int(np.prod(x.shape)), 1),
@@ -45,7 +67,12 @@ FREE: dict[str, Program] = {
 }
 FIXED: dict[str, Program] = {
     "elements as a result": lambda x: (x, np.prod(x.shape)),
-    "elements doubled": lambda x: (x, np.prod(x.shape) * 2, -np.prod(x.shape), 2 * np.prod(x.shape)),
+    "elements doubled": lambda x: (
+        x,
+        np.prod(x.shape) * 2,
+        -np.prod(x.shape),
+        2 * np.prod(x.shape),
+    ),
     "floor of an integer": lambda x: (x, np.floor(x.shape[1])),
     "array": lambda x: torch.from_numpy(np.array(x.shape)) * 2,
     "tensor of an array": lambda x: torch.tensor(np.array(x.shape)),
@@ -68,7 +95,9 @@ FIXED: dict[str, Program] = {
 
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
-        return isinstance(other, torch.Tensor) and one.dtype is other.dtype and torch.equal(one, other)
+        return (
+            isinstance(other, torch.Tensor) and one.dtype is other.dtype and torch.equal(one, other)
+        )
     if isinstance(one, (tuple, list)):
         return type(one) is type(other) and len(one) == len(other) and all(map(_same, one, other))
     return type(one) is type(other) and repr(one) == repr(other)

@@ -60,13 +60,31 @@ class Weight(float):
 
 
 OPERATORS = (
-    *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.add, operator.sub),
+    *(
+        operator.eq,
+        operator.ne,
+        operator.lt,
+        operator.le,
+        operator.gt,
+        operator.ge,
+        operator.add,
+        operator.sub,
+    ),
     *(operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow),
 )
 INTEGRAL = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
 FIXING = (operator.floordiv, operator.pow)  # of floats, and of constants
 FREE = (Kind.A, Whole(3), Weight(1.5), True, np.float64(1.5))
-FIXED = (fractions.Fraction(3), decimal.Decimal(3), 3 + 0j, np.int64(3), np.float32(1.5), Odd(3), Near(3), Flag.X)
+FIXED = (
+    fractions.Fraction(3),
+    decimal.Decimal(3),
+    3 + 0j,
+    np.int64(3),
+    np.float32(1.5),
+    Odd(3),
+    Near(3),
+    Flag.X,
+)
 
 
 def _same(fn: Callable[[Any], Any], most: int) -> None:
@@ -91,7 +109,9 @@ def _same(fn: Callable[[Any], Any], most: int) -> None:
     assert compiled.stats().traces <= most
 
 
-@pytest.mark.parametrize(("operate", "other"), sampled([*OPERATORS, *INTEGRAL], [*FREE, *FIXED], every=4))
+@pytest.mark.parametrize(
+    ("operate", "other"), sampled([*OPERATORS, *INTEGRAL], [*FREE, *FIXED], every=4)
+)
 def test_numbers_of_other_classes(operate: Callable[[Any, Any], Any], other: Any) -> None:
     free = any(other is each for each in FREE) and operate in OPERATORS and operate not in FIXING
     most = 5 if free else len(SIZES)

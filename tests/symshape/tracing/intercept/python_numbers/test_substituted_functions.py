@@ -1,4 +1,6 @@
-"""Functions that mean something of ours in traced code are, as values, those that they stand for."""
+"""Functions that mean something of ours in traced code are, as values, those that they stand
+for.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ import torch
 import symshape
 
 Tensor = torch.Tensor
-TABLE: dict[str, Any] = {"root": math.sqrt, "int": int, "float": float, "print": print, "type": type, "len": len}
+TABLE: dict[str, Any] = {
+    "root": math.sqrt,
+    "int": int,
+    "float": float,
+    "print": print,
+    "type": type,
+    "len": len,
+}
 CHOICES = [max, min, math.sqrt]
 
 
@@ -47,20 +56,36 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "of a list": lambda x: _if(CHOICES[0] is max and CHOICES[1] == min, x),
     "an attribute": lambda x: _if(HOLDER.kind is int, x),
     "a method of one": lambda x: _if(Holder.__dict__["reduce"] is max, x),
-    "a name": lambda x: x * len(math.sqrt.__name__ + TABLE["print"].__name__ + TABLE["int"].__name__),
-    "its class": lambda x: _if(type(math.sqrt) is type(TABLE["root"]) and callable(TABLE["root"]), x),
-    "an instance": lambda x: _if(isinstance(TABLE["int"], type) and issubclass(TABLE["int"], int), x),
-    "asked with": lambda x: _if(isinstance(x.shape[0], TABLE["int"]) and not isinstance(3, TABLE["float"]), x),
+    "a name": lambda x: (
+        x * len(math.sqrt.__name__ + TABLE["print"].__name__ + TABLE["int"].__name__)
+    ),
+    "its class": lambda x: _if(
+        type(math.sqrt) is type(TABLE["root"]) and callable(TABLE["root"]), x
+    ),
+    "an instance": lambda x: _if(
+        isinstance(TABLE["int"], type) and issubclass(TABLE["int"], int), x
+    ),
+    "asked with": lambda x: _if(
+        isinstance(x.shape[0], TABLE["int"]) and not isinstance(3, TABLE["float"]), x
+    ),
     "the class of a size": lambda x: _if(type(x.shape[0]) is TABLE["int"], x),
     "type": lambda x: _if(TABLE["type"] is type and TABLE["type"] == type and type(int) is type, x),  # noqa: E721
-    "as a dtype": lambda x: x.to(TABLE["float"]).dtype == torch.float64 and torch.zeros(2, dtype=TABLE["int"]),
+    "as a dtype": lambda x: (
+        x.to(TABLE["float"]).dtype == torch.float64 and torch.zeros(2, dtype=TABLE["int"])
+    ),
     "a method of a class": lambda x: x * TABLE["int"].from_bytes(b"\\x05", "big"),
-    "called": lambda x: x * TABLE["root"](4) + TABLE["int"]("7") + CHOICES[0](1, 2) + TABLE["len"]("abc"),
-    "called with sizes": lambda x: x * TABLE["float"](x.shape[0]) + CHOICES[0](x.shape[0], 3) + TABLE["len"](x),
+    "called": lambda x: (
+        x * TABLE["root"](4) + TABLE["int"]("7") + CHOICES[0](1, 2) + TABLE["len"]("abc")
+    ),
+    "called with sizes": lambda x: (
+        x * TABLE["float"](x.shape[0]) + CHOICES[0](x.shape[0], 3) + TABLE["len"](x)
+    ),
     "mapped": lambda x: x * sum(map(TABLE["int"], ("1", "2"))) + sum(map(TABLE["root"], (1, 4))),
     "NumPy's": lambda x: _if({"a": np.prod}["a"] is np.prod and {"a": np.prod}["a"] == np.prod, x),
     "the standard library's": lambda x: _if(
-        {"a": dataclasses.replace}["a"] == dataclasses.replace and {"a": getattr}["a"] is builtins.getattr, x
+        {"a": dataclasses.replace}["a"] == dataclasses.replace
+        and {"a": getattr}["a"] is builtins.getattr,
+        x,
     ),
     "an operator": lambda x: _if({"a": operator.index}["a"] is operator.index, x),
 }
@@ -80,7 +105,12 @@ def test_as_values(name: str) -> None:
 def test_as_arguments(given: Any) -> None:
     def fn(x: Tensor, c: Any, more: dict[str, Any]) -> Tensor:
         known = (print, math.sqrt, max, len, int, type, np.prod, operator.index)
-        return x * (known.index(c) + 1) + (c is more["c"]) + (c == more["c"]) + sum(c is each for each in known)
+        return (
+            x * (known.index(c) + 1)
+            + (c is more["c"])
+            + (c == more["c"])
+            + sum(c is each for each in known)
+        )
 
     compiled = symshape.compile(fn)
     x = torch.ones(3)
@@ -92,7 +122,12 @@ def test_functions_in_variables_and_tables_are_called_as_they_mean() -> None:
     def fn(x: Tensor, choose: Any = max) -> Tensor:
         root = math.sqrt
         kinds = {"a": [int, float]}
-        return x * root(x.shape[0]) + choose(x.shape[0], 4) + kinds["a"][0](x.shape[0] / 2) + kinds["a"][1](x.shape[0])
+        return (
+            x * root(x.shape[0])
+            + choose(x.shape[0], 4)
+            + kinds["a"][0](x.shape[0] / 2)
+            + kinds["a"][1](x.shape[0])
+        )
 
     compiled = symshape.compile(fn)
     for n in (5, 6, 7, 8, 9, 10):

@@ -1,4 +1,6 @@
-"""Batch norm whose momentum is a count of batches: results, gradients and statistics are eager's."""
+"""Batch norm whose momentum is a count of batches: results, gradients and statistics are
+eager's.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ _LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "series": (lambda: nn.BatchNorm1d(4, momentum=None), (4, 3)),
     "images": (lambda: nn.BatchNorm2d(4, momentum=None, eps=0.1), (4, 3, 2)),
     "no statistics": (lambda: nn.BatchNorm1d(4, momentum=None, track_running_stats=False), (4,)),
-    "two": (lambda: nn.Sequential(nn.BatchNorm1d(4, momentum=None), nn.BatchNorm1d(4, momentum=None)), (4,)),
+    "two": (
+        lambda: nn.Sequential(nn.BatchNorm1d(4, momentum=None), nn.BatchNorm1d(4, momentum=None)),
+        (4,),
+    ),
     "doubles": (lambda: nn.BatchNorm1d(4, momentum=None, dtype=torch.float64), (4,)),
 }
 
@@ -30,7 +35,9 @@ def test_a_momentum_that_is_counted(name: str, inside: bool) -> None:
     torch.manual_seed(0)
     mine = make()
     theirs = copy.deepcopy(mine)
-    head = nn.Parameter(torch.randn(4, *[1] * (len(rest) - 1), dtype=torch.float64 if name == "doubles" else None))
+    head = nn.Parameter(
+        torch.randn(4, *[1] * (len(rest) - 1), dtype=torch.float64 if name == "doubles" else None)
+    )
 
     def loss(net: Any, x: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = (net(x * head) ** 3 * head).mean()

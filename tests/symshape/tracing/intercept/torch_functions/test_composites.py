@@ -41,12 +41,20 @@ def _same_work(fn: Callable[..., torch.Tensor], *args: torch.Tensor) -> None:
     if expected.numel() == 0:
         return  # of several ways to compute nothing, eager takes another
     arithmetic = [op for op in recorder.ops if not any(word in op for word in _PLUMBING)]
-    ours = [str(node.op) for node in traced.graph.nodes if not any(word in str(node.op) for word in _PLUMBING)]
-    assert [op for op in ours if op != "aten.t.default"] == [op for op in arithmetic if op != "aten.t.default"]
+    ours = [
+        str(node.op)
+        for node in traced.graph.nodes
+        if not any(word in str(node.op) for word in _PLUMBING)
+    ]
+    assert [op for op in ours if op != "aten.t.default"] == [
+        op for op in arithmetic if op != "aten.t.default"
+    ]
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (5, 2, 3, 4), (0, 3, 4)])
-@pytest.mark.parametrize(("bias", "grad", "transposed"), [*itertools.product([False, True], repeat=3)])
+@pytest.mark.parametrize(
+    ("bias", "grad", "transposed"), [*itertools.product([False, True], repeat=3)]
+)
 def test_linear(shape: tuple[int, ...], bias: bool, grad: bool, transposed: bool) -> None:
     x = torch.randn(shape)
     if transposed and len(shape) > 2:
@@ -74,7 +82,9 @@ def test_matmul(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     _same_work(lambda x, y: x @ y, torch.randn(a), torch.randn(b))
 
 
-@pytest.mark.parametrize(("a", "b"), [((6, 3, 4), (1, 4, 5)), ((3, 4), (2, 4, 5)), ((0, 3, 4), (0, 4, 5))])
+@pytest.mark.parametrize(
+    ("a", "b"), [((6, 3, 4), (1, 4, 5)), ((3, 4), (2, 4, 5)), ((0, 3, 4), (0, 4, 5))]
+)
 def test_matmul_of_odd_batches(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     x, y = torch.randn(a), torch.randn(b)
     torch.testing.assert_close(symshape.trace(lambda x, y: x @ y, x, y)(x, y), x @ y)
@@ -92,7 +102,9 @@ def test_matmul_of_odd_batches(a: tuple[int, ...], b: tuple[int, ...]) -> None:
         (lambda: torch.randn(1, 3, 4), (3, 4)),
     ],
 )
-def test_reshape_copies_where_eager_copies(make: Callable[[], torch.Tensor], shape: tuple[int, ...]) -> None:
+def test_reshape_copies_where_eager_copies(
+    make: Callable[[], torch.Tensor], shape: tuple[int, ...]
+) -> None:
     x = make()
     traced = symshape.trace(lambda x: x.reshape(shape), x)
     expected = x.reshape(shape)
@@ -104,7 +116,9 @@ def test_reshape_copies_where_eager_copies(make: Callable[[], torch.Tensor], sha
 
 
 def test_integers_of_numpys_are_sizes() -> None:
-    compiled: Any = symshape.compile(lambda x: x.reshape(-1, np.prod(x.shape[1:])) * 2, fullgraph=True)
+    compiled: Any = symshape.compile(
+        lambda x: x.reshape(-1, np.prod(x.shape[1:])) * 2, fullgraph=True
+    )
     for n in (4, 3, 1, 7):
         x = torch.randn(n, 3, 4)
         assert torch.equal(compiled(x), x.reshape(n, 12) * 2)
@@ -151,7 +165,10 @@ def test_flatten_of_a_scalar() -> None:
     ],
 )
 def test_results_lie_in_memory_as_in_eager(fn: Any) -> None:
-    calls = [(torch.randn(sizes),) for sizes in ((5, 4, 6), (3, 2, 2), (4, 1, 1), (2, 2, 2), (1, 3, 1), (0, 2, 2))]
+    calls = [
+        (torch.randn(sizes),)
+        for sizes in ((5, 4, 6), (3, 2, 2), (4, 1, 1), (2, 2, 2), (1, 3, 1), (0, 2, 2))
+    ]
     traced, seen = agree(fn, *calls)
     assert seen.count("equal") >= 3
     assert all("1" in str(guard.term) or "0" in str(guard.term) for guard in traced.guards)
@@ -173,16 +190,27 @@ def test_a_layout_that_the_program_reads_is_asked_about() -> None:
 @pytest.mark.parametrize("ceil_mode", [False, True])
 def test_max_pool1d(grad: bool, ceil_mode: bool) -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
-        return F.max_pool1d(x, 2, padding=1, ceil_mode=ceil_mode) + torch.max_pool1d(x, [2], 2, 1, 1, ceil_mode)
+        return F.max_pool1d(x, 2, padding=1, ceil_mode=ceil_mode) + torch.max_pool1d(
+            x, [2], 2, 1, 1, ceil_mode
+        )
 
     def turned(*sizes: int) -> torch.Tensor:
         return torch.randn(*sizes).transpose(-1, -2).requires_grad_(grad)
 
     fast = symshape.compile(fn)
-    for x in (turned(2, 5, 3), turned(2, 6, 3), turned(1, 7, 1), turned(5, 3), turned(1, 3, 2), torch.randn(2, 3, 4)):
+    for x in (
+        turned(2, 5, 3),
+        turned(2, 6, 3),
+        turned(1, 7, 1),
+        turned(5, 3),
+        turned(1, 3, 2),
+        torch.randn(2, 3, 4),
+    ):
         assert torch.equal(fast(x), fn(x))
         assert fast(x).stride() == fn(x).stride()
-    indices = symshape.trace(lambda x: F.max_pool1d(x, 2, return_indices=True), turned(2, 5, 3))(turned(2, 5, 3))[1]
+    indices = symshape.trace(lambda x: F.max_pool1d(x, 2, return_indices=True), turned(2, 5, 3))(
+        turned(2, 5, 3)
+    )[1]
     assert indices.dtype is torch.int64
 
 
@@ -215,7 +243,8 @@ def test_a_diagonal_that_is_filled_fixes_no_size(sizes: tuple[int, int]) -> None
         assert torch.equal(traced(x), fn(x))
     tall = torch.zeros(7, 2)
     assert torch.equal(
-        symshape.compile(lambda x: (x + 0).fill_diagonal_(1.0, wrap=True))(tall), tall.fill_diagonal_(1, True)
+        symshape.compile(lambda x: (x + 0).fill_diagonal_(1.0, wrap=True))(tall),
+        tall.fill_diagonal_(1, True),
     )
 
 
@@ -230,10 +259,16 @@ def test_a_view_of_a_copy_that_may_be_none() -> None:
     assert seen == ["equal", "refused", "equal"]
 
 
-@pytest.mark.parametrize("lies", [lambda x: x.transpose(0, 1), lambda x: x[:, ::2], lambda x: x[:1].expand(3, -1, -1)])
+@pytest.mark.parametrize(
+    "lies", [lambda x: x.transpose(0, 1), lambda x: x[:, ::2], lambda x: x[:1].expand(3, -1, -1)]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_a_linear_layer_under_autocast_is_cast_as_a_whole(dtype: torch.dtype, lies: Callable[..., Any]) -> None:
-    """Also where the input lies apart, and the bias is added: a sum is none of autocast's operators."""
+def test_a_linear_layer_under_autocast_is_cast_as_a_whole(
+    dtype: torch.dtype, lies: Callable[..., Any]
+) -> None:
+    """Also where the input lies apart, and the bias is added: a sum is none of autocast's
+    operators.
+    """
     layer = torch.nn.Linear(6, 2, dtype=dtype)
 
     def run(x: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,6 @@
-"""Ops without a rule of ours: custom ops, composites, torch's meta functions; and ops that cannot be traced."""
+"""Ops without a rule of ours: custom ops, composites, torch's meta functions; and ops that cannot
+be traced.
+"""
 
 from __future__ import annotations
 
@@ -112,12 +114,19 @@ PAIRS = [(R(m, n), R(m, n)) for m, n in ((3, 4), (5, 2), (1, 1), (0, 3))]
 def test_a_custom_op() -> None:
     traced, seen = agree(lambda x, y: scaled_sum(x, y, 2.0) + 1, *PAIRS, (R(3, 4), R(3, 5)))
     assert seen == ["equal"] * 4 + ["refused"]
-    assert [str(node.op) for node in traced.graph.nodes] == ["symshape_tests.scaled_sum.default", "aten.add.Tensor"]
-    assert ("symshape_tests.scaled_sum.default", "register_fake") in fallbacks_of(scaled_sum, R(2), R(2))
+    assert [str(node.op) for node in traced.graph.nodes] == [
+        "symshape_tests.scaled_sum.default",
+        "aten.add.Tensor",
+    ]
+    assert ("symshape_tests.scaled_sum.default", "register_fake") in fallbacks_of(
+        scaled_sum, R(2), R(2)
+    )
 
 
 def test_a_custom_op_with_several_results() -> None:
-    traced, seen = agree(lambda x: [t * 2 for t in split_half(x)], (R(5, 2),), (R(4, 3),), (R(1, 1),), (R(0, 2),))
+    traced, seen = agree(
+        lambda x: [t * 2 for t in split_half(x)], (R(5, 2),), (R(4, 3),), (R(1, 1),), (R(0, 2),)
+    )
     assert set(seen) == {"equal"}
     assert not traced.guards
     assert [str(spec.sizes[0]) for spec in traced.output_specs] == ["s0//2", "s0 - s0//2"]
@@ -158,7 +167,9 @@ def test_the_check_of_a_fake_implementation_is_asserted() -> None:
 
 
 def test_a_size_that_no_result_shows() -> None:
-    with pytest.raises(UnsupportedError, match=r"doubled_positives.*return a tensor with such a dimension"):
+    with pytest.raises(
+        UnsupportedError, match=r"doubled_positives.*return a tensor with such a dimension"
+    ):
         symshape.trace(doubled_positives, R(3))
 
 
@@ -168,14 +179,18 @@ def test_a_fake_implementation_that_is_data_dependent_inside() -> None:
 
 
 def test_an_op_without_a_fake_implementation() -> None:
-    words = r"symshape_tests::without_fake .*has no fake implementation.*torch\.library\.register_fake"
+    words = (
+        r"symshape_tests::without_fake .*has no fake implementation.*torch\.library\.register_fake"
+    )
     with pytest.raises(UnsupportedError, match=words) as raised:
         symshape.trace(lambda x: without_fake(x) + 1, R(3))
     assert "test_decompositions.py" in str(raised.value)
 
 
 def test_a_fake_implementation_that_fails() -> None:
-    with pytest.raises(UnsupportedError, match=r"wrong_fake.*register_fake does not run.*KeyError.*no such thing"):
+    with pytest.raises(
+        UnsupportedError, match=r"wrong_fake.*register_fake does not run.*KeyError.*no such thing"
+    ):
         symshape.trace(wrong_fake, R(3))
 
 
@@ -205,7 +220,9 @@ def test_a_custom_op_with_a_gradient() -> None:
     "fn",
     [
         lambda x: torch.nn.functional.cosine_similarity(x, x + 1, dim=0),
-        lambda x: torch.nn.functional.unfold(x[None, None], 2) if x.size(0) > 1 and x.size(1) > 1 else x,
+        lambda x: (
+            torch.nn.functional.unfold(x[None, None], 2) if x.size(0) > 1 and x.size(1) > 1 else x
+        ),
         lambda x: torch.linalg.norm(x),
         lambda x: torch.logcumsumexp(x, 0),
         lambda x: torch.special.erf(x),
@@ -237,7 +254,10 @@ def test_ops_by_whatever_is_registered(fn: Any) -> None:
         (lambda x: torch.nested.nested_tensor([x, x]), "nested"),
         (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "quantize"),
         (lambda x: x.to_mkldnn(), "mkldnn"),
-        (lambda x: torch.cond(x.sum() > 0, lambda x: x[0] + 1, lambda x: x - 1, (x,)), "torch.cond"),
+        (
+            lambda x: torch.cond(x.sum() > 0, lambda x: x[0] + 1, lambda x: x - 1, (x,)),
+            "torch.cond",
+        ),
     ],
 )
 def test_what_cannot_be_traced_is_refused_by_us(fn: Any, what: str) -> None:
@@ -287,9 +307,13 @@ def _doubles(x: torch.Tensor) -> None:
 
 
 META = {
-    "as the argument": _registered("doubled(Tensor x) -> Tensor", lambda x: x * 2, torch.empty_like),
+    "as the argument": _registered(
+        "doubled(Tensor x) -> Tensor", lambda x: x * 2, torch.empty_like
+    ),
     "on the device of that name": _registered(
-        "narrow(Tensor x) -> Tensor", lambda x: x[:, :2] * 2, lambda x: torch.empty((x.shape[0], 2), device="meta")
+        "narrow(Tensor x) -> Tensor",
+        lambda x: x[:, :2] * 2,
+        lambda x: torch.empty((x.shape[0], 2), device="meta"),
     ),
     "two": _registered("halves(Tensor x) -> (Tensor, Tensor)", _halves, _halves),
     "branching": _registered("first_four(Tensor x) -> Tensor", _first_four, _first_four),
@@ -305,7 +329,9 @@ def test_kernels_for_meta_tensors(name: str) -> None:
         y = x * 1
         made = op(y)
         return y, [
-            (each + 1, each.device.type) for each in (made if isinstance(made, tuple) else [made]) if made is not None
+            (each + 1, each.device.type)
+            for each in (made if isinstance(made, tuple) else [made])
+            if made is not None
         ]
 
     fast = symshape.compile(fn, fullgraph=True, dynamic=True)
@@ -321,7 +347,9 @@ def test_a_kernel_for_meta_tensors_that_does_not_fit() -> None:
         raise KeyError("no such thing")
 
     op = _registered("raises(Tensor x) -> Tensor", lambda x: x * 2, raises)
-    with pytest.raises(UnsupportedError, match="its meta kernel does not run on symbolic sizes: KeyError"):
+    with pytest.raises(
+        UnsupportedError, match="its meta kernel does not run on symbolic sizes: KeyError"
+    ):
         symshape.trace(lambda x: op(x), R(3))
     op = _registered("no_meta(Tensor x) -> Tensor", lambda x: x * 2, None)
     with pytest.raises(UnsupportedError, match=r"::no_meta .*has no fake implementation"):

@@ -1,4 +1,6 @@
-"""Makers of tensors that take plain integers in C++, and keep sizes symbolic here; tensors made of sizes."""
+"""Makers of tensors that take plain integers in C++, and keep sizes symbolic here; tensors made of
+sizes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Functions that are answered before C++: shapes, indexing by sizes, resizing, choices, and readers of data."""
+"""Functions that are answered before C++: shapes, indexing by sizes, resizing, choices, and readers
+of data.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def fixed(traced: symshape.Traced) -> list[str]:
     return [
         str(guard.term)
         for guard in traced.guards
-        if str(guard.term).partition(" == ")[0] in traced.symbols and str(guard.term).rpartition(" ")[2].isdigit()
+        if str(guard.term).partition(" == ")[0] in traced.symbols
+        and str(guard.term).rpartition(" ")[2].isdigit()
     ]
 
 
@@ -51,7 +54,12 @@ def fixed(traced: symshape.Traced) -> list[str]:
         lambda x: torch.flatten(x, 1),
         lambda x: x.flatten(start_dim=1),
         lambda x: torch.flatten(input=x),
-        lambda x: (torch.is_tensor(x), isinstance(x, torch.Tensor), hasattr(x, "shape"), bool(x.shape)),
+        lambda x: (
+            torch.is_tensor(x),
+            isinstance(x, torch.Tensor),
+            hasattr(x, "shape"),
+            bool(x.shape),
+        ),
     ],
 )
 def test_shapes(fn: Any) -> None:
@@ -61,7 +69,12 @@ def test_shapes(fn: Any) -> None:
 
 
 def test_a_dimension_that_does_not_exist() -> None:
-    for fn in (lambda x: x.size(3), lambda x: x.stride(-4), lambda x: x.shape[2], lambda x: torch.flatten(x, 5)):
+    for fn in (
+        lambda x: x.size(3),
+        lambda x: x.stride(-4),
+        lambda x: x.shape[2],
+        lambda x: torch.flatten(x, 5),
+    ):
         with pytest.raises(IndexError):
             symshape.trace(fn, R(2, 3))
 
@@ -115,14 +128,20 @@ def test_an_index_that_depends_on_data() -> None:
         torch._check(n < x.size(0))
         return x[n] + x[n, ...]
 
-    traced, seen = agree(fn, (R(4, 2), torch.tensor(3)), (R(9, 5), torch.tensor(0)), (R(1, 1), torch.tensor(0)))
+    traced, seen = agree(
+        fn, (R(4, 2), torch.tensor(3)), (R(9, 5), torch.tensor(0)), (R(1, 1), torch.tensor(0))
+    )
     assert set(seen) == {"equal"}
     with pytest.raises(RuntimeError):
         traced(R(4, 2), torch.tensor(4))
 
 
 def test_an_index_out_of_range() -> None:
-    for fn in (lambda x: x[x.size(0)], lambda x: x[:, -x.size(1) - 1], lambda x: x[x.size(0), 0, 0, 0]):
+    for fn in (
+        lambda x: x[x.size(0)],
+        lambda x: x[:, -x.size(1) - 1],
+        lambda x: x[x.size(0), 0, 0, 0],
+    ):
         with pytest.raises((symshape.ProgramError, IndexError)):
             symshape.trace(fn, R(4, 6, 5))
 
@@ -165,7 +184,9 @@ def test_interpolate_to_sizes_of_the_program() -> None:
     agree(nn.Upsample(scale_factor=2), *IMAGES)
     agree(lambda x: F.interpolate(x, scale_factor=2, mode="linear"), (R(1, 2, 4),), (R(2, 2, 7),))
     agree(
-        lambda x: F.interpolate(x, size=(x.size(-1), 3, 4), mode="trilinear"), (R(1, 2, 4, 3, 3),), (R(2, 2, 7, 2, 2),)
+        lambda x: F.interpolate(x, size=(x.size(-1), 3, 4), mode="trilinear"),
+        (R(1, 2, 4, 3, 3),),
+        (R(2, 2, 7, 2, 2),),
     )
 
 
@@ -192,9 +213,17 @@ def test_interpolate_refuses_what_eager_refuses(options: dict[str, Any]) -> None
 
 def test_one_hot() -> None:
     a = torch.tensor
-    _, seen = agree(lambda x: F.one_hot(x, 6), (a([1, 2]),), (a([7]),), (torch.zeros(0, dtype=torch.long),), (a([3]),))
+    _, seen = agree(
+        lambda x: F.one_hot(x, 6),
+        (a([1, 2]),),
+        (a([7]),),
+        (torch.zeros(0, dtype=torch.long),),
+        (a([3]),),
+    )
     assert seen == ["equal", "equal error", "equal", "equal"]
-    _, seen = agree(lambda x: F.one_hot(x), (a([1, 2]),), (a([7]),), (torch.zeros(0, dtype=torch.long),))
+    _, seen = agree(
+        lambda x: F.one_hot(x), (a([1, 2]),), (a([7]),), (torch.zeros(0, dtype=torch.long),)
+    )
     assert seen == ["equal", "equal", "refused"]
 
 
@@ -328,7 +357,9 @@ def test_writing_by_a_size_out_of_range_is_refused_as_in_eager() -> None:
 
 
 def test_len_keeps_the_size_symbolic() -> None:
-    traced, seen = agree(lambda x: x * len(x) + len(x.shape) + len([1, 2]), (R(4, 3),), (R(1, 3),), (R(0, 2),))
+    traced, seen = agree(
+        lambda x: x * len(x) + len(x.shape) + len([1, 2]), (R(4, 3),), (R(1, 3),), (R(0, 2),)
+    )
     assert seen == ["equal"] * 3
     assert not traced.guards
     traced, seen = agree(lambda x: [x[i] for i in range(len(x))], (R(4, 3),), (R(1, 3),))
@@ -348,7 +379,9 @@ def test_writes_through_data_are_hidden_from_autograd_as_in_eager() -> None:
     for n in (3, 5):
         x = R(n, requires_grad=True)
         ours = symshape.trace(f, R(4, requires_grad=True))(x)
-        assert torch.equal(torch.autograd.grad(ours[0].sum(), x)[0], torch.autograd.grad(f(x)[0].sum(), x)[0])
+        assert torch.equal(
+            torch.autograd.grad(ours[0].sum(), x)[0], torch.autograd.grad(f(x)[0].sum(), x)[0]
+        )
 
 
 # -- integers that may be -1
@@ -389,7 +422,14 @@ def _complex(n: int) -> torch.Tensor:
 def test_lazy_conjugates_are_followed() -> None:
     def fn(x: torch.Tensor) -> Any:
         y = x.conj()
-        flags = (x.is_conj(), y.is_conj(), torch.is_conj(y.conj()), y[1:].is_conj(), (y + 1).is_conj(), y.is_neg())
+        flags = (
+            x.is_conj(),
+            y.is_conj(),
+            torch.is_conj(y.conj()),
+            y[1:].is_conj(),
+            (y + 1).is_conj(),
+            y.is_neg(),
+        )
         y.resolve_conj().add_(1)  # a copy
         x.resolve_conj().mul_(2)  # x itself
         return flags, y, y.resolve_conj().is_conj(), x.resolve_neg()
@@ -477,7 +517,12 @@ def test_deep_copies() -> None:
 
 def test_large_numbers_in_tensors() -> None:
     def fn(x: torch.Tensor, k: int) -> Any:
-        return torch.tensor(k), torch.tensor([k, 1]), torch.as_tensor(k), x.new_tensor([k], dtype=torch.int64)
+        return (
+            torch.tensor(k),
+            torch.tensor([k, 1]),
+            torch.as_tensor(k),
+            x.new_tensor([k], dtype=torch.int64),
+        )
 
     fast = symshape.compile(fn, dynamic=True)
     for k in (5, 2**31, 2**53 + 1):
@@ -490,8 +535,13 @@ def test_large_numbers_in_tensors() -> None:
     [
         lambda x: torch.matmul(x, x.t(), out=x.new_empty(x.size(0), x.size(0))),
         lambda x: torch.matmul(x, x.t(), out=None),
-        lambda x: torch.matmul(x.expand(2, -1, -1), x.t(), out=x.new_empty(2, x.size(0), x.size(0))),
-        lambda x: (torch.matmul(x, x.t(), out=(made := x.new_empty(x.size(0), x.size(0)))), made * 2),
+        lambda x: torch.matmul(
+            x.expand(2, -1, -1), x.t(), out=x.new_empty(2, x.size(0), x.size(0))
+        ),
+        lambda x: (
+            torch.matmul(x, x.t(), out=(made := x.new_empty(x.size(0), x.size(0)))),
+            made * 2,
+        ),
     ],
 )
 def test_results_written_into_a_tensor(fn: Any) -> None:
@@ -500,20 +550,32 @@ def test_results_written_into_a_tensor(fn: Any) -> None:
 
 
 def test_those_whose_sizes_it_fixes() -> None:
-    agree(lambda x: torch.kron(x, x[:1], out=x.new_empty(x.size(0), x.size(1) ** 2)), (R(4, 6),), (R(4, 6),))
-    agree(lambda x: torch.take_along_dim(x, x.argsort(1), 1, out=torch.empty_like(x)), (R(4, 6),), (R(4, 6),))
+    agree(
+        lambda x: torch.kron(x, x[:1], out=x.new_empty(x.size(0), x.size(1) ** 2)),
+        (R(4, 6),),
+        (R(4, 6),),
+    )
+    agree(
+        lambda x: torch.take_along_dim(x, x.argsort(1), 1, out=torch.empty_like(x)),
+        (R(4, 6),),
+        (R(4, 6),),
+    )
 
 
 def test_requiring_gradients_by_keyword() -> None:
     def fn(x: torch.Tensor) -> Any:
         y = (x * 2).requires_grad_(requires_grad=True)
-        return y.detach().requires_grad_(requires_grad=False), torch.autograd.grad(y.square().sum(), y)
+        return y.detach().requires_grad_(requires_grad=False), torch.autograd.grad(
+            y.square().sum(), y
+        )
 
     agree(fn, (R(4, 6),), (R(2, 3),), (R(1, 5),))
 
 
 def test_how_an_empty_result_lies_is_not_asked() -> None:
-    """The strides of an empty tensor are an accident, which formulas do not follow; those of arguments are known."""
+    """The strides of an empty tensor are an accident, which formulas do not follow; those of
+    arguments are known.
+    """
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         y = x.clone()
@@ -522,7 +584,12 @@ def test_how_an_empty_result_lies_is_not_asked() -> None:
     empty = torch.zeros(1).expand(1, 1, 0, 2)
     with pytest.raises(UnsupportedError, match="for an empty tensor the sizes do not tell"):
         symshape.trace(fn, empty, dynamic=True)
-    traced, seen = agree(fn, (R(2, 3, 4, 5),), (R(2, 3, 4, 5).to(memory_format=torch.channels_last),), (R(2, 1, 4, 1),))
+    traced, seen = agree(
+        fn,
+        (R(2, 3, 4, 5),),
+        (R(2, 3, 4, 5).to(memory_format=torch.channels_last),),
+        (R(2, 1, 4, 1),),
+    )
     assert seen.count("equal") >= 1
     assert not traced.check(empty)
     agree(lambda x: x.is_contiguous(memory_format=torch.channels_last), (empty,), (R(2, 3, 4, 5),))

@@ -1,4 +1,6 @@
-"""Indices that are tensors without dimensions: C++ reads a number from them, and so does the graph when it runs."""
+"""Indices that are tensors without dimensions: C++ reads a number from them, and so does the graph
+when it runs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from tests.symshape.eager import call_seen
 
 R, T = torch.randn, torch.tensor
 TABLE = R(6, 4)
-CALLS = ((R(4, 5), T(2)), (R(6, 5), T(-1)), (R(7, 3), T(0)), (R(1, 2), T(0)), (R(9, 2), T(3, dtype=torch.int32)))
+CALLS = (
+    (R(4, 5), T(2)),
+    (R(6, 5), T(-1)),
+    (R(7, 3), T(0)),
+    (R(1, 2), T(0)),
+    (R(9, 2), T(3, dtype=torch.int32)),
+)
 
 
 def _written(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
@@ -39,12 +47,22 @@ def _written_outside(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         lambda x, i: x[i],
         lambda x, i: x[:, None, i - i],
         lambda x, i: (x[i, i - i], x[i, ..., None], x[..., i - i], x[None, i, None], x[True, i]),
-        lambda x, i: (x[T([0, 0]), i - i], x[i, T([0, 1])], x[i, x[0] > 0], x[..., T([0]), i - i], x[i, None, T([1])]),
+        lambda x, i: (
+            x[T([0, 0]), i - i],
+            x[i, T([0, 1])],
+            x[i, x[0] > 0],
+            x[..., T([0]), i - i],
+            x[i, None, T([1])],
+        ),
         lambda x, i: x[x.sum(1).argmax()] + x[x.max(0).indices[0]],
         lambda x, i: (x[i], x[i - i], (x + 1)[i], x[i - i]),
         lambda x, i: (TABLE[i], TABLE[:, i], TABLE[i, T([0, 1])], TABLE[x.size(0) // x.size(0)]),
         lambda x, i: x[i].sum() + x[i : i + 1].sum(),
-        lambda x, i: (x[[0, 0], i - i], x[i, [0, 1]], x[..., [1], i - i] if x.dim() > 2 else x[i, :, None]),
+        lambda x, i: (
+            x[[0, 0], i - i],
+            x[i, [0, 1]],
+            x[..., [1], i - i] if x.dim() > 2 else x[i, :, None],
+        ),
         _written,
         _written_outside,
     ],
@@ -87,7 +105,11 @@ def test_bools_and_bytes_are_masks() -> None:
 
 def test_elements_that_are_found_one_after_the_other() -> None:
     def farthest(x: torch.Tensor, k: int) -> torch.Tensor:
-        distance, far, found = torch.full((x.shape[0],), 1e10), torch.zeros((), dtype=torch.long), []
+        distance, far, found = (
+            torch.full((x.shape[0],), 1e10),
+            torch.zeros((), dtype=torch.long),
+            [],
+        )
         for _ in range(k):
             found.append(far)
             distance = torch.minimum(distance, (x - x[far]).square().sum(-1))
@@ -102,7 +124,10 @@ def test_elements_that_are_found_one_after_the_other() -> None:
             found.append(best)
         return found  # type: ignore[return-value]
 
-    points, paths = symshape.compile(farthest, fullgraph=True), symshape.compile(path, fullgraph=True)
+    points, paths = (
+        symshape.compile(farthest, fullgraph=True),
+        symshape.compile(path, fullgraph=True),
+    )
     for n in (5, 7, 1, 9):
         x, back = R(n, 3), torch.randint(0, n, (3, n))
         assert torch.equal(points(x, 3), farthest(x, 3))

@@ -1,4 +1,6 @@
-"""``F.interpolate`` where its size or its input comes from elsewhere than the traced tensor: eager's, few programs."""
+"""``F.interpolate`` where its size or its input comes from elsewhere than the traced tensor:
+eager's, few programs.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Positions(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         high, wide = x.shape[-2:]
         grid = F.interpolate(self.places, size=(high, wide), mode="bicubic", align_corners=False)
-        plain = F.interpolate(self.places, size=(1, 1), mode="bilinear") + F.interpolate(self.places, size=1)
+        plain = F.interpolate(self.places, size=(1, 1), mode="bilinear") + F.interpolate(
+            self.places, size=1
+        )
         return x + grid + plain + F.interpolate(self.line, high, mode="linear")[..., None]
 
 

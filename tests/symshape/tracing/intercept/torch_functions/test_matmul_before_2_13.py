@@ -1,4 +1,6 @@
-"""Matrix products in transforms, in torch's own functions and in whole composites keep their sizes as symbols."""
+"""Matrix products in transforms, in torch's own functions and in whole composites keep their sizes
+as symbols.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ PROGRAMS: dict[str, tuple[Program, tuple[int, ...]]] = {
     "without a bias": (torch.vmap(lambda x: functional.linear(x, W)), (3, 2, 6)),
     "of rows that lie apart": (torch.vmap(lambda x: functional.linear(x.mT, W, B)), (3, 6, 2)),
     "an ensemble": (lambda x: torch.vmap(lambda w: functional.linear(x, w, B))(SEVERAL), (6,)),
-    "an ensemble of batches": (lambda x: torch.vmap(lambda w: functional.linear(x, w))(SEVERAL), (5, 6)),
+    "an ensemble of batches": (
+        lambda x: torch.vmap(lambda w: functional.linear(x, w))(SEVERAL),
+        (5, 6),
+    ),
     "matmul of batches": (torch.vmap(lambda x: x @ x.mT), (3, 2, 6)),
     "the smaller one first": (torch.vmap(lambda x: W @ x.mT), (3, 2, 6)),
     "a matrix and a vector": (torch.vmap(lambda x: W @ x), (6,)),
@@ -44,10 +49,16 @@ PROGRAMS: dict[str, tuple[Program, tuple[int, ...]]] = {
     "a matrix and batches": (lambda x: W @ x.mT, (2, 6)),
     "a layer of attention": (lambda x: LAYER(x, x, x, need_weights=False)[0], (5, 6)),
     "its weights": (lambda x: LAYER(x, x, x), (5, 6)),
+    # torch 2.13 hands over a result of other sizes than those of the place, which is refused
     **(
-        {}  # torch 2.13 hands over a result of other sizes than those of the place, which is refused
+        {}
         if SIZES_ARE_SYMBOLS
-        else {"into a tensor": (lambda x: torch.matmul(x, W.t(), out=x.new_empty(x.size(0), 2, 4)), (2, 6))}
+        else {
+            "into a tensor": (
+                lambda x: torch.matmul(x, W.t(), out=x.new_empty(x.size(0), 2, 4)),
+                (2, 6),
+            )
+        }
     ),
 }
 

@@ -13,13 +13,17 @@ import symshape
 
 PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "the whole": lambda x: F.avg_pool2d(x, x.shape[2:]),
-    "margins": lambda x: F.avg_pool2d(x, kernel_size=x.size(2), stride=1, padding=1, count_include_pad=False),
+    "margins": lambda x: F.avg_pool2d(
+        x, kernel_size=x.size(2), stride=1, padding=1, count_include_pad=False
+    ),
     "half": lambda x: F.avg_pool2d(x, x.shape[2] // 2, ceil_mode=True),
     "volume": lambda x: F.avg_pool3d(x[None], (1, x.size(2), x.size(3))),
     "maximum": lambda x: F.max_pool2d(x, kernel_size=x.size()[2:]),
     "maximum of half": lambda x: F.max_pool2d(x, x.shape[2] // 2, x.shape[2] // 3, 1),
     "positions": lambda x: F.max_pool2d(x, x.shape[2:], return_indices=True)[1],
-    "of channels last": lambda x: F.avg_pool2d(x.to(memory_format=torch.channels_last), x.shape[2:]),
+    "of channels last": lambda x: F.avg_pool2d(
+        x.to(memory_format=torch.channels_last), x.shape[2:]
+    ),
 }
 FIXED = {"positions"}
 
@@ -57,8 +61,12 @@ def test_errors_are_those_of_eager() -> None:
 
 
 def test_windows_that_vary_are_not_padded() -> None:
-    """Of two windows, at a capacity that is larger: their number would be the same, what they hold not."""
-    fast = symshape.compile(lambda x, y: F.max_pool1d(y, x.shape[0], stride=50), runner="padded", fullgraph=True)
+    """Of two windows, at a capacity that is larger: their number would be the same, what they hold
+    not.
+    """
+    fast = symshape.compile(
+        lambda x, y: F.max_pool1d(y, x.shape[0], stride=50), runner="padded", fullgraph=True
+    )
     y = torch.randn(1, 1, 100)
     for n in (5, 6, 7, 9, 11, 13):
         assert torch.equal(fast(torch.ones(n), y), F.max_pool1d(y, n, stride=50))

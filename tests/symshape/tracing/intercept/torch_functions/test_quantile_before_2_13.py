@@ -1,4 +1,6 @@
-"""Quantiles of one fraction: eager's results, gradients and layouts, in one program for all sizes."""
+"""Quantiles of one fraction: eager's results, gradients and layouts, in one program for all
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,15 @@ R = torch.randn
 
 
 @pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "nearest", "midpoint"])
-@pytest.mark.parametrize(("dim", "keepdim"), [(None, False), (None, True), (0, False), (1, True), (-1, False)])
+@pytest.mark.parametrize(
+    ("dim", "keepdim"), [(None, False), (None, True), (0, False), (1, True), (-1, False)]
+)
 @pytest.mark.parametrize("op", [torch.quantile, torch.nanquantile, torch.Tensor.quantile])
 def test_as_in_eager(op: Any, dim: int | None, keepdim: bool, interpolation: str) -> None:
     compiled = symshape.compile(
-        lambda x, q=0.3: op(x, q, dim, keepdim, interpolation=interpolation), dynamic=True, fullgraph=True
+        lambda x, q=0.3: op(x, q, dim, keepdim, interpolation=interpolation),
+        dynamic=True,
+        fullgraph=True,
     )
     for shape in ((3, 4, 5), (6, 2, 7), (5, 9, 3)):
         x = R(*shape)
@@ -26,7 +32,10 @@ def test_as_in_eager(op: Any, dim: int | None, keepdim: bool, interpolation: str
         found = [fn(leaf) for fn, leaf in zip((compiled, compiled.fn), leaves, strict=True)]
         assert torch.equal(found[0].nan_to_num(7.0), found[1].nan_to_num(7.0))
         assert found[0].stride() == found[1].stride()
-        gradients = [torch.autograd.grad(each.nansum(), leaf) for each, leaf in zip(found, leaves, strict=True)]
+        gradients = [
+            torch.autograd.grad(each.nansum(), leaf)
+            for each, leaf in zip(found, leaves, strict=True)
+        ]
         torch.testing.assert_close(gradients[0], gradients[1], equal_nan=True)
     assert compiled.stats().traces == 1
 

@@ -73,7 +73,8 @@ def _seeds(seed: Callable[[], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
     ],
 )
 @pytest.mark.parametrize(
-    "wrap", [lambda fn: lambda x: symshape.trace(fn, x), lambda fn: symshape.compile(fn, fullgraph=True)]
+    "wrap",
+    [lambda fn: lambda x: symshape.trace(fn, x), lambda fn: symshape.compile(fn, fullgraph=True)],
 )
 def test_seeding_is_refused(fn: Any, wrap: Any) -> None:
     before = torch.get_rng_state(), GENERATOR.get_state()
@@ -104,7 +105,9 @@ def test_numbers_of_numpys_own_are_refused() -> None:
 
 
 def test_draws_are_repeated_with_the_generator_they_came_from() -> None:
-    _traced, seen = agree(lambda x: x + torch.rand(x.shape) * torch.randn_like(x), (torch.ones(3),), (torch.ones(5),))
+    _traced, seen = agree(
+        lambda x: x + torch.rand(x.shape) * torch.randn_like(x), (torch.ones(3),), (torch.ones(5),)
+    )
     assert seen == ["equal", "equal"]
 
     def f(x: torch.Tensor) -> torch.Tensor:
@@ -119,7 +122,9 @@ def test_draws_are_repeated_with_the_generator_they_came_from() -> None:
 
 
 def test_a_generator_may_be_an_argument() -> None:
-    traced = symshape.trace(lambda x, g: x + torch.rand(x.shape, generator=g), torch.ones(3), GENERATOR)
+    traced = symshape.trace(
+        lambda x, g: x + torch.rand(x.shape, generator=g), torch.ones(3), GENERATOR
+    )
     state = GENERATOR.get_state()
     first, second = (traced(torch.ones(4), GENERATOR) for _ in range(2))
     assert not torch.equal(first, second)

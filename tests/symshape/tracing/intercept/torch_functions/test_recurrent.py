@@ -79,9 +79,13 @@ def test_under_autocast_it_is_one_op_unless_weights_are_computed() -> None:
     net = nn.GRU(8, 6).eval()
 
     def run(x: torch.Tensor, factor: torch.Tensor | None = None) -> Any:
-        weights = net._flat_weights if factor is None else [each * factor for each in net._flat_weights]
+        weights = (
+            net._flat_weights if factor is None else [each * factor for each in net._flat_weights]
+        )
         with torch.autocast("cpu", torch.bfloat16):
-            return torch.gru(x, x.new_zeros(1, x.size(1), 6), weights, True, 1, 0.0, False, False, False)
+            return torch.gru(
+                x, x.new_zeros(1, x.size(1), 6), weights, True, 1, 0.0, False, False, False
+            )
 
     traced, seen = agree(run, (R(2, 3, 8),), (R(5, 4, 8),))
     assert ops_of(traced).count("symshape.rnn_under_autocast.default") == 1

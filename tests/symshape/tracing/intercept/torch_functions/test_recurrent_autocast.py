@@ -1,4 +1,6 @@
-"""Recurrent layers under autocast on the CPU: one op, eager's in values, dtypes and gradients at every length."""
+"""Recurrent layers under autocast on the CPU: one op, eager's in values, dtypes and gradients at
+every length.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,21 @@ def _states(state: Any) -> tuple[torch.Tensor, ...]:
     return state if isinstance(state, tuple) else (state,)
 
 
-def _held(fn: Callable[..., Any], traces: int, *, make: Callable[[int, int], tuple[Any, ...]], **how: Any) -> None:
-    """Compare with eager at several sizes, bit for bit; where eager has no kernel, ours raises eager's error."""
+def _held(
+    fn: Callable[..., Any], traces: int, *, make: Callable[[int, int], tuple[Any, ...]], **how: Any
+) -> None:
+    """Compare with eager at several sizes, bit for bit; where eager has no kernel, ours raises
+    eager's error.
+    """
     mine: Any = symshape.compile(fn, dynamic=True, fullgraph=True, **how)
     args = make(*SHAPES[0])
     if not eager_has_kernels(fn, *args):
         with pytest.raises(RuntimeError, match="could not create a primitive descriptor"):
             mine(*args)
-        pytest.skip("eager torch has no kernel for this layer in bfloat16 on this processor, and ours says so")
+        pytest.skip(
+            "eager torch has no kernel for this layer in bfloat16 on this processor, and ours says "
+            "so"
+        )
     for number, sizes in enumerate(SHAPES):
         seen = []
         for run in (mine, fn):
@@ -90,7 +99,9 @@ def test_gradients_inside(name: str) -> None:
         given = (x * 1).requires_grad_()
         with torch.autocast("cpu", torch.bfloat16):
             out, state = net(given)
-            loss = out.float().sin().sum() + sum(each.float().pow(2).sum() for each in _states(state))
+            loss = out.float().sin().sum() + sum(
+                each.float().pow(2).sum() for each in _states(state)
+            )
         return loss.detach(), *torch.autograd.grad(loss, [given, *net.parameters()])
 
     _held(fn, 4, make=_rows)
@@ -108,7 +119,9 @@ def test_backward_outside(name: str) -> None:
             given = x.clone().requires_grad_()
             net.zero_grad()
             out, state = run(given)
-            (out.float().sin().sum() + sum(each.float().pow(2).sum() for each in _states(state))).backward()
+            (
+                out.float().sin().sum() + sum(each.float().pow(2).sum() for each in _states(state))
+            ).backward()
             seen.append([out, state, given.grad, *(each.grad for each in net.parameters())])
         torch.testing.assert_close(*seen, rtol=0, atol=0)
     assert mine.stats().traces <= 4
@@ -121,7 +134,9 @@ def test_packed_sequences(name: str, ordered: bool) -> None:
 
     def fn(x: torch.Tensor, lengths: torch.Tensor) -> Any:
         with torch.autocast("cpu", torch.bfloat16):
-            out, state = net(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=ordered))
+            out, state = net(
+                pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=ordered)
+            )
             padded, again = pad_packed_sequence(out, batch_first=True, total_length=x.size(1))
         loss = padded.float().sin().sum() + _states(state)[0].float().sum()
         return padded.detach(), again, *torch.autograd.grad(loss, list(net.parameters()))
@@ -135,7 +150,9 @@ def test_packed_sequences(name: str, ordered: bool) -> None:
 
 
 def test_the_dtype_of_a_packed_lstm_depends_on_the_lengths() -> None:
-    """The kernel of oneDNN runs sequences of one length, in the dtype of autocast: a trace cannot know the dtype."""
+    """The kernel of oneDNN runs sequences of one length, in the dtype of autocast: a trace cannot
+    know the dtype.
+    """
     net = _net("LSTM")
 
     @torch.no_grad()
@@ -159,13 +176,17 @@ def test_states_that_are_given(name: str, kind: torch.dtype) -> None:
 
     deep = 1 if name == "LSTM" else 2
     with torch.no_grad():
-        _held(_cast(fn), 3, make=lambda b, n: (torch.randn(b, n, 4), torch.randn(deep, b, 6).to(kind)))
+        _held(
+            _cast(fn), 3, make=lambda b, n: (torch.randn(b, n, 4), torch.randn(deep, b, 6).to(kind))
+        )
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize("around", [True, False])
 def test_backward_under_autocast(name: str, around: bool) -> None:
-    """The backward pass casts its products where autocast is on around it, with or without autocast in the forward."""
+    """The backward pass casts its products where autocast is on around it, with or without autocast
+    in the forward.
+    """
     net = _net(name)
 
     def fn(x: torch.Tensor) -> Any:
@@ -184,7 +205,9 @@ def test_steps_of_training(name: str, around: str) -> None:
         net, head = _net(name), nn.Linear(6, 2)
         return net, head, torch.optim.AdamW([*net.parameters(), *head.parameters()], lr=1e-2)
 
-    def step(x: torch.Tensor, net: Any, head: Any, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    def step(
+        x: torch.Tensor, net: Any, head: Any, optimizer: torch.optim.Optimizer
+    ) -> torch.Tensor:
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
             loss = head(net(x)[0]).float().pow(2).mean()
@@ -211,15 +234,21 @@ def test_other_runners(runner: Any) -> None:
     net = _net("LSTM").eval()
     skip_without_kernels(_cast(net), torch.randn(2, 3, 4))
     with torch.no_grad():
-        mine: Any = symshape.compile(_cast(lambda x: net(x * 2)[0] + 1), dynamic=True, runner=runner)
+        mine: Any = symshape.compile(
+            _cast(lambda x: net(x * 2)[0] + 1), dynamic=True, runner=runner
+        )
         for sizes in SHAPES:
             x = torch.randn(*sizes, 4)
-            torch.testing.assert_close(mine(x), _cast(lambda x: net(x * 2)[0] + 1)(x), atol=1e-2, rtol=1e-2)
+            torch.testing.assert_close(
+                mine(x), _cast(lambda x: net(x * 2)[0] + 1)(x), atol=1e-2, rtol=1e-2
+            )
     assert mine.stats().fallbacks == 0
 
 
 def test_a_batch_without_elements_is_decomposed() -> None:
-    """There is no kernel of oneDNN for a batch without elements, and the decomposition returns other dtypes."""
+    """There is no kernel of oneDNN for a batch without elements, and the decomposition returns
+    other dtypes.
+    """
     net = _net("LSTM").eval()
     skip_without_kernels(_cast(net), torch.randn(2, 3, 4))
     mine: Any = symshape.compile(_cast(net), dynamic=True)
@@ -232,11 +261,19 @@ def test_a_batch_without_elements_is_decomposed() -> None:
 def test_sizes_that_do_not_fit_are_refused_as_in_eager() -> None:
     net = _net("GRU")
     mine = symshape.compile(
-        _cast(lambda x: torch.gru(x, x.new_zeros(2, 3, 6), net._flat_weights[:4], True, 1, 0.0, False, False, True))
+        _cast(
+            lambda x: torch.gru(
+                x, x.new_zeros(2, 3, 6), net._flat_weights[:4], True, 1, 0.0, False, False, True
+            )
+        )
     )
     for run in (
         mine,
-        _cast(lambda x: torch.gru(x, x.new_zeros(2, 3, 6), net._flat_weights[:4], True, 1, 0.0, False, False, True)),
+        _cast(
+            lambda x: torch.gru(
+                x, x.new_zeros(2, 3, 6), net._flat_weights[:4], True, 1, 0.0, False, False, True
+            )
+        ),
     ):
         with pytest.raises(RuntimeError):
             run(torch.randn(3, 5, 4))

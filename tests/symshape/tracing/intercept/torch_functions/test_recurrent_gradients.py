@@ -1,4 +1,6 @@
-"""Programs that compute gradients of recurrent layers: those of eager, at every length, with nothing computed twice."""
+"""Programs that compute gradients of recurrent layers: those of eager, at every length, with
+nothing computed twice.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def _gradients(net: nn.Module, used: Used, x: torch.Tensor) -> dict[str, torch.T
     names = [name for name, _ in net.named_parameters()]
     found = torch.autograd.grad(loss, [given, *net.parameters()], allow_unused=True)
     named = dict(zip(["input", *names], found, strict=True))
-    return {"loss": loss.detach(), **{name: grad for name, grad in named.items() if grad is not None}}
+    return {
+        "loss": loss.detach(),
+        **{name: grad for name, grad in named.items() if grad is not None},
+    }
 
 
 @pytest.fixture
@@ -75,7 +80,9 @@ def _check(mine: Callable[..., Any], net: nn.Module, used: Used) -> None:
 @pytest.mark.parametrize("used", USED)
 def test_gradients_are_those_of_eager(name: str, used: str) -> None:
     net = _net(name)
-    mine: Any = symshape.compile(lambda x: _gradients(net, USED[used], x), dynamic=True, fullgraph=True)
+    mine: Any = symshape.compile(
+        lambda x: _gradients(net, USED[used], x), dynamic=True, fullgraph=True
+    )
     _check(mine, net, USED[used])
     assert mine.stats().traces <= 3  # autograd asks for sizes of one
 
@@ -84,7 +91,9 @@ def test_gradients_are_those_of_eager(name: str, used: str) -> None:
 @pytest.mark.parametrize("runner", ["padded", "auto"])
 def test_other_runners(name: str, runner: Any) -> None:
     net = _net(name)
-    mine: Any = symshape.compile(lambda x: _gradients(net, USED["all"], x), dynamic=True, runner=runner)
+    mine: Any = symshape.compile(
+        lambda x: _gradients(net, USED["all"], x), dynamic=True, runner=runner
+    )
     _check(mine, net, USED["all"])
     assert mine.stats().fallbacks == 0
 
@@ -113,7 +122,9 @@ def test_unpacked_sequences(kind: str, batch_first: bool, total: int | None) -> 
 
     def gradients(x: torch.Tensor, lengths: torch.Tensor) -> list[torch.Tensor]:
         given = (x * 1).requires_grad_()
-        out, _ = net(pack_padded_sequence(given.tanh(), lengths, batch_first=True, enforce_sorted=False))
+        out, _ = net(
+            pack_padded_sequence(given.tanh(), lengths, batch_first=True, enforce_sorted=False)
+        )
         padded, again = pad_packed_sequence(out, batch_first, padding_value=0.5, total_length=total)
         loss = (padded.sin() * torch.arange(padded.size(1) * 1.0)[:, None]).sum() + again.sum()
         return list(torch.autograd.grad(loss, [given, *net.parameters()]))
@@ -137,7 +148,9 @@ def test_steps_of_training_keep_their_length() -> None:
         net, head = nn.LSTM(4, 6, 2, batch_first=True), nn.Linear(6, 2)
         return net, head, torch.optim.AdamW([*net.parameters(), *head.parameters()], lr=1e-2)
 
-    def step(x: torch.Tensor, net: nn.Module, head: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    def step(
+        x: torch.Tensor, net: nn.Module, head: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> torch.Tensor:
         optimizer.zero_grad()
         loss = head(net(x)[0]).pow(2).mean()
         loss.backward()
@@ -210,8 +223,12 @@ def _two_states_of_one_op(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
         ("LSTM", _behind_a_long_history),
     ],
 )
-def test_tensors_that_lead_to_each_other(kind: str, loss: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
-    """A layer's own part of a gradient, not what autograd finds behind the tensors that it was given."""
+def test_tensors_that_lead_to_each_other(
+    kind: str, loss: Callable[[nn.Module, torch.Tensor], torch.Tensor]
+) -> None:
+    """A layer's own part of a gradient, not what autograd finds behind the tensors that it was
+    given.
+    """
     torch.manual_seed(0)
     net = getattr(nn, kind)(6, 6)
 
@@ -239,7 +256,9 @@ def _the_state_in_place(out: torch.Tensor, state: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
 @pytest.mark.parametrize("write", [_all_in_place, _a_step_in_place, _the_state_in_place])
-def test_results_that_are_written_to(kind: str, write: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
+def test_results_that_are_written_to(
+    kind: str, write: Callable[[torch.Tensor, torch.Tensor], None]
+) -> None:
     """Their history is what wrote, too, of which the gradient is another step of the program."""
     torch.manual_seed(0)
     net = getattr(nn, kind)(6, 6)
@@ -247,7 +266,9 @@ def test_results_that_are_written_to(kind: str, write: Callable[[torch.Tensor, t
     def fn(x: torch.Tensor) -> list[torch.Tensor]:
         out, state = net(x)
         write(out, _listed(state)[0])
-        return list(torch.autograd.grad(out.cos().sum() + _listed(state)[0].sum(), list(net.parameters())))
+        return list(
+            torch.autograd.grad(out.cos().sum() + _listed(state)[0].sum(), list(net.parameters()))
+        )
 
     def said(run: Callable[..., Any], x: torch.Tensor) -> Any:
         try:
@@ -290,19 +311,27 @@ def test_hooks_are_called_once(where: str) -> None:
 
 
 def test_arguments_that_lead_to_each_other_outside() -> None:
-    """What the caller knows of their histories is no part of the layer's gradient in a trace, nor in a call."""
+    """What the caller knows of their histories is no part of the layer's gradient in a trace, nor
+    in a call.
+    """
     net = _net("GRU")
     x = torch.randn(5, 3, 4).requires_grad_()
     state = (x[:1, :, :1] * torch.ones(6)).tanh()
     tensors = [x, torch.cat([state, state]), *net.parameters()]
-    out = torch.ops.aten.gru.input(tensors[0], tensors[1], tensors[2:], True, 2, 0.0, True, False, False)
+    out = torch.ops.aten.gru.input(
+        tensors[0], tensors[1], tensors[2:], True, 2, 0.0, True, False, False
+    )
     copies = [each.detach().requires_grad_() for each in tensors]
-    again = torch.ops.aten.gru.input(copies[0], copies[1], copies[2:], True, 2, 0.0, True, False, False)
+    again = torch.ops.aten.gru.input(
+        copies[0], copies[1], copies[2:], True, 2, 0.0, True, False, False
+    )
     expected = torch.autograd.grad(again[0].sum(), copies)
     upstream, needed = [torch.ones_like(out[0]), None], [True] * len(tensors)
     flags = (True, 2, True, False, False)
     with torch.no_grad():
-        found = torch.ops.symshape.recurrent_gradients("gru.input", list(out), tensors, upstream, needed, *flags)
+        found = torch.ops.symshape.recurrent_gradients(
+            "gru.input", list(out), tensors, upstream, needed, *flags
+        )
     torch.testing.assert_close(found, list(expected))
 
 
@@ -317,12 +346,19 @@ def test_without_a_history_they_are_computed_again() -> None:
         plain = torch.ops.aten.lstm.input(x, [h, c], weights, True, 1, 0.0, True, False, False)
     elsewhere = [each * torch.ones((), requires_grad=True) for each in plain]
     leaves = [each.clone().requires_grad_() for each in tensors]
-    out = torch.ops.aten.lstm.input(leaves[0], leaves[1:3], leaves[3:], True, 1, 0.0, True, False, False)
+    out = torch.ops.aten.lstm.input(
+        leaves[0], leaves[1:3], leaves[3:], True, 1, 0.0, True, False, False
+    )
     expected = torch.autograd.grad(out[0].sum(), leaves)
     upstream, needed = [torch.ones_like(plain[0]), None, None], [True] * len(tensors)
-    for outputs, given in ((plain, tensors), (elsewhere, [each.clone().requires_grad_() for each in tensors])):
+    for outputs, given in (
+        (plain, tensors),
+        (elsewhere, [each.clone().requires_grad_() for each in tensors]),
+    ):
         with torch.no_grad():
-            found = torch.ops.symshape.recurrent_gradients("lstm.input", outputs, given, upstream, needed, *flags)
+            found = torch.ops.symshape.recurrent_gradients(
+                "lstm.input", outputs, given, upstream, needed, *flags
+            )
         torch.testing.assert_close(found, list(expected))
         assert not any(each.requires_grad for each in found)
 

@@ -1,4 +1,6 @@
-"""Composites with sizes that vary: eager's bits, strides and errors, in one program for all sizes."""
+"""Composites with sizes that vary: eager's bits, strides and errors, in one program for all
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,21 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "correlation": lambda x: torch.corrcoef(x),
     "along a dimension": lambda x: x.take_along_dim(x.argsort(1), 1),
     "one along a dimension": lambda x: torch.take_along_dim(x, x.argmax(1, keepdim=True), dim=-1),
-    "windows": lambda x: torch.hann_window(x.shape[1]) + torch.hamming_window(x.shape[1], periodic=False),
-    "other windows": lambda x: torch.bartlett_window(x.shape[1], False) * torch.kaiser_window(x.shape[1]),
+    "windows": lambda x: (
+        torch.hann_window(x.shape[1]) + torch.hamming_window(x.shape[1], periodic=False)
+    ),
+    "other windows": lambda x: (
+        torch.bartlett_window(x.shape[1], False) * torch.kaiser_window(x.shape[1])
+    ),
     "window of doubles": lambda x: torch.blackman_window(x.shape[1], dtype=torch.float64),
-    "signal's windows": lambda x: torch.signal.windows.gaussian(x.shape[1]) + torch.signal.windows.hann(x.shape[1]),
+    "signal's windows": lambda x: (
+        torch.signal.windows.gaussian(x.shape[1]) + torch.signal.windows.hann(x.shape[1])
+    ),
     "capacity": lambda x: x.flatten()[: int(x.numel() / 8 * 1.25)],
     "capacity of odd experts": lambda x: x.new_zeros(4, int(1.25 * x.numel() / 8)),
-    "capacity, rounded up": lambda x: x.flatten()[: math.ceil(x.shape[0] * x.shape[1] * 2 * 1.25 / 8)],
+    "capacity, rounded up": lambda x: x.flatten()[
+        : math.ceil(x.shape[0] * x.shape[1] * 2 * 1.25 / 8)
+    ],
     "at least four": lambda x: x.new_zeros(max(int(x.numel() / 4 * 1.5), 4)),
 }
 
@@ -47,7 +57,8 @@ def test_one_program_for_all_sizes(name: str) -> None:
     for b, n in SIZES:
         x = torch.randn(b, n)
         for one, other in zip(
-            *(found if type(found) is tuple else (found,) for found in (fn(x), compiled(x))), strict=True
+            *(found if type(found) is tuple else (found,) for found in (fn(x), compiled(x))),
+            strict=True,
         ):
             assert (one.dtype, one.stride()) == (other.dtype, other.stride())
             assert torch.equal(one, other)
@@ -64,7 +75,9 @@ SAME: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
 )
 
 
-def _calls(b: int, n: int, dtype: torch.dtype) -> list[list[tuple[tuple[Any, ...], dict[str, Any]]]]:
+def _calls(
+    b: int, n: int, dtype: torch.dtype
+) -> list[list[tuple[tuple[Any, ...], dict[str, Any]]]]:
     x, y = (torch.randn(b, n) * 5).to(dtype), (torch.randn(n, b) * 5).to(dtype)
     matrices = (x, x.T, x[0])
     spacings: tuple[dict[str, Any], ...] = (
@@ -76,7 +89,17 @@ def _calls(b: int, n: int, dtype: torch.dtype) -> list[list[tuple[tuple[Any, ...
     )
     where = x.long().argsort(1)
     return [
-        [((p, q), {}) for p, q in ((x, y), (x.T, y), (x, y.T[:, :1]), (x[0], y), (x.expand(2, b, n), y), (x, x[0, 0]))],
+        [
+            ((p, q), {})
+            for p, q in (
+                (x, y),
+                (x.T, y),
+                (x, y.T[:, :1]),
+                (x[0], y),
+                (x.expand(2, b, n), y),
+                (x, x[0, 0]),
+            )
+        ],
         [((x[0], many, rising), {}) for many in (None, 0, 1, 3) for rising in (True, False)]
         + [((x,), {}), ((x[0], -1), {})],
         [((x,), given) for given in spacings],

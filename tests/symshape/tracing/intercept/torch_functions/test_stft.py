@@ -33,17 +33,27 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[int, int], tuple[Any, ...]]
         lambda b, n: (torch.randn(40 + n),),
     ),
     "a short window": (
-        lambda x: x.stft(16, 4, 10, WINDOW[:10], normalized=True, pad_mode="constant", return_complex=True),
+        lambda x: x.stft(
+            16, 4, 10, WINDOW[:10], normalized=True, pad_mode="constant", return_complex=True
+        ),
         signals,
     ),
     "no window": (lambda x: torch.stft(x, 16, 4, 10, return_complex=True, center=False), signals),
     "both sides, as real numbers": (
-        lambda x: torch.view_as_real(torch.stft(x, 16, 5, window=WINDOW, onesided=False, return_complex=True)),
+        lambda x: torch.view_as_real(
+            torch.stft(x, 16, 5, window=WINDOW, onesided=False, return_complex=True)
+        ),
         signals,
     ),
     "istft": (lambda s: torch.istft(s, 16, 4, window=WINDOW), spectra),
-    "istft of one": (lambda s: s.istft(16, 4, window=WINDOW, length=30), lambda b, n: (_spectrum(9, 10 + n),)),
-    "istft, longer": (lambda s: torch.istft(s, 16, 4, window=WINDOW, length=s.size(-1) * 4 + 20), spectra),
+    "istft of one": (
+        lambda s: s.istft(16, 4, window=WINDOW, length=30),
+        lambda b, n: (_spectrum(9, 10 + n),),
+    ),
+    "istft, longer": (
+        lambda s: torch.istft(s, 16, 4, window=WINDOW, length=s.size(-1) * 4 + 20),
+        spectra,
+    ),
     "istft, a short window": (
         lambda s: torch.istft(s, 16, 4, 10, WINDOW[3:13], normalized=True, length=s.size(-1) * 3),
         spectra,
@@ -55,7 +65,11 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[int, int], tuple[Any, ...]]
     "istft, no window": (lambda s: torch.istft(s, 16, 5), spectra),
     "there and back": (
         lambda x: torch.istft(
-            torch.stft(x, 16, 4, window=WINDOW, return_complex=True), 16, 4, window=WINDOW, length=x.size(-1)
+            torch.stft(x, 16, 4, window=WINDOW, return_complex=True),
+            16,
+            4,
+            window=WINDOW,
+            length=x.size(-1),
         ),
         signals,
     ),

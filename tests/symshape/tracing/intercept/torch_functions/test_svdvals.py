@@ -1,4 +1,6 @@
-"""Singular values and eigenvalues without vectors: bit by bit those of eager, which LAPACK finds in another way."""
+"""Singular values and eigenvalues without vectors: bit by bit those of eager, which LAPACK finds in
+another way.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,27 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "eigvals": lambda x: torch.linalg.eigvals(x @ x.t()),
     "eigvalsh": lambda x: torch.linalg.eigvalsh(x @ x.t(), UPLO="U"),
     "spectral norm": lambda x: torch.linalg.matrix_norm(x, 2),
-    "nuclear norm": lambda x: (torch.linalg.norm(x, "nuc"), torch.norm(x, "nuc"), x.norm("nuc"), torch.nuclear_norm(x)),
+    "nuclear norm": lambda x: (
+        torch.linalg.norm(x, "nuc"),
+        torch.norm(x, "nuc"),
+        x.norm("nuc"),
+        torch.nuclear_norm(x),
+    ),
     "condition": torch.linalg.cond,
     "rank": torch.linalg.matrix_rank,
-    "with vectors beside it": lambda x: (torch.linalg.svd(x, full_matrices=False)[1], torch.linalg.svdvals(x)),
+    "with vectors beside it": lambda x: (
+        torch.linalg.svd(x, full_matrices=False)[1],
+        torch.linalg.svdvals(x),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values(name: str) -> None:
-    calls = [(torch.randn(*sizes, generator=torch.Generator().manual_seed(7)),) for sizes in ((6, 4), (5, 3), (7, 4))]
+    calls = [
+        (torch.randn(*sizes, generator=torch.Generator().manual_seed(7)),)
+        for sizes in ((6, 4), (5, 3), (7, 4))
+    ]
     _, seen = agree(FUNCTIONS[name], *calls, dynamic=True)
     assert seen[0] == "equal"
 

@@ -65,7 +65,11 @@ def test_distances_choose_their_kernel_when_the_graph_runs() -> None:
     def fn(x: torch.Tensor, m: torch.Tensor) -> Any:
         found = x[m]
         mode = "donot_use_mm_for_euclid_dist"
-        return torch.cdist(found, x), torch.cdist(found[None], found[None], 1.0), torch.cdist(x, found, 2.0, mode)
+        return (
+            torch.cdist(found, x),
+            torch.cdist(found[None], found[None], 1.0),
+            torch.cdist(x, found, 2.0, mode),
+        )
 
     calls = [(R(n, 3), torch.arange(n) < kept) for n, kept in ((6, 4), (6, 0), (60, 50), (30, 1))]
     compiled = symshape.compile(fn, fullgraph=True)
@@ -94,7 +98,13 @@ def test_whether_tensors_are_equal_is_a_truth_of_data() -> None:
             raise ValueError("not a number")
         if not torch.allclose(x.softmax(1).sum(1), torch.ones(x.shape[0])):
             raise RuntimeError("not normalised")
-        return x * 2, torch.equal(x, x[:2]), x.equal(x.clone()), x.allclose(x + 1, rtol=0.1), torch.allclose(x, x, 0.1)
+        return (
+            x * 2,
+            torch.equal(x, x[:2]),
+            x.equal(x.clone()),
+            x.allclose(x + 1, rtol=0.1),
+            torch.allclose(x, x, 0.1),
+        )
 
     compiled = symshape.compile(fn, fullgraph=True)
     for n in (4, 5, 2, 9, 0):
@@ -107,20 +117,26 @@ def test_whether_tensors_are_equal_is_a_truth_of_data() -> None:
         compiled(torch.full((5, 3), torch.nan))
 
 
-@pytest.mark.parametrize("sizes", [("b", 1, 1, "k"), (1, "h", "q", "k"), ("b", 1, "q", 1), (1, "k")])
+@pytest.mark.parametrize(
+    "sizes", [("b", 1, 1, "k"), (1, "h", "q", "k"), ("b", 1, "q", 1), (1, "k")]
+)
 def test_a_mask_that_is_broadcast_takes_the_fused_kernel(sizes: tuple[int | str, ...]) -> None:
     def call(b: int, q: int, k: int) -> tuple[torch.Tensor, ...]:
         known = {"b": b, "h": 2, "q": q, "k": k}
         mask = R([size if isinstance(size, int) else known[size] for size in sizes])
         return R(b, 2, q, 4), R(b, 2, k, 4), R(b, 2, k, 4), mask
 
-    def fn(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def fn(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor
+    ) -> torch.Tensor:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
     with torch.no_grad():
         traced, seen = agree(fn, call(2, 5, 6), call(3, 4, 7), call(5, 7, 7), dynamic=True)
     assert seen == ["equal"] * 3
-    assert [str(node.op) for node in traced.graph.nodes] == ["aten._scaled_dot_product_flash_attention_for_cpu.default"]
+    assert [str(node.op) for node in traced.graph.nodes] == [
+        "aten._scaled_dot_product_flash_attention_for_cpu.default"
+    ]
 
 
 @pytest.mark.parametrize("heads", [(), (2, 3)])

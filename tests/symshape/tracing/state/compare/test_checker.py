@@ -1,4 +1,6 @@
-"""The quick check of state against the definition, on random worlds that are mutated at random between checks."""
+"""The quick check of state against the definition, on random worlds that are mutated at random
+between checks.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,11 @@ def numbers(request: pytest.FixtureRequest) -> Iterator[None]:
             if request.param != "ours":
                 patch.setattr(compiled, "VERSIONS", None)
             _try_out()
-            if request.param != "ours" and sys.version_info >= (3, 12) and not dict_versions.ready():
+            if (
+                request.param != "ours"
+                and sys.version_info >= (3, 12)
+                and not dict_versions.ready()
+            ):
                 pytest.skip("torch does not see that an empty dictionary is updated")
             yield
     finally:
@@ -124,11 +130,19 @@ class World:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.modules = [nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)) for _ in range(rng.randint(1, 3))]
+        self.modules = [
+            nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)) for _ in range(rng.randint(1, 3))
+        ]
         self.objects = [Thing(**self.some()) for _ in range(rng.randint(1, 4))]
         self.slotted = [Slotted() for _ in range(2)]
         self.cells = [types.CellType(self.value()) for _ in range(3)]
-        self.lists: list[Any] = [[self.value()], deque([self.value()] * 2), {1, 2}, [self.value()] * 3, []]
+        self.lists: list[Any] = [
+            [self.value()],
+            deque([self.value()] * 2),
+            {1, 2},
+            [self.value()] * 3,
+            [],
+        ]
         self.dicts: list[Any] = [self.some(), Bag(self.some()), OrderedDict(self.some()), {}]
         self.kind = type("Kind", (), self.some())
         self.parts = [part for each in self.modules for part in each.modules()]
@@ -146,7 +160,10 @@ class World:
         for part in self.parts:
             owners += [part._parameters, part._modules, part._buffers]
             tables.append(Table(vars(part), frozenset(vars(part)), frozenset(NAMES)))
-            hooks += [Hooks(each, tuple(each.values())) for each in (part._forward_hooks, part._backward_hooks)]
+            hooks += [
+                Hooks(each, tuple(each.values()))
+                for each in (part._forward_hooks, part._backward_hooks)
+            ]
             cells.append(Cell(vars(part), "training", part.training, ""))
         for owner in owners:
             read = [key for key in owner if not key.startswith("__") and self.rng.random() < 0.8]
@@ -156,13 +173,25 @@ class World:
                 names = self.rng.choice([None, frozenset(self.rng.sample(NAMES, 3))])
                 tables.append(Table(owner, frozenset(owner), names))
         containers = [Container(each, items_of(each), "") for each in (*self.lists, *self.dicts)]
-        others += [Slot(each, key, getattr(each, key, MISSING)) for each in self.slotted for key in ("a", "b")]
+        others += [
+            Slot(each, key, getattr(each, key, MISSING))
+            for each in self.slotted
+            for key in ("a", "b")
+        ]
         others += [Attributes(each, vars(each)) for each in self.objects]
         return Places(cells, containers, tables, hooks, others)
 
     def change(self) -> Step:
         """Some change, and what takes it back."""
-        kinds = (self.attribute, self.item, self.contents, self.hook, self.swap, self.slot, self.nothing)
+        kinds = (
+            self.attribute,
+            self.item,
+            self.contents,
+            self.hook,
+            self.swap,
+            self.slot,
+            self.nothing,
+        )
         return self.rng.choice(kinds)()
 
     def attribute(self) -> Step:
@@ -201,7 +230,10 @@ class World:
             lambda: owner.pop(name, None),
             lambda: owner.clear(),
             lambda: owner.setdefault(name, value),
-            lambda: [owner.pop(next(iter(owner)), None) if owner else None, owner.update({name: value})],
+            lambda: [
+                owner.pop(next(iter(owner)), None) if owner else None,
+                owner.update({name: value}),
+            ],
         )
         return self.rng.choice(doing), back
 
@@ -251,7 +283,9 @@ class World:
         if self.rng.random() < 0.5:
             owner = self.rng.choice(self.objects)
             then = vars(owner)
-            return lambda: setattr(owner, "__dict__", dict(then)), lambda: setattr(owner, "__dict__", then)
+            return lambda: setattr(owner, "__dict__", dict(then)), lambda: setattr(
+                owner, "__dict__", then
+            )
         parent = self.rng.choice(self.modules)
         child = parent[0]
         return lambda: parent.__setitem__(0, nn.Linear(2, 2)), lambda: parent.__setitem__(0, child)
@@ -288,7 +322,9 @@ def holds(places: Places) -> bool:
             return False
     for hooks in places.hooks:
         now = tuple(hooks.owner.values())
-        if len(now) != len(hooks.functions) or any(a is not b for a, b in zip(now, hooks.functions, strict=True)):
+        if len(now) != len(hooks.functions) or any(
+            a is not b for a, b in zip(now, hooks.functions, strict=True)
+        ):
             return False
     return all(place.holds() for place in places.others)
 
@@ -299,7 +335,8 @@ def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(checkers, "_FIRST_WAIT", 2)
     monkeypatch.setattr(checkers, "_LONGEST_WAIT", 2)
     monkeypatch.setattr(generated_check, "_MANY", 1)
-    monkeypatch.setattr(generated_check, "_FIRST_CHECKS", 60)  # some by columns, the others by an expression
+    # some by columns, the others by an expression
+    monkeypatch.setattr(generated_check, "_FIRST_CHECKS", 60)
     if request.param == "compared":
         monkeypatch.setattr(dict_versions, "ready", lambda: False)
     return request.param
@@ -332,7 +369,9 @@ def test_random_worlds(seed: int, impatient: str) -> None:
             undo.append(back)
             change()
     assert min(seen.values()) > 20, f"seed {seed}: {seen}"
-    assert (watched > 20) == (impatient == "watched" and bool(check._dicts)), f"seed {seed}: {watched} watched"
+    assert (watched > 20) == (impatient == "watched" and bool(check._dicts)), (
+        f"seed {seed}: {watched} watched"
+    )
     assert len(quick) == (2 if check._dicts else 1)
 
 
@@ -363,16 +402,21 @@ def test_torch_guards_are_there() -> None:
     assert dict_versions.ready()
 
 
-def test_a_program_that_does_not_use_dynamo_does_not_pay_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_does_not_use_dynamo_does_not_pay_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _, places = model()
     check = Checker(places)
     monkeypatch.delitem(sys.modules, "torch._dynamo.guards")
-    assert (calls_until_watched(check, 50) == 50) is (compiled.VERSIONS is None)  # ours needs no dynamo
+    # ours needs no dynamo
+    assert (calls_until_watched(check, 50) == 50) is (compiled.VERSIONS is None)
     monkeypatch.undo()
     assert calls_until_watched(check, 50) < 50
 
 
-def test_a_counter_written_between_calls_is_left_out_of_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_counter_written_between_calls_is_left_out_of_the_watch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     module, places = model()
     check = Checker(places)
     for count in range(60):
@@ -394,7 +438,9 @@ def test_a_counter_written_between_calls_is_left_out_of_the_watch(monkeypatch: p
 def test_a_watch_that_is_lost_again_and_again_becomes_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     original = dict_versions.DictWatch.__init__
-    monkeypatch.setattr(dict_versions.DictWatch, "__init__", lambda *args: made.append(1) or original(*args))
+    monkeypatch.setattr(
+        dict_versions.DictWatch, "__init__", lambda *args: made.append(1) or original(*args)
+    )
     module, places = model()
     check = Checker(places)
     rng = random.Random(0)
@@ -444,7 +490,8 @@ def test_objects_that_die_under_the_watch_are_no_danger() -> None:
         calls_until_watched(check)
         attributes = [vars(part) for part in module.modules()]
         for part in list(module.modules()):
-            part.__dict__ = dict(vars(part))  # the watched dictionary is nobody's now but the checker's
+            # the watched dictionary is nobody's now but the checker's
+            part.__dict__ = dict(vars(part))
         del module, part
         gc.collect()
         assert check()
@@ -454,11 +501,14 @@ def test_objects_that_die_under_the_watch_are_no_danger() -> None:
 
 @pytest.mark.slow
 def test_threads_never_see_a_stale_answer() -> None:
-    """One thread changes the state in turns; a yes in a turn that is wholly changed would be stale."""
+    """One thread changes the state in turns; a yes in a turn that is wholly changed would be
+    stale.
+    """
     module, places = model(30)
     check = Checker(places)
     parts = list(module.modules())
-    stop, wrong, turn = threading.Event(), [], [0]  # an odd turn: changed; the number grows before and after a write
+    # an odd turn: changed; the number grows before and after a write
+    stop, wrong, turn = (threading.Event(), [], [0])
 
     def ask() -> None:
         while not stop.is_set():
@@ -503,7 +553,8 @@ def test_compiled_modules_are_watched_and_seen() -> None:
     assert torch.equal(compiled(x), module(x))
     module[3].register_forward_hook(lambda *_: torch.zeros(2, 3))
     assert torch.equal(compiled(x), module(x))
-    assert len(symshape.compiled_of(compiled)._cache.branches) == 3  # a weight like the one before takes its place
+    # a weight like the one before takes its place
+    assert len(symshape.compiled_of(compiled)._cache.branches) == 3
 
 
 class TestClasses:
@@ -542,7 +593,10 @@ class TestClasses:
         monkeypatch.setattr(dict_versions, "sees_classes", lambda: False)
         kind: Any = type("Kind", (), {"a": 1})
         things = [Thing(a=i) for i in range(60)]
-        cells = [*(Cell(vars(each), "a", each.a, "a") for each in things), Attribute(kind, "a", 1, "a")]
+        cells = [
+            *(Cell(vars(each), "a", each.a, "a") for each in things),
+            Attribute(kind, "a", 1, "a"),
+        ]
         checker = Checker(Places(cells))
         assert all(checker() for _ in range(20))
         assert checker._watched is not None
@@ -556,7 +610,9 @@ def _function(x: Any = 1, *, y: Any = 2) -> Any:
 
 
 class TestPointers:
-    """What functions, classes and closures refer to is compared in C++ where that was built, and seen either way."""
+    """What functions, classes and closures refer to is compared in C++ where that was built, and
+    seen either way.
+    """
 
     @pytest.fixture(params=["in C++", "in Python"], autouse=True)
     def _both(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -575,13 +631,18 @@ class TestPointers:
             Attribute(function, key, getattr(function, key), key)
             for key in ("__code__", "__defaults__", "__kwdefaults__", "__name__")
         ]
-        cells += [Attribute(kind, "__mro__", kind.__mro__, "mro"), Attribute(Thing(), "b", MISSING, "b")]
+        cells += [
+            Attribute(kind, "__mro__", kind.__mro__, "mro"),
+            Attribute(Thing(), "b", MISSING, "b"),
+        ]
         return function, kind, cell, [*cells, Cell(cell, "x", cell.cell_contents, "x")]
 
     @pytest.mark.parametrize(
         "change",
         [
-            lambda function, kind, cell: setattr(function, "__code__", (lambda x, *, y: 0).__code__),
+            lambda function, kind, cell: setattr(
+                function, "__code__", (lambda x, *, y: 0).__code__
+            ),
             lambda function, kind, cell: setattr(function, "__defaults__", None),
             lambda function, kind, cell: setattr(function, "__defaults__", (2,)),
             lambda function, kind, cell: setattr(function, "__kwdefaults__", None),
@@ -624,7 +685,9 @@ class TestPointers:
             __mro__ = (int,)
 
         empty, odd = types.CellType(), Meta("Odd", (), {})
-        check = Comparison(Places([Cell(empty, "x", MISSING, "x"), Attribute(odd, "__mro__", odd.__mro__, "mro")]))
+        check = Comparison(
+            Places([Cell(empty, "x", MISSING, "x"), Attribute(odd, "__mro__", odd.__mro__, "mro")])
+        )
         assert check.holds()
         assert check.quick()
         empty.cell_contents = 1
@@ -634,7 +697,13 @@ class TestPointers:
 
 @pytest.mark.skipif(compiled.POINTERS is None, reason="compiled_checks was not built")
 def test_pointers_of_other_kinds_are_refused() -> None:
-    for place in ((_function, "__name__", "f"), (Thing(), "__mro__", ()), (Thing, "__dict__", {}), (1, "", 1), 3):
+    for place in (
+        (_function, "__name__", "f"),
+        (Thing(), "__mro__", ()),
+        (Thing, "__dict__", {}),
+        (1, "", 1),
+        3,
+    ):
         with pytest.raises(TypeError):
             compiled.POINTERS((place,))
 

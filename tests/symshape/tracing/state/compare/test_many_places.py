@@ -1,4 +1,6 @@
-"""Checks of very many dictionaries and references at once: each single change is seen, whatever its position."""
+"""Checks of very many dictionaries and references at once: each single change is seen, whatever its
+position.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ from symshape.tracing.state.compare import dict_versions
 
 MANY = 300
 
-needs_versions = pytest.mark.skipif(compiled.VERSIONS is None, reason="dictionaries are not watched in C++ here")
-needs_pointers = pytest.mark.skipif(compiled.POINTERS is None, reason="references are not compared in C++ here")
+needs_versions = pytest.mark.skipif(
+    compiled.VERSIONS is None, reason="dictionaries are not watched in C++ here"
+)
+needs_pointers = pytest.mark.skipif(
+    compiled.POINTERS is None, reason="references are not compared in C++ here"
+)
 
 
 def _dicts() -> list[dict[str, int]]:

@@ -1,4 +1,6 @@
-"""What a traced program read besides its arguments: any change of it is noticed, and what it does not read is not."""
+"""What a traced program read besides its arguments: any change of it is noticed, and what it does
+not read is not.
+"""
 
 from __future__ import annotations
 
@@ -116,8 +118,10 @@ def test_a_changed_global(fn: Any, owner: Any, key: Any, value: Any) -> None:
         undo()
     assert traced.check(x)
     assert_same(fn, compiled, x)
-    at_most = 3 if isinstance(value, float) else 2  # a float that changed is read at each call from then on
-    at_least = 1 if isinstance(value, torch.Tensor) else 2  # one like the tensor before takes its place
+    # a float that changed is read at each call from then on
+    at_most = 3 if isinstance(value, float) else 2
+    # one like the tensor before takes its place
+    at_least = 1 if isinstance(value, torch.Tensor) else 2
     assert at_least <= compiled.stats().traces <= at_most
 
 
@@ -152,7 +156,11 @@ class Model(nn.Module):
         self.dropout = nn.Dropout(0.5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.fc(self.dropout(x)) * self.scale * self._hidden * self.factors[0] + self.plain + self.shift
+        y = (
+            self.fc(self.dropout(x)) * self.scale * self._hidden * self.factors[0]
+            + self.plain
+            + self.shift
+        )
         return y if self.options["flag"] else -y
 
 
@@ -170,7 +178,9 @@ CHANGES: dict[str, Callable[[Model], object]] = {
     "a part": lambda m: setattr(m, "fc", nn.Linear(3, 3)),
     "the probability of dropout": lambda m: setattr(m.dropout, "p", 0.1),
     "a hook": lambda m: m.register_forward_hook(lambda module, args, result: result * 2),
-    "a hook of a part": lambda m: m.fc.register_forward_pre_hook(lambda module, args: (args[0] * 2,)),
+    "a hook of a part": lambda m: m.fc.register_forward_pre_hook(
+        lambda module, args: (args[0] * 2,)
+    ),
     "the dtype": lambda m: m.double(),
     "a bias that is gone": lambda m: setattr(m.fc, "bias", None),
 }
@@ -209,7 +219,12 @@ def test_modes_of_torch() -> None:
     fn = torch.relu
     x = torch.ones(3)
     traced = symshape.trace(fn, x)
-    for mode in (torch.no_grad(), torch.inference_mode(), torch.autocast("cpu"), torch.device("meta")):
+    for mode in (
+        torch.no_grad(),
+        torch.inference_mode(),
+        torch.autocast("cpu"),
+        torch.device("meta"),
+    ):
         with mode:
             assert not traced.check(x), mode
             assert "was traced under grad mode" in traced.explain(x)[0]
@@ -234,7 +249,12 @@ def test_methods_partials_and_callable_objects() -> None:
             return self.run(x)
 
     x = torch.ones(3)
-    for make in (lambda p: p.run, lambda p: p, lambda p: functools.partial(p.run), lambda p: lambda x: p.run(x)):
+    for make in (
+        lambda p: p.run,
+        lambda p: p,
+        lambda p: functools.partial(p.run),
+        lambda p: lambda x: p.run(x),
+    ):
         program = Program()
         traced = symshape.trace(make(program), x)
         assert traced.check(x)
@@ -287,7 +307,16 @@ class Leaky(nn.Module):
         return y
 
 
-LEAKS = ("attribute", "new attribute", "size", "nested", "dictionary", "list", "buffer", "attribute of a part")
+LEAKS = (
+    "attribute",
+    "new attribute",
+    "size",
+    "nested",
+    "dictionary",
+    "list",
+    "buffer",
+    "attribute of a part",
+)
 
 
 @pytest.mark.parametrize("what", [*LEAKS, "counter", "mode"])
@@ -295,9 +324,13 @@ def test_a_leak_is_refused_by_trace_and_undone(what: str) -> None:
     module = Leaky(what)
     before = {key: value for key, value in module.__dict__.items() if not key.startswith("_")}
     buffer = module.running
-    with pytest.raises(UnsupportedError, match=r"Leaky (stores a tensor or a size in|changes)") as raised:
+    with pytest.raises(
+        UnsupportedError, match=r"Leaky (stores a tensor or a size in|changes)"
+    ) as raised:
         symshape.trace(module, torch.ones(2, 3))
-    assert {key: value for key, value in module.__dict__.items() if not key.startswith("_")} == before
+    assert {
+        key: value for key, value in module.__dict__.items() if not key.startswith("_")
+    } == before
     assert module.running is buffer
     assert module.cache == {"old": 1}
     assert module.kept == []

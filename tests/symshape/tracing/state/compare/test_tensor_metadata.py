@@ -1,4 +1,6 @@
-"""Whether tensors still have their metadata: each way to change them, by each of the checks there are."""
+"""Whether tensors still have their metadata: each way to change them, by each of the checks there
+are.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,11 @@ def test_each_change_is_seen(check: str, name: str, grad: bool) -> None:
         same = [of_tensor(each) for each in tensors] == then
         assert watched.holds() is same
         assert same or not watched.quick()
-        assert watched.changed() == [] if same else [id(each) for each in watched.changed()] == [id(changed)]
+        assert (
+            watched.changed() == []
+            if same
+            else [id(each) for each in watched.changed()] == [id(changed)]
+        )
 
 
 def test_what_is_changed_back_is_the_same_again(check: str) -> None:
@@ -101,7 +107,13 @@ def test_values_gradients_and_versions_do_not_count(check: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "mode", [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16), torch.enable_grad]
+    "mode",
+    [
+        torch.no_grad,
+        torch.inference_mode,
+        lambda: torch.autocast("cpu", torch.bfloat16),
+        torch.enable_grad,
+    ],
 )
 def test_in_each_mode(check: str, mode: Any) -> None:
     tensor = nn.Parameter(torch.zeros(3, 4))

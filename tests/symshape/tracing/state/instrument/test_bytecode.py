@@ -1,4 +1,6 @@
-"""Instrumented code against what ``dis`` says of it: stack depths, tables, and that nothing else changed."""
+"""Instrumented code against what ``dis`` says of it: stack depths, tables, and that nothing else
+changed.
+"""
 
 import dis
 import importlib
@@ -13,15 +15,76 @@ from symshape.tracing.state.instrument import bytecode, rewriter
 from symshape.tracing.state.instrument.rewriter import instrumented
 from tests.symshape.tracing.state.silent_hooks import HOOKS
 
-_ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT", "JUMP_FORWARD"}
+_ENDS = {
+    "RETURN_VALUE",
+    "RETURN_CONST",
+    "RAISE_VARARGS",
+    "RERAISE",
+    "INTERPRETER_EXIT",
+    "JUMP_FORWARD",
+}
 _MODULES = [
-    *("argparse", "ast", "asyncio.tasks", "asyncio.streams", "calendar", "collections", "concurrent.futures.thread"),
-    *("configparser", "contextlib", "copy", "csv", "dataclasses", "bdb", "difflib", "dis", "enum", "functools"),
-    *("gettext", "heapq", "inspect", "json.decoder", "locale", "logging", "shlex", "pdb", "pickle", "pprint"),
-    *("random", "re", "shutil", "statistics", "string", "subprocess", "tarfile", "tempfile", "textwrap", "threading"),
-    *("tokenize", "traceback", "typing", "unittest.mock", "urllib.parse", "weakref", "_pydecimal", "zipfile"),
+    *(
+        "argparse",
+        "ast",
+        "asyncio.tasks",
+        "asyncio.streams",
+        "calendar",
+        "collections",
+        "concurrent.futures.thread",
+    ),
+    *(
+        "configparser",
+        "contextlib",
+        "copy",
+        "csv",
+        "dataclasses",
+        "bdb",
+        "difflib",
+        "dis",
+        "enum",
+        "functools",
+    ),
+    *(
+        "gettext",
+        "heapq",
+        "inspect",
+        "json.decoder",
+        "locale",
+        "logging",
+        "shlex",
+        "pdb",
+        "pickle",
+        "pprint",
+    ),
+    *(
+        "random",
+        "re",
+        "shutil",
+        "statistics",
+        "string",
+        "subprocess",
+        "tarfile",
+        "tempfile",
+        "textwrap",
+        "threading",
+    ),
+    *(
+        "tokenize",
+        "traceback",
+        "typing",
+        "unittest.mock",
+        "urllib.parse",
+        "weakref",
+        "_pydecimal",
+        "zipfile",
+    ),
 ]
-_OF_OTHERS = ("torch.nn.functional", "torch.nn.modules.module", "transformers.models.llama.modeling_llama")
+_OF_OTHERS = (
+    "torch.nn.functional",
+    "torch.nn.modules.module",
+    "transformers.models.llama.modeling_llama",
+)
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -32,13 +95,18 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _depths(code: types.CodeType) -> dict[int, int]:
-    """By offset: the greatest depth of the stack before the instruction there; -1: the greatest anywhere."""
+    """By offset: the greatest depth of the stack before the instruction there; -1: the greatest
+    anywhere.
+    """
     found = list(dis.get_instructions(code))
     at = {each.offset: i for i, each in enumerate(found)}
     pushed = dis.stack_effect(dis.opmap["RETURN_GENERATOR"])
-    begin = 1 if code.co_flags & 0x2A0 and not pushed else 0  # generators, coroutines, asynchronous generators
+    # generators, coroutines, asynchronous generators
+    begin = 1 if code.co_flags & 0x2A0 and not pushed else 0
     work = [(0, begin)]
-    work += [(at[each.target], each.depth + 1 + each.lasti) for each in dis._parse_exception_table(code)]
+    work += [
+        (at[each.target], each.depth + 1 + each.lasti) for each in dis._parse_exception_table(code)
+    ]
     depths: dict[int, int] = {}
     most = begin
     while work:
@@ -69,7 +137,9 @@ def _check(plain: types.CodeType, made: types.CodeType) -> None:
     assert sum((byte & 7) + 1 for byte in made.co_linetable if byte & 128) == units
     before, after = list(dis._parse_exception_table(plain)), list(dis._parse_exception_table(made))
     starts = {each.start * 2 for each in bytecode.instructions(made.co_code)}
-    assert [(each.depth, each.lasti) for each in before] == [(each.depth, each.lasti) for each in after]
+    assert [(each.depth, each.lasti) for each in before] == [
+        (each.depth, each.lasti) for each in after
+    ]
     for one, other in zip(before, after, strict=True):
         assert 0 <= other.start < other.end <= len(made.co_code)
         assert {other.start, other.target} <= starts
@@ -82,9 +152,23 @@ def _check(plain: types.CodeType, made: types.CodeType) -> None:
 
 
 def _unlike_ours(code: types.CodeType) -> list[tuple[Any, ...]]:
-    """The instructions that are never inserted nor replaced: what they are called, with lines and columns."""
-    kept = {"STORE_FAST", "RETURN_VALUE", "BINARY_OP", "RAISE_VARARGS", "COMPARE_OP", "FOR_ITER", "STORE_ATTR"}
-    return [(each.opname, *(each.positions or ())) for each in dis.get_instructions(code) if each.opname in kept]
+    """The instructions that are never inserted nor replaced: what they are called, with lines and
+    columns.
+    """
+    kept = {
+        "STORE_FAST",
+        "RETURN_VALUE",
+        "BINARY_OP",
+        "RAISE_VARARGS",
+        "COMPARE_OP",
+        "FOR_ITER",
+        "STORE_ATTR",
+    }
+    return [
+        (each.opname, *(each.positions or ()))
+        for each in dis.get_instructions(code)
+        if each.opname in kept
+    ]
 
 
 def _compiled(name: str) -> types.CodeType:
@@ -136,8 +220,13 @@ def test_a_table_of_lines_of_another_length_is_made_as_long_as_the_code() -> Non
     code = plain.__code__
     for table in (code.co_linetable + bytes([0x80 | 13 << 3 | 7, 0]), code.co_linetable[:4]):
         made = instrumented(code.replace(co_linetable=table), HOOKS)
-        assert sum((byte & 7) + 1 for byte in made.co_linetable if byte & 128) == len(made.co_code) // 2
-    forty_on_thirty_back = bytes([0x80 | 13 << 3, 80 & 63 | 64, 80 >> 6, 0x80 | 13 << 3 | 7, 2 * 30 + 1])
+        assert (
+            sum((byte & 7) + 1 for byte in made.co_linetable if byte & 128)
+            == len(made.co_code) // 2
+        )
+    forty_on_thirty_back = bytes(
+        [0x80 | 13 << 3, 80 & 63 | 64, 80 >> 6, 0x80 | 13 << 3 | 7, 2 * 30 + 1]
+    )
     made = instrumented(code.replace(co_linetable=forty_on_thirty_back), HOOKS)
     first = code.co_firstlineno
     lines = [line for _, _, line in made.co_lines() if line is not None]
@@ -151,5 +240,7 @@ def test_an_unknown_version_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) 
     def plain() -> int:
         return 1
 
-    with pytest.raises(UnsupportedError, match=r"bytecode, which it supports for CPython 2.7; this is cpython"):
+    with pytest.raises(
+        UnsupportedError, match=r"bytecode, which it supports for CPython 2.7; this is cpython"
+    ):
         instrumented(plain.__code__, HOOKS)

@@ -1,4 +1,6 @@
-"""A recording is of one thread and of its time: functions get their own code back, and others are not disturbed."""
+"""A recording is of one thread and of its time: functions get their own code back, and others are
+not disturbed.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +130,7 @@ def test_code_that_stays_instrumented_outside_computes_the_same() -> None:
 
 def test_a_name_that_is_nowhere_is_named() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
-        return nowhere + x  # type: ignore[name-defined, no-any-return] # noqa: F821
+        return nowhere + x  # type: ignore[name-defined, no-any-return]  # noqa: F821
 
     with pytest.raises(NameError, match="name 'nowhere' is not defined") as raised:
         symshape.trace(fn, torch.ones(2))

@@ -1,4 +1,6 @@
-"""Instrumented programs against plain ones: results, exceptions, lines, and what the hooks are told."""
+"""Instrumented programs against plain ones: results, exceptions, lines, and what the hooks are
+told.
+"""
 
 import importlib
 import linecache
@@ -58,7 +60,8 @@ class Manager:
 def attributes(n):
     d = Derived.make(n)
     d.value += 1
-    d.log.append(d.scaled()); d.log.append(d.other()); d.log += [d.plain(4), d.double, Base.scaled(d, by=5)]
+    d.log.append(d.scaled()); d.log.append(d.other())
+    d.log += [d.plain(4), d.double, Base.scaled(d, by=5)]
     del d.value
     try:
         d.value
@@ -170,8 +173,9 @@ async def awaited(n):
 
 def comprehended(n):
     a = 2
-    return ([x * a for x in range(n) if x is not a], {x: y for x, y in enumerate("abc")}, {str(x) for x in range(a)},
-            sum(x + y for x in range(n) for y in range(x)), [[x for x in range(y)] for y in range(a)])
+    return ([x * a for x in range(n) if x is not a], {x: y for x, y in enumerate("abc")},
+            {str(x) for x in range(a)}, sum(x + y for x in range(n) for y in range(x)),
+            [[x for x in range(y)] for y in range(a)])
 
 def closed(n):
     count = 0
@@ -210,7 +214,8 @@ def imports(n):
     import os.path, json as j, xml.dom
     from math import pi, sqrt as root
     from os import path as p
-    return pi, root(n), p is os.path, j.dumps([n]), paths.join("a", "b"), xml.dom.__name__, p is not j
+    here = pi, root(n), p is os.path, j.dumps([n]), paths.join("a", "b")
+    return *here, xml.dom.__name__, p is not j
 
 def defined(n):
     class Local(Derived):
@@ -221,7 +226,8 @@ def defined(n):
     x = Local()
     global made
     made = x.size
-    return x.more, x == x, x != Local(), made, x.scaled(2), OrderedDict(a=n).popitem(), deque([n]).pop()
+    taken = OrderedDict(a=n).popitem(), deque([n]).pop()
+    return x.more, x == x, x != Local(), made, x.scaled(2), *taken
 
 def raised(n):
     return [handled(1),
@@ -233,7 +239,16 @@ def run(n):
     return asyncio.run(awaited(n))
 '''
 NAMES = [
-    *("attributes", "handled", "groups", "managed", "generated", "comprehended", "closed", "matched"),
+    *(
+        "attributes",
+        "handled",
+        "groups",
+        "managed",
+        "generated",
+        "comprehended",
+        "closed",
+        "matched",
+    ),
     *("imported", "imports", "defined", "raised", "run"),
 ]
 
@@ -328,9 +343,16 @@ def test_deletions_are_told() -> None:
 def _long(branches: int) -> str:
     lines = ["def long(x, y):", "    total = 0", "    while y:", "        y -= 1", "        try:"]
     for i in range(branches):
-        lines += [f"            if x == {i + 1000}:", f"                total += name_{i} * {i}.5 + x.real"]
+        lines += [
+            f"            if x == {i + 1000}:",
+            f"                total += name_{i} * {i}.5 + x.real",
+        ]
         lines += ["                continue"] if i % 50 == 7 else []
-    lines += ["            total += x.denominator", "            if x is None: break", "        finally:"]
+    lines += [
+        "            total += x.denominator",
+        "            if x is None: break",
+        "        finally:",
+    ]
     lines += ["            total += 1", "    return total"]
     return "\n".join([*(f"name_{i} = {i}" for i in range(branches)), *lines])
 
@@ -346,7 +368,10 @@ def test_long_functions_with_many_constants_names_and_long_jumps(branches: int) 
 @pytest.mark.parametrize("size", range(1, 140, 3))
 def test_jumps_that_grow_because_of_what_is_inserted(size: int) -> None:
     body = "\n".join(f"        total += x.real + {i}" for i in range(size))
-    source = f"def loop(x):\n    total = 0\n    for i in range(3):\n{body}\n        if i == x: break\n    return total"
+    source = (
+        f"def loop(x):\n    total = 0\n    for i in range(3):\n{body}\n        if i == x: "
+        "break\n    return total"
+    )
     plain, ours = _made(False, source), _made(True, source)
     assert [ours["loop"](x) for x in range(4)] == [plain["loop"](x) for x in range(4)]
 
@@ -355,7 +380,12 @@ def _events(function: Callable[..., Any], n: int, install: Callable[[Any], None]
     events = []
 
     def note(frame: types.FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code.co_filename == "<the program>" and event in ("call", "return", "line", "exception"):
+        if frame.f_code.co_filename == "<the program>" and event in (
+            "call",
+            "return",
+            "line",
+            "exception",
+        ):
             events.append((event, frame.f_code.co_name, frame.f_lineno))
         return note
 
@@ -369,7 +399,9 @@ def _events(function: Callable[..., Any], n: int, install: Callable[[Any], None]
 
 @pytest.mark.parametrize("name", [each for each in NAMES if each not in ("run", "imported")])
 @pytest.mark.parametrize("install", [sys.setprofile, sys.settrace])
-def test_profilers_and_debuggers_see_the_same_events_and_lines(name: str, install: Callable[[Any], None]) -> None:
+def test_profilers_and_debuggers_see_the_same_events_and_lines(
+    name: str, install: Callable[[Any], None]
+) -> None:
     plain, ours = _made(False), _made(True)
     for n in (1, 5):
         wanted = _events(plain[name], n, install)
@@ -381,7 +413,9 @@ def test_a_debugger_that_is_there_when_code_is_made_and_warm_code_runs_on_under_
     ours = _made(True)
     for _ in range(100):
         ours["handled"](9)
-    assert _events(ours["handled"], 9, sys.settrace) == _events(_made(False)["handled"], 9, sys.settrace)
+    assert _events(ours["handled"], 9, sys.settrace) == _events(
+        _made(False)["handled"], 9, sys.settrace
+    )
 
 
 # -- modules of Python's own, instrumented as a whole
@@ -410,13 +444,23 @@ def _json_decoder(m: Any) -> Any:
     decoder = m.JSONDecoder()
     decoder.parse_string = m.py_scanstring
     decoder.scan_once = py_make_scanner(decoder)
-    texts = ['{"a": [1, 2.5, -3e9, true, null], "b": {"c": "\\u00e9\\n\\ud83d\\ude00"}}', "[]", '[{}, "", NaN]']
+    texts = [
+        '{"a": [1, 2.5, -3e9, true, null], "b": {"c": "\\u00e9\\n\\ud83d\\ude00"}}',
+        "[]",
+        '[{}, "", NaN]',
+    ]
     bad = ['{"a": }', "[1,, 2]", '"abc', '{"a" 1}', "[1 2]", "", '"\\x"', '{"a": 1,}', "nul"]
     return [_named(decoder.decode, each) for each in [*texts, *bad]]
 
 
 def _json_encoder(m: Any) -> Any:
-    values = [{"b": [1, 2.5, None, True], "a": {"é": "\n\u2028😀"}, 3: ()}, [], {}, [float("inf"), -0.0], "x" * 9]
+    values = [
+        {"b": [1, 2.5, None, True], "a": {"é": "\n\u2028😀"}, 3: ()},
+        [],
+        {},
+        [float("inf"), -0.0],
+        "x" * 9,
+    ]
     made = [m.JSONEncoder(indent=i, sort_keys=False, ensure_ascii=i is None) for i in (None, 0, 3)]
     out = [_named(each.encode, value) for each in made for value in values]
     loop: list[Any] = []
@@ -425,44 +469,113 @@ def _json_encoder(m: Any) -> Any:
 
 
 def _textwrap(m: Any) -> Any:
-    text = "The quick-brown fox; jumped over\tthe 'lazy' dog -- it did so very-very-long-hyphenated. " * 5
-    filled = [m.fill(text, width=w, break_on_hyphens=h) for w in (1, 7, 20, 55, 200) for h in (True, False)]
+    text = (
+        "The quick-brown fox; jumped over\tthe 'lazy' dog -- it did so very-very-long-hyphenated. "
+        * 5
+    )
+    filled = [
+        m.fill(text, width=w, break_on_hyphens=h)
+        for w in (1, 7, 20, 55, 200)
+        for h in (True, False)
+    ]
     more = [m.shorten(text, w) for w in (12, 40, 100)]
     return filled, more, m.dedent("    a\n      b\n    c\n"), m.indent(text, "> "), m.wrap("", 4)
 
 
 def _difflib(m: Any) -> Any:
-    a, b = ["one two three", "four", "five", "six seven"], ["one two tree", "five", "six seven", "eight"]
+    a, b = (
+        ["one two three", "four", "five", "six seven"],
+        ["one two tree", "five", "six seven", "eight"],
+    )
     matcher = m.SequenceMatcher(None, a[0] * 9, b[0] * 7)
-    out = [list(m.unified_diff(a, b)), list(m.context_diff(a, b)), list(m.ndiff(a, b)), matcher.get_opcodes()]
-    return out, matcher.ratio(), m.get_close_matches("appel", ["ape", "apple", "peach"]), m.HtmlDiff().make_table(a, b)
+    out = [
+        list(m.unified_diff(a, b)),
+        list(m.context_diff(a, b)),
+        list(m.ndiff(a, b)),
+        matcher.get_opcodes(),
+    ]
+    return (
+        out,
+        matcher.ratio(),
+        m.get_close_matches("appel", ["ape", "apple", "peach"]),
+        m.HtmlDiff().make_table(a, b),
+    )
 
 
 def _ast(m: Any) -> Any:
     tree = m.parse(PROGRAM)
-    return m.unparse(tree), m.dump(tree, indent=1)[:9000], m.literal_eval("{1: [2, (3, -4.5)]}"), m.get_docstring(tree)
+    return (
+        m.unparse(tree),
+        m.dump(tree, indent=1)[:9000],
+        m.literal_eval("{1: [2, (3, -4.5)]}"),
+        m.get_docstring(tree),
+    )
 
 
 def _decimal(m: Any) -> Any:
-    numbers = [m.Decimal(each) for each in ("1.1", "-22.5", "3e-7", "7e30", "0", "Infinity", "NaN", "123456.789")]
-    unary = ("sqrt", "ln", "exp", "log10", "to_eng_string", "normalize", "__str__", "__neg__", "adjusted", "is_snan")
-    binary = ("__add__", "__sub__", "__mul__", "__truediv__", "__divmod__", "__pow__", "compare", "quantize")
+    numbers = [
+        m.Decimal(each)
+        for each in ("1.1", "-22.5", "3e-7", "7e30", "0", "Infinity", "NaN", "123456.789")
+    ]
+    unary = (
+        "sqrt",
+        "ln",
+        "exp",
+        "log10",
+        "to_eng_string",
+        "normalize",
+        "__str__",
+        "__neg__",
+        "adjusted",
+        "is_snan",
+    )
+    binary = (
+        "__add__",
+        "__sub__",
+        "__mul__",
+        "__truediv__",
+        "__divmod__",
+        "__pow__",
+        "compare",
+        "quantize",
+    )
     one = [_named(getattr(a, name)) for a in numbers for name in unary]
     return one, [_named(getattr(a, name), b) for a in numbers for b in numbers for name in binary]
 
 
 def _fractions(m: Any) -> Any:
     numbers = [m.Fraction(each) for each in ("3/7", "-1.25", "1e-3", "12", "0")] + [m.Fraction(2.5)]
-    names = ("__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__lt__", "__eq__")
-    out = [_named(getattr(a, name), b) for a in numbers for b in [*numbers, 2, 1.5] for name in names]
-    more = [_named(getattr(a, name)) for a in numbers for name in ("__hash__", "__round__", "limit_denominator")]
+    names = (
+        "__add__",
+        "__sub__",
+        "__mul__",
+        "__truediv__",
+        "__floordiv__",
+        "__mod__",
+        "__pow__",
+        "__lt__",
+        "__eq__",
+    )
+    out = [
+        _named(getattr(a, name), b) for a in numbers for b in [*numbers, 2, 1.5] for name in names
+    ]
+    more = [
+        _named(getattr(a, name))
+        for a in numbers
+        for name in ("__hash__", "__round__", "limit_denominator")
+    ]
     return out, more, _named(m.Fraction, "1/x"), _named(m.Fraction, 1, 0)
 
 
 def _statistics(m: Any) -> Any:
     data = [1.5, 2, 2, 3.25, 9, 11, 0.5]
-    names = "mean fmean geometric_mean harmonic_mean median median_low median_grouped mode multimode pstdev variance"
-    out = [_named(getattr(m, name), data) for name in (names + " stdev quantiles pvariance").split()]
+    names = (
+        "mean fmean geometric_mean harmonic_mean median median_low median_grouped mode "
+        "multimode pstdev variance"
+    )
+    out = [
+        _named(getattr(m, name), data) for name in (names + " stdev quantiles pvariance").split()
+    ]
     normal = m.NormalDist(3, 2)
     return (
         out,
@@ -487,7 +600,9 @@ def _statistics(m: Any) -> Any:
         ("statistics", (), _statistics),
     ],
 )
-def test_modules_of_python_answer_as_they_do(name: str, without: tuple[str, ...], asked: Callable[[Any], Any]) -> None:
+def test_modules_of_python_answer_as_they_do(
+    name: str, without: tuple[str, ...], asked: Callable[[Any], Any]
+) -> None:
     wanted = asked(_copy(name, False, *without))
     SEEN.clear()
     assert asked(_copy(name, True, *without)) == wanted

@@ -32,7 +32,8 @@ def _pause() -> None:
     assert _DONE.wait(60)
 
 
-_pause.__code__ = _pause.__code__.replace(co_filename="<frozen pause>")  # as trusted as Python's own
+# as trusted as Python's own
+_pause.__code__ = _pause.__code__.replace(co_filename="<frozen pause>")
 
 
 @contextmanager
@@ -66,7 +67,10 @@ class Owner:
 
 
 def _world() -> types.SimpleNamespace:
-    source = "K = OTHER = 1\ndef fn(x):\n    y = x * K * owner.read * part.read * lib.K\n    pause()\n    return y"
+    source = (
+        "K = OTHER = 1\ndef fn(x):\n    y = x * K * owner.read * part.read * lib.K\n    "
+        "pause()\n    return y"
+    )
     lib = module("K = OTHER = 1")
     owner, part = Owner(), nn.Identity()
     part.read = part.other = 1  # type: ignore[assignment]
@@ -99,7 +103,10 @@ def test_what_another_thread_writes_is_never_answered_stale(owner: str) -> None:
     """What the trace had read changes before the trace ends: refused, and right from then on."""
     world = _world()
     compiled = symshape.compile(world.fn, fullgraph=True)
-    with another_thread(lambda: _set(world, owner, True, 3)), pytest.raises(UnsupportedError, match="another thread"):
+    with (
+        another_thread(lambda: _set(world, owner, True, 3)),
+        pytest.raises(UnsupportedError, match="another thread"),
+    ):
         compiled(torch.ones(3))
     _DONE.set()
     for _ in range(3):
@@ -110,11 +117,16 @@ def test_what_another_thread_writes_is_never_answered_stale(owner: str) -> None:
 
 def test_a_value_that_is_there_and_back_again() -> None:
     """Read, changed, read, and changed back: no program may hold both."""
-    source = "K = 1\ndef fn(x):\n    y = x * K\n    pause()\n    y = y + K\n    back()\n    return y"
+    source = (
+        "K = 1\ndef fn(x):\n    y = x * K\n    pause()\n    y = y + K\n    back()\n    return y"
+    )
     made = module(source, pause=_pause)
     made.__dict__["back"] = types.FunctionType(_back.__code__, {"made": made})
     compiled = symshape.compile(made.fn, fullgraph=True)
-    with another_thread(lambda: setattr(made, "K", 2)), pytest.raises(UnsupportedError, match="another thread"):
+    with (
+        another_thread(lambda: setattr(made, "K", 2)),
+        pytest.raises(UnsupportedError, match="another thread"),
+    ):
         compiled(torch.ones(3))
     _DONE.set()
     made.K = 1
@@ -165,7 +177,11 @@ def test_a_programs_own_writes_are_seen_beside_another_thread(what: str) -> None
     owner, part, lib, slotted = C(), nn.Identity(), module("K = 1"), _Slotted()
     owner.own = slotted.k = part.read = 1  # type: ignore[attr-defined,assignment]
     names = {"owner": owner, "part": part, "lib": lib, "slotted": slotted}
-    made = module(f"K = 1\ndef fn(x):\n    {_WRITES[what]}\n    pause()\n    return x * 2", pause=_pause, **names)
+    made = module(
+        f"K = 1\ndef fn(x):\n    {_WRITES[what]}\n    pause()\n    return x * 2",
+        pause=_pause,
+        **names,
+    )
 
     def look() -> Any:
         found = (vars(owner), C.read, lib.K, slotted.k, made.__dict__.get("K"))

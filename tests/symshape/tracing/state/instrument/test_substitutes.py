@@ -1,4 +1,6 @@
-"""Functions that traced code gets in the place of Python's: the same answers, and what they read is told."""
+"""Functions that traced code gets in the place of Python's: the same answers, and what they read is
+told.
+"""
 
 from __future__ import annotations
 
@@ -74,14 +76,21 @@ def test_printing_is_told_first(capsys: pytest.CaptureFixture[str]) -> None:
 def test_they_are_found_under_any_name() -> None:
     thing = types.SimpleNamespace(a=1)
     own = types.SimpleNamespace(get=getattr)
-    for fn in (lambda: get_of_ours(thing, "a"), lambda: own.get(thing, "a"), lambda: getattr(thing, "a")):  # noqa: B009
+    for fn in (
+        lambda: get_of_ours(thing, "a"),
+        lambda: own.get(thing, "a"),
+        lambda: getattr(thing, "a"),  # noqa: B009
+    ):
         assert seen(fn, lambda: setattr(thing, "a", thing.a + 1))
 
 
 def test_a_flag_of_torch_is_asked_again() -> None:
     before = torch.is_anomaly_enabled()
     try:
-        assert seen(lambda: torch.is_anomaly_enabled(), lambda: torch.autograd.set_detect_anomaly(not before))
+        assert seen(
+            lambda: torch.is_anomaly_enabled(),
+            lambda: torch.autograd.set_detect_anomaly(not before),
+        )
     finally:
         torch.autograd.set_detect_anomaly(before)
 

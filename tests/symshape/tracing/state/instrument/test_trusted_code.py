@@ -88,7 +88,9 @@ def test_functions_that_read_what_changes_by_itself(function: Any) -> None:
         assert function.__name__ in trusted_code.hides(function)
 
 
-@pytest.mark.parametrize("function", [len, max, os.getenv, os.fspath, os.path.join, json.dumps, torch.add, recorded])
+@pytest.mark.parametrize(
+    "function", [len, max, os.getenv, os.fspath, os.path.join, json.dumps, torch.add, recorded]
+)
 def test_functions_that_hide_nothing(function: Any) -> None:
     assert trusted_code.hides(function) == ""
 

@@ -53,7 +53,12 @@ def test_slots_of_all_classes_in_order() -> None:
 
 
 def test_a_look_up_is_asked_in_the_quickest_way_that_answers_what_stands_there() -> None:
-    for key, kind in (("method", Attribute), ("number", Attribute), ("computed", Answer), ("nothing", Answer)):
+    for key, kind in (
+        ("method", Attribute),
+        ("number", Attribute),
+        ("computed", Answer),
+        ("nothing", Answer),
+    ):
         found = attribute_lookups.static(Derived, key)
         place = attribute_lookups.place_of(Derived, key, found, key)
         assert type(place) is kind
@@ -81,7 +86,11 @@ def test_functions_that_python_calls_by_itself() -> None:
         return found
 
     assert told(Derived, False) == {"Derived.__getattribute__", "Derived.__add__"}
-    assert told(Derived, True) == {"Derived.__getattribute__", "Derived.__add__", "Derived.computed"}
+    assert told(Derived, True) == {
+        "Derived.__getattribute__",
+        "Derived.__add__",
+        "Derived.computed",
+    }
     assert "Sequential.__getitem__" in told(nn.Sequential, False)
     assert not {"Sequential.__init__", "Sequential.forward"} & told(nn.Sequential, False)
 

@@ -1,4 +1,6 @@
-"""The containers that a function was called with: what is told of them where no call is served by what is traced."""
+"""The containers that a function was called with: what is told of them where no call is served by
+what is traced.
+"""
 
 from __future__ import annotations
 

@@ -62,8 +62,19 @@ def test_what_is_asked_for_counts_and_nothing_else(thing: Plain) -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x * thing.__dict__.get("scale", 1.0) + thing.__dict__.get("more", 0)
 
-    changes = (setting(thing, "others", [2]), setting(thing, "new", 4), setting(thing, "scale", 3.0))
-    assert traces(fn, *changes, setting(thing, "more", 5), lambda: delattr(thing, "scale")) == [1, 1, 1, 2, 3, 4]
+    changes = (
+        setting(thing, "others", [2]),
+        setting(thing, "new", 4),
+        setting(thing, "scale", 3.0),
+    )
+    assert traces(fn, *changes, setting(thing, "more", 5), lambda: delattr(thing, "scale")) == [
+        1,
+        1,
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 def test_items_and_what_is_there(thing: Plain) -> None:
@@ -72,8 +83,19 @@ def test_items_and_what_is_there(thing: Plain) -> None:
             return x * thing.__dict__["scale"]
         return x + len(thing.__dict__["others"])
 
-    changes = (setting(thing, "others", [2, 3]), setting(thing, "new", 4), setting(thing, "scale", 3.0))
-    assert traces(fn, *changes, setting(thing, "more", 5), setting(thing, "others", [5, 6, 7])) == [1, 1, 1, 2, 3, 4]
+    changes = (
+        setting(thing, "others", [2, 3]),
+        setting(thing, "new", 4),
+        setting(thing, "scale", 3.0),
+    )
+    assert traces(fn, *changes, setting(thing, "more", 5), setting(thing, "others", [5, 6, 7])) == [
+        1,
+        1,
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 def test_what_is_remembered_by_hand() -> None:
@@ -107,7 +129,11 @@ def test_classes_that_ask_at_each_look_up() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x * thing.scale
 
-    changes = (setting(thing, "others", [2]), setting(thing, "scale", 3.0), setting(thing, "_instead", {"scale": 7.0}))
+    changes = (
+        setting(thing, "others", [2]),
+        setting(thing, "scale", 3.0),
+        setting(thing, "_instead", {"scale": 7.0}),
+    )
     assert traces(fn, *changes) == [1, 1, 2, 3]
 
 
@@ -137,7 +163,9 @@ def test_get_of_other_dictionaries(thing: Plain) -> None:
     table: dict[str, Any] = {"scale": 4.0}
 
     def fn(x: torch.Tensor) -> torch.Tensor:
-        return x * ({"scale": 5.0} if x.ndim > 1 else table).get("scale") + Masked().__dict__.get("scale", 0.0)
+        return x * ({"scale": 5.0} if x.ndim > 1 else table).get("scale") + Masked().__dict__.get(
+            "scale", 0.0
+        )
 
     assert traces(fn, lambda: table.update(scale=6.0)) == [1, 2]
 
@@ -149,7 +177,11 @@ def test_slots_beside_a_dictionary() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x * thing.scale + thing.__dict__.get("scale", 10.0)
 
-    changes = (setting(thing, "other", 1.0), setting(thing, "scale", 3.0), lambda: thing.__dict__.update(scale=1.0))
+    changes = (
+        setting(thing, "other", 1.0),
+        setting(thing, "scale", 3.0),
+        lambda: thing.__dict__.update(scale=1.0),
+    )
     assert traces(fn, *changes) == [1, 1, 2, 3]
 
 

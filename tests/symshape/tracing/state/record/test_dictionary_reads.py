@@ -76,7 +76,11 @@ def test_an_entry_of_a_class_is_the_first_among_its_bases() -> None:
     assert _holds(there, absent)
     kept = Base.flag
     changes = (
-        (lambda: setattr(Middle, "flag", kept), lambda: delattr(Middle, "flag"), False),  # shadows it, though the same
+        (
+            lambda: setattr(Middle, "flag", kept),
+            lambda: delattr(Middle, "flag"),
+            False,
+        ),  # shadows it, though the same
         (lambda: setattr(Base, "flag", 3), lambda: setattr(Base, "flag", kept), False),
         (lambda: delattr(Base, "flag"), lambda: setattr(Base, "flag", kept), False),
         (lambda: setattr(Base, "absent", 3), lambda: delattr(Base, "absent"), False),
@@ -124,9 +128,15 @@ def _classes(rng: random.Random) -> list[Any]:
     """A few classes on each other."""
     kinds: list[Any] = []
     for i in range(rng.randint(2, 5)):
-        bases = tuple(sorted(rng.sample(kinds, min(len(kinds), rng.randint(0, 2))), key=kinds.index, reverse=True))
+        bases = tuple(
+            sorted(
+                rng.sample(kinds, min(len(kinds), rng.randint(0, 2))), key=kinds.index, reverse=True
+            )
+        )
         held = {name: rng.choice(STANDING) for name in NAMES if rng.random() < 0.4}
-        kinds.append(abc.ABCMeta(f"K{i}", bases, held) if rng.random() < 0.3 else type(f"K{i}", bases, held))
+        kinds.append(
+            abc.ABCMeta(f"K{i}", bases, held) if rng.random() < 0.3 else type(f"K{i}", bases, held)
+        )
     return kinds
 
 
@@ -141,7 +151,9 @@ def _change(rng: random.Random, kinds: list[Any]) -> Callable[[], Any]:
     return lambda: setattr(kind, name, value)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13) and not ready(), reason="objects' attributes are told of to nobody")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 13) and not ready(), reason="objects' attributes are told of to nobody"
+)
 @pytest.mark.parametrize("seed", range(60))
 def test_no_class_answers_otherwise_while_what_is_watched_stays(seed: int) -> None:
     assert torch._dynamo.guards  # by whose guards dictionaries are watched
@@ -187,7 +199,14 @@ def test_what_a_metaclass_or_a_descriptor_makes_is_not_watched() -> None:
         def b(cls) -> int:
             return 1
 
-    for kind, name in ((Strange, "a"), (Made, "a"), (Made, "b"), (Made, "__mro__"), (Made, "__name__"), (Made, "mro")):
+    for kind, name in (
+        (Strange, "a"),
+        (Made, "a"),
+        (Made, "b"),
+        (Made, "__mro__"),
+        (Made, "__name__"),
+        (Made, "mro"),
+    ):
         assert dicts_of_classes(Attribute(kind, name, getattr(kind, name), name)) == ()
     assert dicts_of_classes(Attribute(_function, "__code__", _function.__code__, "")) == ()
     held = {"a": 1}

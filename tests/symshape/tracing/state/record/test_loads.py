@@ -1,4 +1,6 @@
-"""Each way to read a name or an attribute leaves a place that sees a change, and none that sees more."""
+"""Each way to read a name or an attribute leaves a place that sees a change, and none that sees
+more.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,12 @@ def test_modules_that_are_imported_inside(monkeypatch: pytest.MonkeyPatch) -> No
     for fn in (whole, part):
         assert seen(fn, lambda: setattr(module, "scale", module.scale + 1))
         assert not seen(fn, lambda: setattr(module, "unread", 1))
-        assert seen(fn, lambda: monkeypatch.setitem(sys.modules, "own_settings", types.ModuleType("own_settings")))
+        assert seen(
+            fn,
+            lambda: monkeypatch.setitem(
+                sys.modules, "own_settings", types.ModuleType("own_settings")
+            ),
+        )
         monkeypatch.setitem(sys.modules, "own_settings", module)
 
 
@@ -119,13 +126,17 @@ def test_a_property_in_the_place_of_what_is_written() -> None:
 
     thing = Written()
     fn = lambda: setattr(thing, "width", 2)  # noqa: E731
-    assert seen(fn, lambda: setattr(Written, "width", property(lambda self: 3, lambda self, value: None)))
+    assert seen(
+        fn, lambda: setattr(Written, "width", property(lambda self: 3, lambda self, value: None))
+    )
 
     class Other(Base):
         pass
 
     thing = Other()
-    assert seen(fn, lambda: setattr(Base, "width", property(lambda self: 3, lambda self, value: None)))
+    assert seen(
+        fn, lambda: setattr(Base, "width", property(lambda self: 3, lambda self, value: None))
+    )
 
 
 def test_another_dictionary_of_attributes() -> None:
@@ -142,7 +153,9 @@ def test_class_attributes_and_what_hides_them(monkeypatch: pytest.MonkeyPatch) -
     assert seen(fn, lambda: monkeypatch.setattr(Base, "width", 2))
     assert seen(fn, lambda: monkeypatch.setattr(Derived, "width", 3, raising=False))
     assert seen(fn, lambda: monkeypatch.setattr(Base, "area", lambda self: 0))
-    assert seen(lambda: Derived.width, lambda: monkeypatch.setattr(Derived, "width", 4, raising=False))
+    assert seen(
+        lambda: Derived.width, lambda: monkeypatch.setattr(Derived, "width", 4, raising=False)
+    )
 
 
 def test_properties_that_are_read_and_set() -> None:
@@ -187,11 +200,15 @@ def test_walks_over_a_tree_see_what_is_added_to_it() -> None:
         assert seen(fn, lambda: model[0].append(nn.Linear(2, 2))), walk  # noqa: B023
 
 
-def test_attributes_of_tensors_and_methods_that_somebody_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attributes_of_tensors_and_methods_that_somebody_exchanges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fn = lambda: getattr(WEIGHT, "mark", 0)  # noqa: E731
     assert seen(fn, lambda: setattr(WEIGHT, "mark", 1))
     del WEIGHT.mark  # type: ignore[attr-defined]
-    assert seen(lambda: WEIGHT.relu(), lambda: monkeypatch.setattr(torch.Tensor, "relu", torch.Tensor.abs))
+    assert seen(
+        lambda: WEIGHT.relu(), lambda: monkeypatch.setattr(torch.Tensor, "relu", torch.Tensor.abs)
+    )
 
 
 def test_attributes_of_functions() -> None:
@@ -215,7 +232,9 @@ def test_flags_of_torch_and_the_context_of_decimal() -> None:
     try:
         assert seen(
             lambda: torch.backends.cudnn.benchmark,
-            lambda: torch._C._set_cudnn_benchmark(not before),  # torch's own test helpers forbid the property
+            lambda: torch._C._set_cudnn_benchmark(
+                not before
+            ),  # torch's own test helpers forbid the property
         )
     finally:
         torch._C._set_cudnn_benchmark(before)
@@ -223,13 +242,18 @@ def test_flags_of_torch_and_the_context_of_decimal() -> None:
         assert seen(lambda: decimal.Decimal(1) / 3, lambda: setattr(context, "prec", 3))
 
 
-@pytest.mark.parametrize("key", ["__name__", "__qualname__", "__module__", "__doc__", "__annotations__"])
+@pytest.mark.parametrize(
+    "key", ["__name__", "__qualname__", "__module__", "__doc__", "__annotations__"]
+)
 def test_what_functions_say_of_themselves(key: str) -> None:
     def told(x: int) -> int:
         """A text."""
         return x
 
-    assert seen(lambda: getattr(told, key), lambda: setattr(told, key, {"x": str} if "annot" in key else "other"))
+    assert seen(
+        lambda: getattr(told, key),
+        lambda: setattr(told, key, {"x": str} if "annot" in key else "other"),
+    )
     assert not seen(lambda: getattr(told, key), lambda: setattr(told, "__kwdefaults__", None))
 
 
@@ -244,7 +268,8 @@ def test_flags_of_parts_of_torch_backends() -> None:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-FIRST_TIME = torch.library.Library("symshape_first_time", "DEF")  # kept: torch 2.11 asks operators that it saw once
+# kept: torch 2.11 asks operators that it saw once
+FIRST_TIME = torch.library.Library("symshape_first_time", "DEF")
 
 
 def test_an_operator_that_is_asked_for_for_the_first_time_is_no_change() -> None:
@@ -274,7 +299,10 @@ def _memo() -> int:
         (lambda: types.__dict__, "lists the names of the module types"),
         (lambda: sys.stdout.write("x"), "writes to the screen"),
         (lambda: warnings.warn("x", stacklevel=1), "warns"),
-        (lambda: logging.getLogger("x").info("y"), "writes to a log, or reads the settings of logging"),
+        (
+            lambda: logging.getLogger("x").info("y"),
+            "writes to a log, or reads the settings of logging",
+        ),
     ],
 )
 def test_what_is_refused_by_name(fn: Any, match: str) -> None:
@@ -282,7 +310,9 @@ def test_what_is_refused_by_name(fn: Any, match: str) -> None:
         recorded(fn)
 
 
-def test_a_look_up_after_a_class_is_told_once_until_a_class_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_up_after_a_class_is_told_once_until_a_class_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Base:
         def scale(self) -> int:
             return 2
@@ -302,7 +332,8 @@ def test_a_look_up_after_a_class_is_told_once_until_a_class_is_written(monkeypat
     assert torch.equal(compiled(torch.ones(3)), 9 * torch.ones(3))
     assert told.count("scale") == 1
     monkeypatch.setattr(Base, "scale", lambda self: 10)
-    assert torch.equal(compiled(torch.ones(3)), 33 * torch.ones(3))  # what was told once is still compared
+    # what was told once is still compared
+    assert torch.equal(compiled(torch.ones(3)), 33 * torch.ones(3))
 
     def between(x: torch.Tensor) -> torch.Tensor:
         first = child.scale()
@@ -316,7 +347,9 @@ def test_a_look_up_after_a_class_is_told_once_until_a_class_is_written(monkeypat
         assert torch.equal(symshape.compile(between)(torch.ones(3)), between(torch.ones(3)))
 
 
-def test_names_of_a_module_that_the_program_writes_between_two_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_a_module_that_the_program_writes_between_two_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     settings = types.ModuleType("settings")
     settings.factor = 2  # type: ignore[attr-defined]
 

@@ -1,4 +1,6 @@
-"""Each kind of place is read again, and compared by identity, or by value where it is a plain value."""
+"""Each kind of place is read again, and compared by identity, or by value where it is a plain
+value.
+"""
 
 from __future__ import annotations
 

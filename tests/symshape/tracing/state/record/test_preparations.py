@@ -1,4 +1,6 @@
-"""What a library prepares once: done outside of the trace; then the program is traced as if it had always been done."""
+"""What a library prepares once: done outside of the trace; then the program is traced as if it had
+always been done.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def test_the_flag_is_compared() -> None:
         each._installed = False  # whoever takes it away has the hooks installed again
         each(x)
     assert (
-        [len(each._forward_hooks) for each in compiled.layers] == [2, 2] == [len(e._forward_hooks) for e in twin.layers]
+        [len(each._forward_hooks) for each in compiled.layers]
+        == [2, 2]
+        == [len(e._forward_hooks) for e in twin.layers]
     )
     torch.testing.assert_close(compiled(x), twin(x))
 
@@ -155,10 +159,15 @@ def test_hidden_states_of_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
             assert compiled(input_ids=call["input_ids"]).hidden_states is None
     assert compiled.stats().traces == 4
     fresh = transformers.LlamaForCausalLM(config).eval()
-    assert len(symshape.trace(fresh, input_ids=ids(2, 5), output_hidden_states=True).graph.outputs) == 5
+    assert (
+        len(symshape.trace(fresh, input_ids=ids(2, 5), output_hidden_states=True).graph.outputs)
+        == 5
+    )
 
 
-def test_a_library_that_registers_classes_when_it_first_meets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_registers_classes_when_it_first_meets_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import sys
 
     library: Any = ModuleType("a_registering_library")
@@ -177,7 +186,9 @@ def computed(x): return found_for(x).computed(x)
 """
     exec(source, vars(library))
     monkeypatch.setitem(sys.modules, "a_registering_library", library)
-    monkeypatch.setattr(preparations, "_REGISTRIES", (("a_registering_library", "found_for", "served"),))
+    monkeypatch.setattr(
+        preparations, "_REGISTRIES", (("a_registering_library", "found_for", "served"),)
+    )
     compiled = symshape.compile(lambda x: library.computed(x) + 1, fullgraph=True)
     for n in (3, 4, 5):
         assert compiled(torch.ones(n)).tolist() == [3.0] * n

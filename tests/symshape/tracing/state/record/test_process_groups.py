@@ -1,4 +1,6 @@
-"""What a program asks torch.distributed for is asked again at each call: another group is another program."""
+"""What a program asks torch.distributed for is asked again at each call: another group is another
+program.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,12 @@ def test_another_group_is_a_miss(fn: Callable[[torch.Tensor], torch.Tensor]) -> 
         assert torch.equal(f(torch.ones(2, 2)), torch.full((2, 2), 8.0))
 
 
-def _kept(fn: Callable[[], Any], folder: Path, groups: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Programs traced and loaded in new compilations, in each of these groups in turn; results are compared."""
+def _kept(
+    fn: Callable[[], Any], folder: Path, groups: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Programs traced and loaded in new compilations, in each of these groups in turn; results are
+    compared.
+    """
     found = []
     for rank, size in groups:
         with _group(rank, size):
@@ -107,11 +113,18 @@ def of_world(x: torch.Tensor) -> torch.Tensor:
     return x + dist.get_rank(dist.group.WORLD)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: OfGroup(dist.new_group([0, 1])), lambda: OfMesh(dist.device_mesh.DeviceMesh("cpu", [0, 1])),
-    lambda: of_world,
-], ids=["group", "mesh", "world"])  # fmt: skip
-def test_what_hangs_on_other_groups_is_kept_for_the_same_groups(make: Callable[[], Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: OfGroup(dist.new_group([0, 1])),
+        lambda: OfMesh(dist.device_mesh.DeviceMesh("cpu", [0, 1])),
+        lambda: of_world,
+    ],
+    ids=["group", "mesh", "world"],
+)
+def test_what_hangs_on_other_groups_is_kept_for_the_same_groups(
+    make: Callable[[], Any], tmp_path: Path
+) -> None:
     with told() as seen:
         found = _kept(make, tmp_path, [(0, 2), (1, 2), (0, 2), (0, 3), (1, 2)])
     assert found == [(1, 0), (1, 0), (0, 1), (1, 0), (0, 1)]
@@ -119,7 +132,9 @@ def test_what_hangs_on_other_groups_is_kept_for_the_same_groups(make: Callable[[
 
 
 def test_other_groups_are_a_miss(tmp_path: Path) -> None:
-    """The same program on the same rank, which is in one group more (that nobody asked for), or given another one."""
+    """The same program on the same rank, which is in one group more (that nobody asked for), or
+    given another one.
+    """
     made: list[list[list[int]]] = [[[0, 1]], [[0, 1], [0, 2]], [[0, 2]], [[0, 1]]]
     found = []
     for groups in made:
@@ -146,7 +161,9 @@ def test_groups_that_end_between_compiling_and_the_first_call(tmp_path: Path) ->
 
 
 def test_a_group_in_an_entry_is_one_of_this_process(tmp_path: Path) -> None:
-    """An entry that names another group than it read, or a group by its name alone, is not served."""
+    """An entry that names another group than it read, or a group by its name alone, is not
+    served.
+    """
     x = torch.ones(4, 2)
     with _group(0, 2):
         dist.new_group([0])
@@ -157,7 +174,12 @@ def test_a_group_in_an_entry_is_one_of_this_process(tmp_path: Path) -> None:
     entry.unlink()
     asked = '{"group":["0",[0,1],'
     assert asked in content
-    for wrong in ('{"group":["1",[0,1],', '{"group":["0",[0,2],', '{"group":["7",[0],', '{"group":[7,[0,1],'):
+    for wrong in (
+        '{"group":["1",[0,1],',
+        '{"group":["0",[0,2],',
+        '{"group":["7",[0],',
+        '{"group":[7,[0,1],',
+    ):
         DiskStore(tmp_path).write(entry.parent.name, content.replace(asked, wrong).encode())
         with _group(0, 2):
             dist.new_group([0])

@@ -1,4 +1,6 @@
-"""What a recording notes is the same in Python and in C++, and what is built in C++ refuses what it cannot be."""
+"""What a recording notes is the same in Python and in C++, and what is built in C++ refuses what it
+cannot be.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_the_same_is_noted_in_python_and_in_c() -> None:
 
 
 @needs_compiled
-@pytest.mark.parametrize("wrong", [{"missing": 1, "other": 2}, {"tables": []}, {"quiet": ()}, {"cell": 3}, {}])
+@pytest.mark.parametrize(
+    "wrong", [{"missing": 1, "other": 2}, {"tables": []}, {"quiet": ()}, {"cell": 3}, {}]
+)
 def test_set_up_with_something_else_is_an_error(wrong: dict[str, Any]) -> None:
     if not wrong:
         with pytest.raises(TypeError):
@@ -66,7 +70,8 @@ def test_before_it_is_set_up_nothing_runs() -> None:
         "from symshape.tracing.state import compiled\n"
         "spec = importlib.util.find_spec('symshape.tracing.state.compiled_reads')\n"
         "reads = compiled.READS\n"
-        "for call in (lambda: reads.Reads(), lambda: reads.load_attr(1, 'real'), lambda: reads.load_global('len'),\n"
+        "for call in (lambda: reads.Reads(), lambda: reads.load_attr(1, 'real'), lambda: "
+        "reads.load_global('len'),\n"
         "             lambda: reads.of_object(1, 2, 3)):\n"
         "    try:\n        call()\n    except RuntimeError as error:\n        print(error)\n"
     )
@@ -77,7 +82,9 @@ def test_before_it_is_set_up_nothing_runs() -> None:
         "    made.__path__ = [name.replace('.', '/')]\n"
         "    sys.modules[name] = made\n"
     )
-    run = subprocess.run([sys.executable, "-c", bare + program], cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", bare + program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert run.stdout.splitlines() == ["compiled_reads is not set up"] * 4
 
 
@@ -104,14 +111,17 @@ def test_another_thread_is_not_recorded() -> None:
         thread.start()
         thread.join()
         assert len(recorder.seen) == before
-        hooks.HOOKS.load_attr(noting.THING, "plain")  # of a class that nobody touched: nothing is known of it
+        # of a class that nobody touched: nothing is known of it
+        hooks.HOOKS.load_attr(noting.THING, "plain")
         recorder.touch(noting.THING, "THING")
         hooks.HOOKS.load_attr(noting.THING, "plain")
         assert len(recorder.seen) > before
         assert not recorder.busy
 
 
-def test_an_error_while_something_is_noted_leaves_the_recording_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_while_something_is_noted_leaves_the_recording_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(self: Recorder, value: Any, name: str) -> None:
         raise RuntimeError("out of order")
 

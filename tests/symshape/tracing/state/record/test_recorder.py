@@ -160,7 +160,9 @@ def test_a_refusal_stays_though_the_program_catches_it() -> None:
 
 
 @pytest.mark.parametrize("serves", [True, False])
-def test_telling_is_refused_only_where_a_graph_serves(serves: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_telling_is_refused_only_where_a_graph_serves(
+    serves: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fn() -> None:
         print("told")
 
@@ -207,7 +209,10 @@ def test_partials_of_methods() -> None:
     assert seen(fn, lambda: fn.keywords.update(scale=3))
     assert seen(fn, lambda: setattr(model, "gain", 3))
     assert not seen(fn, lambda: setattr(Model, "run", None))  # the bound method has its function
-    assert seen(fn, lambda: setattr(fn.func.__func__, "__code__", (lambda self, shift, *, scale: 0).__code__))
+    assert seen(
+        fn,
+        lambda: setattr(fn.func.__func__, "__code__", (lambda self, shift, *, scale: 0).__code__),
+    )
 
 
 @pytest.mark.usefixtures("alone")
@@ -247,7 +252,9 @@ def _other_step(self: Kind) -> int:
     return OTHER
 
 
-def test_a_method_that_is_exchanged_tells_what_the_new_one_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_is_exchanged_tells_what_the_new_one_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Kind, "step", Kind.step)  # put back afterwards
     owner = Kind()
 

@@ -1,4 +1,6 @@
-"""Flags of torch's: what is read of them is asked at each call, by whatever name a program comes to it."""
+"""Flags of torch's: what is read of them is asked at each call, by whatever name a program comes to
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ attend = torch.nn.functional.scaled_dot_product_attention
 
 @pytest.fixture
 def _as_it_was() -> Iterator[None]:
-    autocast, threads, swaps = torch.get_autocast_dtype("cpu"), torch.get_num_threads(), torch.__future__
+    autocast, threads, swaps = (
+        torch.get_autocast_dtype("cpu"),
+        torch.get_num_threads(),
+        torch.__future__,
+    )
     yield
     torch.set_autocast_dtype("cpu", autocast)
     torch.set_num_threads(threads)
@@ -33,7 +39,10 @@ def _said(ask: Callable[[], Any]) -> Callable[[torch.Tensor], Any]:
 
 
 CHANGES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-    "in a variable of a closure": (torch.get_num_threads, lambda: torch.set_num_threads(torch.get_num_threads() + 1)),
+    "in a variable of a closure": (
+        torch.get_num_threads,
+        lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+    ),
     "with an argument": (
         lambda: torch.get_autocast_dtype("cpu"),
         lambda: torch.set_autocast_dtype("cpu", torch.float16),
@@ -42,7 +51,10 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         torch.backends.mha.get_fastpath_enabled,
         lambda: torch.backends.mha.set_fastpath_enabled(False),
     ),
-    "of C": (lambda: torch._C._get_math_sdp_enabled(), lambda: torch.backends.cuda.enable_math_sdp(False)),
+    "of C": (
+        lambda: torch._C._get_math_sdp_enabled(),
+        lambda: torch.backends.cuda.enable_math_sdp(False),
+    ),
     "of the future": (
         lambda: torch.__future__.get_swap_module_params_on_conversion(),
         lambda: torch.__future__.set_swap_module_params_on_conversion(True),
@@ -67,9 +79,12 @@ def test_a_flag_that_is_read_is_asked_again(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fn", [lambda x: attend(x, x, x), lambda x: torch.ops.aten.scaled_dot_product_attention(x, x, x)]
+    "fn",
+    [lambda x: attend(x, x, x), lambda x: torch.ops.aten.scaled_dot_product_attention(x, x, x)],
 )
-def test_kernels_of_attention_that_are_switched_off_around_a_call(fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def test_kernels_of_attention_that_are_switched_off_around_a_call(
+    fn: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
     compiled = symshape.compile(fn, fullgraph=True, dynamic=True)
     x = torch.randn(1, 2, 5, 4)
     compiled(x)
@@ -115,7 +130,9 @@ def test_a_flag_that_cannot_be_asked_keeps_nothing_from_being_traced() -> None:
     torch.backends.mkldnn.matmul.fp32_precision = "bf16"
     with pytest.raises(RuntimeError):
         torch.get_float32_matmul_precision()
-    assert torch.equal(symshape.compile(lambda x: x @ x, fullgraph=True)(torch.ones(2, 2)), torch.full((2, 2), 2.0))
+    assert torch.equal(
+        symshape.compile(lambda x: x @ x, fullgraph=True)(torch.ones(2, 2)), torch.full((2, 2), 2.0)
+    )
 
 
 def test_every_flag_is_quiet(recwarn: pytest.WarningsRecorder) -> None:

@@ -99,7 +99,8 @@ def test_a_large_array_is_refused() -> None:
     table = numpy.zeros(1 << 14)
     with pytest.raises(
         UnsupportedError,
-        match=r"NumPy array table of 131,072 bytes, too large to be guarded by its content; pass it as a tensor",
+        match=r"NumPy array table of 131,072 bytes, too large to be guarded by its content; pass "
+        r"it as a tensor",
     ):
         recorded(lambda: table[0])
 

@@ -27,14 +27,22 @@ def scaled(total, x):
 
 PROGRAMS = {
     "scan": lambda x: scan(scaled, x[0] * 0, x)[0],
-    "while_loop": lambda x: while_loop(lambda x: x.sum() < 99, lambda x: (scaled(x, x)[0],), (x,))[0],
+    "while_loop": lambda x: (
+        while_loop(lambda x: x.sum() < 99, lambda x: (scaled(x, x)[0],), (x,))[0]
+    ),
     "cond": lambda x: scaled(x, x)[0],
 }
 fn, x = PROGRAMS[sys.argv[1]], torch.rand(4, 3) + 1
 found = symshape.compile(fn, fullgraph=True)(x)
 print("right" if torch.equal(found, fn(x)) else "wrong")
 """
-KEPT: dict[str, Any] = {"list": [1], "deque": deque([1]), "set": {1}, "object": SimpleNamespace(a=1), "number": 1}
+KEPT: dict[str, Any] = {
+    "list": [1],
+    "deque": deque([1]),
+    "set": {1},
+    "object": SimpleNamespace(a=1),
+    "number": 1,
+}
 
 
 def _of(change: Callable[[], object]) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -48,7 +56,9 @@ def _of(change: Callable[[], object]) -> Callable[[torch.Tensor], torch.Tensor]:
     return fn
 
 
-def _local(make: Callable[[], Any], change: Callable[[Any], object]) -> Callable[[torch.Tensor], torch.Tensor]:
+def _local(
+    make: Callable[[], Any], change: Callable[[Any], object]
+) -> Callable[[torch.Tensor], torch.Tensor]:
     def fn(x: torch.Tensor) -> torch.Tensor:
         kept = make()
         return _of(functools.partial(change, kept))(x)
@@ -73,7 +83,9 @@ CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_seen(name: str) -> None:
     before = {key: str(value) for key, value in KEPT.items()}
-    with pytest.raises(UnsupportedError, match="which would happen only in calls that run this function"):
+    with pytest.raises(
+        UnsupportedError, match="which would happen only in calls that run this function"
+    ):
         symshape.compile(CHANGES[name], fullgraph=True)(torch.rand(3))
     assert {key: str(value) for key, value in KEPT.items()} == before
 
@@ -81,7 +93,9 @@ def test_seen(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["scan", "while_loop", "cond"])
 def test_a_branch_as_the_first_thing_of_a_process(name: str) -> None:
-    found = subprocess.run([sys.executable, "-c", FIRST, name], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [sys.executable, "-c", FIRST, name], capture_output=True, text=True, check=False
+    )
     assert found.stdout == "right\n", found.stderr
 
 
@@ -101,7 +115,9 @@ def test_reading_changes_nothing() -> None:
 
 
 class Made(OrderedDict[str, Any]):
-    """Answers a new object each time that it is asked, as the table of activations of transformers does."""
+    """Answers a new object each time that it is asked, as the table of activations of transformers
+    does.
+    """
 
     asked = 0
 

@@ -31,7 +31,9 @@ def _backward(model: nn.Linear) -> Step:
 def _of_two(model: nn.Linear) -> Step:
     def step(x: torch.Tensor) -> torch.Tensor:
         y = model(x)
-        torch.autograd.backward([y.sum(), y.square().mean()], inputs=[model.weight], retain_graph=True)
+        torch.autograd.backward(
+            [y.sum(), y.square().mean()], inputs=[model.weight], retain_graph=True
+        )
         y.mean().backward()
         return y.detach()
 
@@ -74,7 +76,9 @@ def _only_read(model: nn.Linear) -> Step:
     return lambda x: x if model.weight.grad is None else x @ model.weight.grad.t()
 
 
-def _run(make: Make, compiled: bool, between: Callable[[nn.Linear, int], object]) -> tuple[list[Any], int]:
+def _run(
+    make: Make, compiled: bool, between: Callable[[nn.Linear, int], object]
+) -> tuple[list[Any], int]:
     torch.manual_seed(0)
     model = nn.Linear(3, 2)
     step: Any = make(model)
@@ -135,7 +139,9 @@ def test_a_gradient_of_an_argument_is_refused_and_nothing_stays() -> None:
     model = nn.Linear(3, 2)
     step = symshape.compile(_backward(model), fullgraph=True)
     x = torch.ones(4, 3, requires_grad=True)
-    with pytest.raises(UnsupportedError, match=r"calls backward\(\), which sets the gradient of an argument"):
+    with pytest.raises(
+        UnsupportedError, match=r"calls backward\(\), which sets the gradient of an argument"
+    ):
         step(x)
     assert x.grad is model.weight.grad is None
     with pytest.raises(UnsupportedError, match=r"calls backward\(\)"):

@@ -1,4 +1,6 @@
-"""What a program does besides computing tensors: repeated by the graph, or refused; never done once and lost."""
+"""What a program does besides computing tensors: repeated by the graph, or refused; never done once
+and lost.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def _remembers(x: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_counters_count(fn: Fn) -> None:
-    """``trace`` refuses what a graph would not do again, and undoes it; a compiled function does it at each call."""
+    """``trace`` refuses what a graph would not do again, and undoes it; a compiled function does it
+    at each call.
+    """
 
     def state() -> Any:
         return list(COUNTS), dict(NAMES), total, [list(each) for each in LOGS]
@@ -146,7 +150,9 @@ def _logs(x: torch.Tensor) -> torch.Tensor:
 def test_a_set_that_grows_runs_as_it_is_or_is_refused_and_put_back() -> None:
     LOG.clear()
     SEEN.clear()
-    with pytest.raises(UnsupportedError, match=r"changes SEEN .*which a compiled graph would not repeat"):
+    with pytest.raises(
+        UnsupportedError, match=r"changes SEEN .*which a compiled graph would not repeat"
+    ):
         symshape.compile(_logs, fullgraph=True)(torch.ones(2))
     assert LOG == []
     assert set() == SEEN
@@ -189,7 +195,9 @@ def test_no_memo_keeps_symbolic_tensors() -> None:
 # -- autograd's state
 
 
-def _sets(attribute: str, value: Callable[[torch.Tensor], Any], of: torch.Tensor | None = None) -> Fn:
+def _sets(
+    attribute: str, value: Callable[[torch.Tensor], Any], of: torch.Tensor | None = None
+) -> Fn:
     def f(x: torch.Tensor) -> torch.Tensor:
         setattr(x if of is None else of, attribute, value(x))
         return x * 2
@@ -251,7 +259,9 @@ def test_what_changes_gradients_without_an_op_is_refused(fn: Fn) -> None:
         lambda x: x if x.grad_fn is None else x * 2,
         lambda x: x.detach_() + 1,
         lambda x: (
-            torch.autograd.grad((x.detach().clone().requires_grad_() ** 2).sum(), x, allow_unused=True)
+            torch.autograd.grad(
+                (x.detach().clone().requires_grad_() ** 2).sum(), x, allow_unused=True
+            )
             if x.requires_grad
             else x * 2
         ),
@@ -293,7 +303,10 @@ def test_writing_to_what_autograd_made_equals_eager(fn: Fn, kind: str) -> None:
             found = pytree.tree_leaves((served(argument), argument))
         except RuntimeError as error:
             return [str(error)]
-        return [(each.tolist(), each.requires_grad, each.grad_fn is None, each.is_leaf) for each in found]
+        return [
+            (each.tolist(), each.requires_grad, each.grad_fn is None, each.is_leaf)
+            for each in found
+        ]
 
     assert seen(symshape.compile(fn)) == seen(fn)
 
@@ -342,7 +355,9 @@ def remembered(n: int) -> int:
     return n * FACTOR
 
 
-def test_what_a_memo_answers_is_compared_until_it_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_memo_answers_is_compared_until_it_is_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     remembered.cache_clear()
     compiled = symshape.compile(lambda x: x + remembered(2), fullgraph=True)
     assert remembered(2) == 4  # the trace finds it there, and sees nothing of what it was made of
@@ -362,11 +377,14 @@ def _write_scale() -> None:
     _Scaled.scale = 3.0
 
 
-_write_scale.__code__ = _write_scale.__code__.replace(co_filename="<frozen write>")  # as trusted as Python's own
+# as trusted as Python's own
+_write_scale.__code__ = _write_scale.__code__.replace(co_filename="<frozen write>")
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_class_that_code_not_looked_into_writes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_that_code_not_looked_into_writes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(_Scaled, "scale", 2.0)  # put back afterwards
 
     def fn(x: torch.Tensor) -> torch.Tensor:
@@ -399,7 +417,9 @@ def test_a_memo_that_was_cleared_and_filled_again_is_another(maxsize: int | None
 
 
 def test_a_scaler_of_gradients_keeps_no_notes_of_a_trace_that_failed() -> None:
-    """What it notes of each optimiser stands in dictionaries inside of dictionaries; the step branches on data."""
+    """What it notes of each optimiser stands in dictionaries inside of dictionaries; the step
+    branches on data.
+    """
 
     def made() -> tuple[Callable[[torch.Tensor], torch.Tensor], nn.Module]:
         model = nn.Linear(3, 3)
@@ -435,7 +455,9 @@ class Settings:
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 @pytest.mark.parametrize("size", [None, 8])
 @pytest.mark.parametrize("make", [Settings, lambda: [2.0]])
-def test_an_object_that_a_memo_makes_once_is_not_frozen(size: int | None, make: Callable[[], Any]) -> None:
+def test_an_object_that_a_memo_makes_once_is_not_frozen(
+    size: int | None, make: Callable[[], Any]
+) -> None:
     settings = functools.lru_cache(size)(lambda: make())
 
     def gain() -> Any:
@@ -462,7 +484,9 @@ def test_what_a_memo_kept_before_a_trace_stays(size: int | None) -> None:
     assert type(table(3)) is torch.Tensor
 
 
-@pytest.mark.parametrize("read", ["it().gain", "getattr(it(), 'ga' + 'in')", "it().__dict__['gain']", "it().many[0]"])
+@pytest.mark.parametrize(
+    "read", ["it().gain", "getattr(it(), 'ga' + 'in')", "it().__dict__['gain']", "it().many[0]"]
+)
 @pytest.mark.parametrize("size", [None, 8])
 def test_what_a_memo_answers_is_read_like_any_object(size: int | None, read: str) -> None:
     it = functools.lru_cache(size)(Settings)
@@ -520,7 +544,9 @@ def test_parameters_that_torch_exchanges_are_put_back(refused: bool) -> None:
     params = {name: each.detach() * 2 for name, each in net.named_parameters()}
 
     def program(x: torch.Tensor) -> Any:
-        each = torch.vmap(torch.func.grad(functools.partial(_loss, net)), in_dims=(None, 0))(params, x)
+        each = torch.vmap(torch.func.grad(functools.partial(_loss, net)), in_dims=(None, 0))(
+            params, x
+        )
         plain = torch.func.functional_call(net, params, (x,))
         return (each, plain) if not refused or plain.sum() > 1e9 else (plain, each)
 
@@ -605,7 +631,9 @@ def test_what_torch_notes_on_a_mode_of_the_users_is_no_effect() -> None:
     """At the first call of its method, which a process has once for each class."""
 
     class Twice(TorchDispatchMode):
-        def __torch_dispatch__(self, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, fn: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             result = fn(*args, **(kwargs or {}))
             return result * 2 if fn is torch.ops.aten.relu.default else result
 

@@ -57,7 +57,10 @@ def test_asking_guards_and_knowing_does_not(env: ShapeEnv) -> None:
 @pytest.mark.parametrize("b", [True, False])
 def test_conditions_as_values(env: ShapeEnv, a: bool, b: bool) -> None:
     s, t = size(env, int(a)), size(env, int(b))
-    first, second = env.nodes.bool_node(boolean.eq(s.term, 1)), env.nodes.bool_node(boolean.eq(t.term, 1))
+    first, second = (
+        env.nodes.bool_node(boolean.eq(s.term, 1)),
+        env.nodes.bool_node(boolean.eq(t.term, 1)),
+    )
     assert first.eq(second).hint is (a == b)
     assert first.ne(second).hint is (a != b)
     assert first.sym_and(second).hint is (a and b)
@@ -67,7 +70,8 @@ def test_conditions_as_values(env: ShapeEnv, a: bool, b: bool) -> None:
     assert first.sym_ite(second, first).hint is (b if a else a)
     assert first.sym_ite(s, t).hint == (1 if a else int(b))
     assert env.guards == []
-    assert first.sym_ite(s.sym_float(), t.sym_float()).hint == float(a or b)  # floats are not chosen symbolically
+    # floats are not chosen symbolically
+    assert first.sym_ite(s.sym_float(), t.sym_float()).hint == float(a or b)
     assert len(env.guards) == 1
 
 
@@ -82,10 +86,32 @@ def test_checks_say_the_message(env: ShapeEnv) -> None:
 
 
 BESIDE_NUMBERS: list[Callable[[Any, Any], Any]] = [
-    *(lambda b, n: b == n, lambda b, n: n == b, lambda b, n: b != 2, lambda b, n: b == -1, lambda b, n: b in (2, 3)),
-    *(lambda b, n: (b, 1) == (n, 1), lambda b, n: b == 0.5, lambda b, n: n < b, lambda b, n: b >= n),
-    *(lambda b, n: max(b, n), lambda b, n: min(n, b), lambda b, n: sorted([n, b, 3]), lambda b, n: n in (True, 7)),
-    *(lambda b, n: b & n, lambda b, n: n | b, lambda b, n: n >> b, lambda b, n: 1 << b, lambda b, n: b == (n > 2)),
+    *(
+        lambda b, n: b == n,
+        lambda b, n: n == b,
+        lambda b, n: b != 2,
+        lambda b, n: b == -1,
+        lambda b, n: b in (2, 3),
+    ),
+    *(
+        lambda b, n: (b, 1) == (n, 1),
+        lambda b, n: b == 0.5,
+        lambda b, n: n < b,
+        lambda b, n: b >= n,
+    ),
+    *(
+        lambda b, n: max(b, n),
+        lambda b, n: min(n, b),
+        lambda b, n: sorted([n, b, 3]),
+        lambda b, n: n in (True, 7),
+    ),
+    *(
+        lambda b, n: b & n,
+        lambda b, n: n | b,
+        lambda b, n: n >> b,
+        lambda b, n: 1 << b,
+        lambda b, n: b == (n > 2),
+    ),
     *(lambda b, n: n // (b + 1), lambda b, n: sum([b, b, n > 4])),
 ]
 
@@ -101,7 +127,13 @@ def test_a_condition_beside_numbers_is_0_or_1(fn: Callable[[Any, Any], Any]) -> 
 
     for program in (sizes, data):
         compiled = symshape.compile(program, dynamic=True)
-        for x in (torch.ones(5, 4), torch.ones(2, 1), torch.ones(4, 1), -torch.ones(5, 0), -torch.ones(2, 3)):
+        for x in (
+            torch.ones(5, 4),
+            torch.ones(2, 1),
+            torch.ones(4, 1),
+            -torch.ones(5, 0),
+            -torch.ones(2, 3),
+        ):
             expected, got = program(x), compiled(x)
             assert (type(got), got) == (type(expected), expected)
         assert "InternalError" not in str(compiled.explain_fallback())

@@ -39,6 +39,8 @@ def test_terms_are_tidied_by_what_is_known(env: ShapeEnv) -> None:
     term = arithmetic.add(extremes.maximum(s, t), extremes.minimum(s, arithmetic.const(4)))
     assert choices.tidy(env.known, term) is term
     env.evaluate(boolean.ge(s, t))
-    assert choices.tidy(env.known, term) is arithmetic.add(s, extremes.minimum(s, arithmetic.const(4)))
+    assert choices.tidy(env.known, term) is arithmetic.add(
+        s, extremes.minimum(s, arithmetic.const(4))
+    )
     env.evaluate(boolean.ge(s, 4))
     assert choices.tidy(env.known, term) is arithmetic.add(s, arithmetic.const(4))

@@ -34,7 +34,14 @@ def test_an_exact_ratio_leaves_integer_conditions(env: ShapeEnv) -> None:
     assert half.floor().term is division.floordiv(s.term, 2)
     assert half.ceil().hint == math.ceil(3.5)
     assert half.is_integer().term is boolean.eq(division.mod(s.term, 2), 0)
-    for name, expected in (("eq", False), ("ne", True), ("lt", True), ("le", True), ("gt", False), ("ge", False)):
+    for name, expected in (
+        ("eq", False),
+        ("ne", True),
+        ("lt", True),
+        ("le", True),
+        ("gt", False),
+        ("ge", False),
+    ):
         condition = getattr(half, name)(s)
         assert condition.hint is expected
         assert condition.term.symbols == {s.term}
@@ -82,7 +89,10 @@ def test_floats_that_rise_with_a_size_bound_it(env: ShapeEnv) -> None:
 
 def test_arithmetic_is_computed_where_all_is_plain(env: ShapeEnv) -> None:
     a, b = env.nodes.float_node(1.5), env.nodes.float_node(2.0)
-    found = [getattr(a, name)(b) for name in ("add", "sub", "mul", "truediv", "pow", "mod", "sym_max", "sym_min")]
+    found = [
+        getattr(a, name)(b)
+        for name in ("add", "sub", "mul", "truediv", "pow", "mod", "sym_max", "sym_min")
+    ]
     assert [each.maybe_as_float() for each in found] == [3.5, -0.5, 3.0, 0.75, 2.25, 1.5, 2.0, 1.5]
     assert a.neg().maybe_as_float() == -1.5
     assert a.round().maybe_as_int() == 2

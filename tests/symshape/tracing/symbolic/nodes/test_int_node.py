@@ -1,4 +1,6 @@
-"""Sizes as Python numbers: arithmetic, comparisons, torch's functions for symbolic numbers, what fixes a size."""
+"""Sizes as Python numbers: arithmetic, comparisons, torch's functions for symbolic numbers, what
+fixes a size.
+"""
 
 from __future__ import annotations
 
@@ -88,17 +90,25 @@ def test_formulas_as_numbers_in_tensor_operations(formula: Any) -> None:
 
 @pytest.mark.parametrize(
     "formula",
-    [f for f in FORMULAS[:30] if isinstance(f(4, 3), int) and not isinstance(f(4, 3), bool) and f(4, 3) >= 0],
+    [
+        f
+        for f in FORMULAS[:30]
+        if isinstance(f(4, 3), int) and not isinstance(f(4, 3), bool) and f(4, 3) >= 0
+    ],
 )
 def test_formulas_as_sizes(formula: Any) -> None:
-    """A size must not be negative: where it would be, eager refuses and so does the guard or the graph."""
+    """A size must not be negative: where it would be, eager refuses and so does the guard or the
+    graph.
+    """
     agree(lambda x: x.new_zeros(formula(x.size(0), x.size(1)), 2), *calls())
 
 
 def test_formulas_leave_no_guards() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         m, n = x.shape
-        return x.new_zeros(m * n, m // 2 + n % 3, torch.sym_max(m, n), m**2, math.floor(m / 2), -(-n // 4) * 4)
+        return x.new_zeros(
+            m * n, m // 2 + n % 3, torch.sym_max(m, n), m**2, math.floor(m / 2), -(-n // 4) * 4
+        )
 
     traced = symshape.trace(fn, torch.ones(4, 3))
     assert not traced.guards
@@ -251,6 +261,8 @@ def test_symbolic_numbers_of_a_trace_that_is_over() -> None:
 
 
 def test_divmod_keeps_sizes_symbolic() -> None:
-    traced, seen = agree(lambda x: (x * 2, *divmod(x.size(0), 3), divmod(7, x.size(0) + 1), divmod(7, 2)), *calls())
+    traced, seen = agree(
+        lambda x: (x * 2, *divmod(x.size(0), 3), divmod(7, x.size(0) + 1), divmod(7, 2)), *calls()
+    )
     assert seen == ["equal"] * len(calls())
     assert not traced.guards

@@ -46,7 +46,9 @@ def test_constants(env: ShapeEnv) -> None:
     assert s.wrap_int(4).maybe_as_int() == 4
     assert s.wrap_bool(False).maybe_as_bool() is False
     assert s.wrap_float(2).maybe_as_float() == 2.0
-    assert [n.is_constant() for n in (s.wrap_int(4), s.wrap_bool(True), s.wrap_float(0.5))] == [True] * 3
+    assert [n.is_constant() for n in (s.wrap_int(4), s.wrap_bool(True), s.wrap_float(0.5))] == [
+        True
+    ] * 3
     assert s.maybe_as_int() is None
 
 

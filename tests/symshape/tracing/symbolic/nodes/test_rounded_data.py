@@ -10,7 +10,13 @@ import torch
 
 import symshape
 
-CALLS = (torch.tensor([1.0, 2.5, -1.0]), torch.randn(6), torch.full((4,), -0.625), torch.zeros(5), torch.ones(0))
+CALLS = (
+    torch.tensor([1.0, 2.5, -1.0]),
+    torch.randn(6),
+    torch.full((4,), -0.625),
+    torch.zeros(5),
+    torch.ones(0),
+)
 
 
 def _each(number: float) -> tuple[int, ...]:

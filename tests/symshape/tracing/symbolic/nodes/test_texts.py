@@ -1,4 +1,6 @@
-"""The text of a size is its value to the program, which a guard then fixes, and its name to people."""
+"""The text of a size is its value to the program, which a guard then fixes, and its name to
+people.
+"""
 
 from __future__ import annotations
 
@@ -91,15 +93,21 @@ def test_messages_fix_nothing(fn: Any) -> None:
     assert torch.equal(traced(torch.ones(2, 7)), 2 * torch.ones(2, 7))
 
 
-def test_messages_show_names(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_show_names(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     symshape.trace(_prints, torch.randn(4, 3))
-    assert capsys.readouterr().out.startswith("s0; torch.Size([s0, s1]); SymbolicTensor(float32(s0, s1)")
+    assert capsys.readouterr().out.startswith(
+        "s0; torch.Size([s0, s1]); SymbolicTensor(float32(s0, s1)"
+    )
     symshape.trace(_logs, torch.randn(4, 3))
     (said,) = [each.getMessage() for each in caplog.records if each.name == "texts"]
     assert said.startswith("rows: s0 of torch.Size([s0, s1]), SymbolicTensor(")
 
 
-@pytest.mark.parametrize("fn", [lambda x: (x, str(x)), lambda x: (x, f"{x.sum():.2f}"), lambda x: x * len(f"{x}")])
+@pytest.mark.parametrize(
+    "fn", [lambda x: (x, str(x)), lambda x: (x, f"{x.sum():.2f}"), lambda x: x * len(f"{x}")]
+)
 def test_the_text_of_a_tensor_is_refused(fn: Any) -> None:
     with pytest.raises(UnsupportedError, match="text of a tensor"):
         symshape.trace(fn, torch.randn(4))

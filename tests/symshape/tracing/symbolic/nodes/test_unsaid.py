@@ -1,4 +1,6 @@
-"""Messages of functions that only check are not said while a trace makes them: nothing is fixed or refused for them."""
+"""Messages of functions that only check are not said while a trace makes them: nothing is fixed or
+refused for them.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,8 @@ def _by_name(x: torch.Tensor) -> torch.Tensor:
 def _by_module(x: torch.Tensor) -> torch.Tensor:
     found = (x > 0).sum()
     import_utils.torch_compilable_check(
-        found <= x.shape[0],
-        f"found {found} of {x.shape[0]}, "
-        f"which is {found} too many",
-    )  # fmt: skip
+        found <= x.shape[0], f"found {found} of {x.shape[0]}, which is {found} too many"
+    )
     return x * 2
 
 
