@@ -26,9 +26,9 @@ from symshape.options import Options
 from symshape.runtime.cache import Branch, EntryCache
 from symshape.runtime.dispatcher import Dispatcher
 from symshape.runtime.eager_calls import EagerCall, EagerCalls
+from symshape.runtime.eager_or_program import EagerOrProgram, may_run_eagerly
 from symshape.runtime.entry import Entry
 from symshape.runtime.known_calls import KnownCalls
-from symshape.runtime.plain_calls import PlainCalls, may_be_plain
 from symshape.runtime.policy.programs import Programs
 from symshape.runtime.rebinding import Rebinding
 from symshape.runtime.runners.choice import RunnerName, constants_for
@@ -78,8 +78,8 @@ class Compiled:
         self.fn, self._fullgraph = fn, fullgraph
         self._dynamic, self._runner, self._options = dynamic, runner, options
         self._cache = EntryCache(options.max_entries, options.memo_size)
-        self._plain = PlainCalls(
-            fn, self._cache, runner == "auto" and not fullgraph and may_be_plain(options)
+        self._plain = EagerOrProgram(
+            fn, self._cache, runner == "auto" and not fullgraph and may_run_eagerly(options)
         )
         self._plain_under_hooks = not fullgraph and options.on_miss == "trace"
         memory, most = options.graph_memory, options.max_cuda_graphs

@@ -44,7 +44,7 @@ from symshape.graph.codegen import Run
 from symshape.graph.program import Program
 from symshape.interrupts import interrupt_in
 from symshape.options import Options, options_of
-from symshape.runtime.plain_calls import may_be_plain
+from symshape.runtime.eager_or_program import may_run_eagerly
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.torch_internals.compile_context import TracingContext
 from symshape.torch_internals.dynamo import TorchDynamoException, aot_autograd
@@ -94,7 +94,7 @@ def symshape_backend(
     if impossible is not None and not fullgraph:
         return _eagerly(gm, impossible)
     refuse_if_missing()
-    plain = runner == "auto" and not fullgraph and may_be_plain(chosen)
+    plain = runner == "auto" and not fullgraph and may_run_eagerly(chosen)
     direct = (
         None
         if runner == "inductor"

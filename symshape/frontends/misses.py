@@ -24,12 +24,12 @@ from symshape.frontends.trace import check_call
 from symshape.graph.program import Program, State
 from symshape.options import Options
 from symshape.runtime.cache import Branch, EntryCache
+from symshape.runtime.data_assumptions import DataAssumptions
 from symshape.runtime.dispatcher import UnservedCall
 from symshape.runtime.eager_calls import EagerCall, EagerCalls
 from symshape.runtime.entry import Entry
 from symshape.runtime.failing import Failing
 from symshape.runtime.known_calls import KnownCalls
-from symshape.runtime.presumptions import Presumptions
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.variables import AskAgain, Layout, expect, grow
@@ -86,7 +86,7 @@ class Misses:
             graphs,
         )
         self._presumptions, self._waits = (
-            Presumptions(cache, fullgraph),
+            DataAssumptions(cache, fullgraph),
             waits and not source.stores,
         )
         self._changing, self._asks_gradients = Changing(fn, dynamic), True

@@ -85,13 +85,13 @@ class EntryCache:
         evictions: entries that were removed because the cache was full.
         clock: calls so far; recorded in an entry as the time of its last use.
         plain, plain_until: calls before number ``plain_until`` run ``plain`` without a look-up
-            (``plain_calls.py``).
+            (``eager_or_program.py``).
         makers: the functions that make exact keys for the memo.
         history: the events of this function, for reports.
         why_gone: why the last entry was removed, in words; empty if none was.
     """
 
-    plain: Callable[..., Any]  # set by PlainCalls
+    plain: Callable[..., Any]  # set by EagerOrProgram
 
     def __init__(self, max_entries: int, memo_size: int, exact: ExactKey = QUICK) -> None:
         self._max_entries = max_entries

@@ -39,18 +39,18 @@ from symshape.graph.steps import Step, written_values
 from symshape.options import Options
 from symshape.torch_internals.private import refuse_if_missing
 from symshape.torch_internals.pytree import TreeSpec
+from symshape.tracing.aborted_traces import generators_put_back, output_held
 from symshape.tracing.autograd.histories import histories
 from symshape.tracing.data.scalar_reads import ScalarData
-from symshape.tracing.defects import defect
-from symshape.tracing.explained import explain
-from symshape.tracing.filling import fill_or_refuse
 from symshape.tracing.garbage import as_before, seldom_collected
-from symshape.tracing.given_up import generators_put_back, output_held
+from symshape.tracing.global_state import Surroundings
 from symshape.tracing.intercept.python_numbers.builtins import ids_of_stand_ins_refused
 from symshape.tracing.intercept.python_numbers.identity import Identity
 from symshape.tracing.intercept.python_numbers.methods import number_methods
 from symshape.tracing.intercept.torch_functions.function_mode import FunctionMode
 from symshape.tracing.intercept.torch_functions.random_state import Draws
+from symshape.tracing.internal_errors import defect
+from symshape.tracing.lru_cache_filling import fill_or_refuse
 from symshape.tracing.memo_calls import ATTEMPTS, MemoCalls
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, steps_for, written_by
@@ -82,12 +82,12 @@ from symshape.tracing.state.undo.writes import (
     variables_read,
     where_of,
 )
-from symshape.tracing.surroundings import Surroundings
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
 from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
+from symshape.tracing.translated_errors import explain
 from symshape.user_code import name_of, raised_at
 
 _tracing_lock = forks.lock(outer=1)
@@ -452,7 +452,7 @@ def _run(
     planted, gradients = Planted(variables, values), Gradients(tell, tracer.read_first)
     problems, changes, found = list[Problem](), list[Changes](), list[Any]()
     around.afterwards(
-        partial(_closed, tracer, arguments), partial(_world_as_it_was, recorder, planted, changes)
+        partial(_closed, tracer, arguments), partial(_abandonable, recorder, planted, changes)
     )
     tracer.env.data = (
         ScalarData(tracer, arguments.floats, arguments.integers)
@@ -508,7 +508,7 @@ def _attends(device: torch.device) -> None:
     tell(Recorder.ask, torch_flags.of_attention(device))
 
 
-def _world_as_it_was(recorder: Recorder, planted: Planted, changes: Sequence[Changes]) -> None:
+def _abandonable(recorder: Recorder, planted: Planted, changes: Sequence[Changes]) -> None:
     """Undo the writes of a trace and put real values back, unless its context managers did so at
     their ends.
     """

@@ -26,11 +26,11 @@ from symshape.tracing.data.unused_numbers import see_to_unused
 from symshape.tracing.intercept.python_numbers.operators import is_plain_numpys, of_numpy, plain
 from symshape.tracing.shared_containers import SharedContainers
 from symshape.tracing.state.undo.writes import Change, Changes
+from symshape.tracing.symbolic.declared_dynamic import check_promises
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.keys import with_plain_keys
 from symshape.tracing.symbolic.nodes.choices import tidy
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 from symshape.tracing.tracer import Tracer
 

@@ -23,6 +23,7 @@ from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value
 from symshape.torch_internals import dispatch, functorch, pytree
 from symshape.tracing import op_call
+from symshape.tracing.abandonable import Abandonable
 from symshape.tracing.autograd.checkpoint_rng import KeptStates
 from symshape.tracing.autograd.grad_scaler import Unscaled
 from symshape.tracing.autograd.histories import MadeByAutograd
@@ -47,7 +48,6 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.symbolic.untracked_views import UntrackedViews
-from symshape.tracing.world_as_it_was import WorldAsItWas
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
@@ -126,7 +126,7 @@ class Tracer:
         self._grad, self._inference = torch.is_grad_enabled(), _is_inference_mode()
         self._default_dtype = torch.get_default_dtype()
         self.writes: tuple[Value, ...] = ()
-        env.on_assertion, env.may_begin_again = self._assert, WorldAsItWas(self)
+        env.on_assertion, env.may_begin_again = self._assert, Abandonable(self)
         env.for_finite = lambda condition: holds_for_finite(self.steps, condition)
         env.unscaled = Unscaled(self, lambda: self.lifting.tensors.values())
         env.partial.on_data = lambda term: self.steps.append(computed_alone(term))

@@ -16,8 +16,8 @@ import symshape
 from symshape.interrupts import interrupt_in
 from symshape.runtime.runners.inductor.artefacts import Artefacts
 from symshape.tracing import capture
+from symshape.tracing.global_state import Surroundings
 from symshape.tracing.intercept.python_numbers import builtins
-from symshape.tracing.surroundings import Surroundings
 
 if not hasattr(signal, "setitimer"):
     pytest.skip("this system has no alarms", allow_module_level=True)

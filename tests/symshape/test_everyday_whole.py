@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.runtime import plain_calls, trials
+from symshape.runtime import eager_or_program, trials
 from tests.sampling import sampled
 from tests.symshape.everyday.whole.known import KNOWN, TRACES
 from tests.symshape.everyday.whole.loaded import PROGRAMS
@@ -40,7 +40,7 @@ def test_where_the_function_itself_takes_turns(
     def tried(fn: Any) -> Any:
         compiled = symshape.compile(fn)
         inside = symshape.compiled_of(compiled)
-        trial = plain_calls._Trial(inside._plain, inside.fn, inside, inside._cache)
+        trial = eager_or_program._Trial(inside._plain, inside.fn, inside, inside._cache)
         trial._times.plain.extend([(0, 0.0)] * (first == "itself"))
         inside._cache.plain, inside._cache.plain_until = trial, 1000
         return compiled

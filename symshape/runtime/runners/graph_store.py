@@ -17,7 +17,7 @@ import attrs
 import torch
 
 from symshape import forks
-from symshape.runtime.policy.keeping import ASKED, Credit, leaving
+from symshape.runtime.policy.eviction import ASKED, Credit, leaving
 from symshape.runtime.policy.promise import Promise
 from symshape.runtime.runners.cuda.pool import GraphPool
 from symshape.runtime.runners.padded.lent_results import Lender

@@ -21,11 +21,11 @@ from meta_fns import TensorSpec
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.control_flow import AssociativeScan, ControlFlow
 from symshape.graph.steps import Assertion, Value
+from symshape.tracing.abandonable import presuming
 from symshape.tracing.control_flow.subgraphs import Part, Parts, around
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
-from symshape.tracing.world_as_it_was import presuming
 
 _slice = torch.ops.aten.slice.Tensor
 

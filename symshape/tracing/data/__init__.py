@@ -1,3 +1,3 @@
 """Numbers that depend on tensors' data: unbacked integers, bounds, constant folding and
-presumptions.
+data assumptions.
 """

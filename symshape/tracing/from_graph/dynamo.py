@@ -31,11 +31,11 @@ from symshape.graph.steps import Input, Node, Step, values_in, written_values
 from symshape.torch_internals import pytree
 from symshape.torch_internals.dispatch import DisableTorchFunction
 from symshape.torch_internals.dynamo import FakeTensor, guard_scalar
+from symshape.tracing.aborted_traces import generators_put_back
 from symshape.tracing.capture import between_traces
 from symshape.tracing.data.number_questions import COMPARE
 from symshape.tracing.from_graph.aot_autograd import key_of, program_of
 from symshape.tracing.from_graph.fx_sizes import Sizes
-from symshape.tracing.given_up import generators_put_back
 from symshape.tracing.intercept.python_numbers.methods import number_methods
 from symshape.tracing.intercept.torch_functions.function_mode import FunctionMode
 from symshape.tracing.mode import TracingMode

@@ -16,7 +16,7 @@ from tests.interrupts import OpcodeInterrupt
 _UNDOING = (
     *(
         "symshape.tracing.capture",
-        "symshape.tracing.surroundings",
+        "symshape.tracing.global_state",
         "symshape.tracing.state.instrument.hooks",
     ),
     *(

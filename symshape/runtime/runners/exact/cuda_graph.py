@@ -25,7 +25,7 @@ from symshape.graph.detached_values import detached_values
 from symshape.graph.program import Program
 from symshape.graph.random_states import RandomStates
 from symshape.graph.steps import Value, values_in
-from symshape.runtime.policy.keeping import FADES
+from symshape.runtime.policy.eviction import FADES
 from symshape.runtime.policy.ledger import Ledger
 from symshape.runtime.policy.size_offers import SizeOffers
 from symshape.runtime.runners.cuda.capture import (

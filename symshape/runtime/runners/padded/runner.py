@@ -28,7 +28,7 @@ from symshape.runtime.padding.planning import Plan, candidates, plan
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
-from symshape.runtime.policy.keeping import FADES
+from symshape.runtime.policy.eviction import FADES
 from symshape.runtime.policy.ledger import Ledger
 from symshape.runtime.runners.cuda.capture import CaptureFailed, is_capturing
 from symshape.runtime.runners.cuda.overlaps import overlap, overlaps_itself

@@ -12,9 +12,9 @@ from guards.terms import boolean
 from guards.terms.term import Term
 from symshape.torch_internals import operators
 from symshape.tracing.symbolic.nodes import choices
+from symshape.tracing.symbolic.nodes.assumed_conditions import presume
 from symshape.tracing.symbolic.nodes.environment import Environment, Message
 from symshape.tracing.symbolic.nodes.node import Node, is_int_node
-from symshape.tracing.symbolic.nodes.presuming import presume
 
 
 class BoolNode(Node):

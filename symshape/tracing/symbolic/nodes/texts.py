@@ -17,7 +17,7 @@ from typing import Any
 
 from symshape.errors import SymShapeError, refusals_noted
 from symshape.graph.assertion_messages import Message, Places
-from symshape.tracing.symbolic.nodes.unsaid import is_unsaid
+from symshape.tracing.symbolic.nodes.deferred_messages import is_unsaid
 from symshape.user_code import describes
 
 _thread = threading.local()

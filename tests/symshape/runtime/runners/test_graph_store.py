@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symshape.runtime.policy.keeping import ASKED, REPLACES
+from symshape.runtime.policy.eviction import ASKED, REPLACES
 from symshape.runtime.policy.ledger import HALF_LIFE
 from symshape.runtime.runners.graph_store import GraphStore, Weight
 

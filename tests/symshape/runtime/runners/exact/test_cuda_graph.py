@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 
 import symshape
 from symshape import Options, events
-from symshape.runtime.policy.keeping import ASKED
+from symshape.runtime.policy.eviction import ASKED
 from symshape.runtime.runners.cuda import launch
 from symshape.runtime.runners.cuda.static_outputs import Outputs
 from symshape.runtime.runners.eager import EagerRunner

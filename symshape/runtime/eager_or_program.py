@@ -19,12 +19,12 @@ from symshape.runtime.cache import EntryCache
 from symshape.runtime.entry import Entry
 from symshape.runtime.trials import EVERY, LONGEST, PAIRS, REST, Times, Verdict, elements
 
-__all__ = ["PlainCalls", "may_be_plain"]
+__all__ = ["EagerOrProgram", "may_run_eagerly"]
 
 _NOTHING: Sequence[Entry] = ()
 
 
-class PlainCalls:
+class EagerOrProgram:
     """The calls of one compiled function that run eagerly because eager is faster.
 
     Calls under saved-tensor hooks run eagerly too, however fast programs are.  A checkpoint around
@@ -135,7 +135,7 @@ class _Trial:
 
     def __init__(
         self,
-        of: PlainCalls,
+        of: EagerOrProgram,
         fn: Callable[..., Any],
         compiled: Callable[..., Any],
         cache: EntryCache,
@@ -170,7 +170,7 @@ class _Trial:
         return result
 
 
-def may_be_plain(options: Options) -> bool:
+def may_run_eagerly(options: Options) -> bool:
     """Return whether these options allow calls to run eagerly for speed."""
     asked = options.on_miss != "trace" or options.outputs != "copy" or options.verify > 0
     return options.plain_calls and not asked

@@ -13,17 +13,17 @@ import torch
 
 import symshape
 from symshape import Options
-from symshape.runtime import plain_calls
+from symshape.runtime import eager_or_program
 from symshape.runtime.cache import EntryCache
-from symshape.runtime.plain_calls import PlainCalls, may_be_plain
+from symshape.runtime.eager_or_program import EagerOrProgram, may_run_eagerly
 from symshape.runtime.trials import EVERY, PAIRS, REST, Times, Verdict
 
-_NOW_AND_THEN = PlainCalls.now_and_then  # as it is before the tests' own takes its place
+_NOW_AND_THEN = EagerOrProgram.now_and_then  # as it is before the tests' own takes its place
 
 
 @pytest.fixture(autouse=True)
 def trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PlainCalls, "now_and_then", _NOW_AND_THEN)
+    monkeypatch.setattr(EagerOrProgram, "now_and_then", _NOW_AND_THEN)
 
 
 class Clock:
@@ -46,7 +46,7 @@ class World:
         self.ran: list[str] = []
         self.traces = 0
         self.cache = EntryCache(8, 8)
-        self.of = PlainCalls(self.fn, self.cache, wanted=True)
+        self.of = EagerOrProgram(self.fn, self.cache, wanted=True)
 
     def fn(self, *args: Any) -> Any:
         return self._run("plain", *args)
@@ -76,7 +76,7 @@ class World:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(plain_calls, "time", SimpleNamespace(perf_counter=clock.perf_counter))
+    monkeypatch.setattr(eager_or_program, "time", SimpleNamespace(perf_counter=clock.perf_counter))
     return clock
 
 
@@ -209,8 +209,8 @@ def test_whoever_forgets_is_not_told(clock: Clock) -> None:
     ],
 )
 def test_options_that_say_what_runs(options: Options) -> None:
-    assert may_be_plain(Options())
-    assert not may_be_plain(options)
+    assert may_run_eagerly(Options())
+    assert not may_run_eagerly(options)
 
 
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:

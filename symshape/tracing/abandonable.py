@@ -39,7 +39,7 @@ class WatchedTrace(Protocol):
     writes: tuple[Value, ...]
 
 
-class WorldAsItWas:
+class Abandonable:
     """A watcher of one trace's steps: the storages that they write to, random draws, and calls.
 
     Args:

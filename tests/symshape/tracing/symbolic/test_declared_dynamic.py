@@ -9,9 +9,9 @@ import pytest
 from guards.sets.sources import Size
 from guards.terms import boolean, division
 from symshape import ConstraintViolation, Dim, Policy
+from symshape.tracing.symbolic.declared_dynamic import check_promises
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.promises import check_promises
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def size(env: ShapeEnv, name: str, hint: int, dim: Dim | Policy = Policy.AUTO) -
         (lambda env, s, t: env.evaluate(boolean.eq(division.mod(s.term, 5), 0)), False),
     ],
 )
-def test_promises(env: ShapeEnv, fix: Callable[..., object], fixed: bool) -> None:
+def test_declared_dynamic(env: ShapeEnv, fix: Callable[..., object], fixed: bool) -> None:
     s, t = size(env, "s0", 5, Policy.DYNAMIC), size(env, "s1", 5)
     check_promises(env)
     fix(env, s, t)
@@ -64,7 +64,7 @@ def test_the_lines_that_fix_it_are_named(env: ShapeEnv) -> None:
     with pytest.raises(ConstraintViolation) as raised:
         check_promises(env)
     assert (raised.value.symbol, raised.value.source) == ("s0", "x.size(0)")
-    assert str(raised.value).count("test_promises.py") == 2
+    assert str(raised.value).count("test_declared_dynamic.py") == 2
     assert "env.evaluate(boolean.ge(s.term, 5))" in str(raised.value)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import BaseTorchFunctionMode
 from torch.utils._python_dispatch import BaseTorchDispatchMode, TorchDispatchMode, _push_mode
 
-from symshape.tracing.surroundings import Surroundings
+from symshape.tracing.global_state import Surroundings
 from tests.interrupts import Interrupt, World, steps_of
 
 

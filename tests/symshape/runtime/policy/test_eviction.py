@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.runtime.policy.keeping import Credit
+from symshape.runtime.policy.eviction import Credit
 from symshape.runtime.policy.ledger import HALF_LIFE
 
 

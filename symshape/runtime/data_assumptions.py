@@ -13,14 +13,14 @@ from contextlib import AbstractContextManager
 
 from symshape.runtime.cache import EntryCache
 from symshape.runtime.failing import Failing
-from symshape.tracing.world_as_it_was import presuming
+from symshape.tracing.abandonable import presuming
 
 _PATIENCE = 4  # runs with a failed assumption before the program may be removed
 # calls per tolerated failed run: programs are seldom faster than eager by more than this factor
 _SELDOM = 8
 
 
-class Presumptions:
+class DataAssumptions:
     """The data assumptions of one compiled function: whether traces may make them.
 
     Args:

@@ -1,12 +1,12 @@
-"""Functions with a memo that a trace would have filled: they are called once for themselves, then
-traced again.
+"""Values of the user's ``lru_cache`` that a trace finds missing: computed outside the trace, then
+the function is traced again.
 
-What a memo keeps is made once, from the world as it was then, and the very object is what every
-later call gets. So what a trace finds missing is made outside of it, by calling the function as the
-program does; the next trace finds it there. That is eager's order as long as the program writes
-nothing and the function draws nothing; else it is refused, and the call that runs as it is fills
-the memo. Calls whose key holds sizes come here only where the function that the memo wraps cannot
-be traced in its place (see ``memo_calls.py``).
+An ``lru_cache`` computes a value once and returns the very object from then on. So a trace must not
+fill it with a traced value. The cached function is called once, as the program calls it, and the
+next trace finds the value there. This keeps eager's order while the program writes nothing and the
+function draws no random numbers; otherwise the trace is refused, and the eager call fills the
+cache. A call whose key holds sizes comes here only if the cached function cannot be traced instead
+(see ``memo_calls.py``).
 """
 
 from __future__ import annotations
