@@ -18,8 +18,12 @@ import attrs
 
 _noted: ContextVar[list[BaseException] | None] = ContextVar("noted", default=None)
 
+ADDRESS = "docs/errors/"
+"""The address of the pages of errors, for all messages: a folder of the repository, as the pages
+have no site yet.
+"""
 PAGES: dict[str, str] = {}
-"""By code, the page below ``docs/errors``; a reason of :class:`UnsupportedError` has a section of
+"""By code, the page below :data:`ADDRESS`; a reason of :class:`UnsupportedError` has a section of
 it (``#anchor``).
 """
 
@@ -31,7 +35,7 @@ def note_of(code: str) -> str:
     >>> note_of("SYM204")
     '[SYM204] docs/errors/unsupported-error.md#seeding-inside (or: symshape error SYM204)'
     """
-    return f"[{code}] docs/errors/{PAGES[code]} (or: symshape error {code})"
+    return f"[{code}] {ADDRESS}{PAGES[code]} (or: symshape error {code})"
 
 
 def code_of(error: BaseException) -> str:

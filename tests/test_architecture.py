@@ -58,6 +58,7 @@ FLOORS = {
     ),
     "meta_fns": ("errors", "torch_internals", "core", "padding", "ops", "cost", "custom_rules"),
     "symshape": (
+        "environment_variables",
         *(
             "errors",
             "torch_internals",

@@ -12,11 +12,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import attrs
 import pytest
 
+from symshape import environment_variables
+from symshape.frontends.logs import TOPICS
 from tests.discovery import REPOSITORY
 from tests.pages import generated, prose
 from tests.pages.markdown import (
@@ -202,13 +206,60 @@ def test_errors_of_the_lower_packages_are_listed(package: str, page: str) -> Non
     assert all(f"`{name}`" in text or f"`{package}.{name}`" in text for name in names)
 
 
-def test_every_environment_variable_is_listed() -> None:
-    files = [path for name in CODE for path in (REPOSITORY / name).rglob("*.py")]
-    code = "".join(path.read_text(encoding="utf-8") for path in [*files, REPOSITORY / "setup.py"])
-    # a macro of C++
-    read = set(re.findall(r"[\"'](SYMSHAPE_[A-Z_]+)[\"']", code)) - {"SYMSHAPE_TORCH"}
-    page = (DOCS / "reference" / "environment.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(SYMSHAPE_[A-Z_]+)`", page, re.MULTILINE)) == read
+def test_environment_variables_are_read_through_their_list() -> None:
+    """``guards`` and ``setup.py`` cannot import the list: they read names of their own, which are
+    listed too.
+    """
+    own = {each.name for each in environment_variables.OWN}
+    apart = {REPOSITORY / "guards" / "__init__.py", REPOSITORY / "setup.py"}
+    files = {path for name in CODE for path in (REPOSITORY / name).rglob("*.py")} | apart
+    literal = re.compile(r"(?:environ(?:\.get\(|\[)|getenv\()\s*[\"'](\w+)[\"']")
+    read = {path: set(literal.findall(path.read_text(encoding="utf-8"))) for path in files}
+    assert {path for path, names in read.items() if names} == apart
+    assert set.union(*read.values()) < own
+    assert set(re.findall(r"`(\w+)`", environment_variables.LOGS.values)) == {
+        *TOPICS,
+        "all",
+        "json",
+    }
+
+
+@pytest.mark.parametrize(
+    "each", [*environment_variables.OWN, *environment_variables.OTHERS], ids=lambda each: each.name
+)
+def test_a_variable_says_all(
+    each: environment_variables.Variable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert all(attrs.astuple(each))
+    monkeypatch.delenv(each.name, raising=False)
+    assert (each.value(), each.is_set(), each.is_on()) == ("", False, False)
+    monkeypatch.setenv(each.name, "0")
+    assert (each.value(), each.is_set(), each.is_on()) == ("0", True, False)
+    monkeypatch.setenv(each.name, "1")
+    assert each.is_on()
+
+
+def test_the_page_of_runners_has_each_of_them() -> None:
+    from symshape.runtime.runners.choice import RUNNERS, RunnerName
+
+    assert {*RUNNERS, "auto"} == set(get_args(RunnerName))
+    text = (DOCS / "reference" / "runners.md").read_text(encoding="utf-8")
+    assert all(f'| `"{name}"` |' in text for name in RUNNERS)
+
+
+def test_every_help_text_has_an_example() -> None:
+    typer = pytest.importorskip("typer")
+    from symshape.frontends.cli.commands import app
+
+    def below(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+        yield words, command
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from below(f"{words} {name}", inner)
+
+    for words, command in below("symshape", typer.main.get_command(app)):
+        example = re.search(r"Example: (symshape .+)", f"{command.help}")
+        assert example, f"{words} --help shows no example"
+        assert words in example[1], f"the example of {words} calls another command"
 
 
 def test_commands_that_pages_show_exist() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +17,11 @@ from typing import Any
 import attrs
 
 from symshape import events
+from symshape.environment_variables import LOGS
 from symshape.errors import InputError
 from symshape.graph.program import Program
 from symshape.graph.text import text
 from symshape.torch_internals import structured_trace
-
-VARIABLE = "SYMSHAPE_LOGS"
 
 TOPICS: dict[str, tuple[type[events.Event], ...]] = {
     "recompiles": (events.Traced, events.CacheMiss, events.Evicted),
@@ -158,13 +156,13 @@ def set_logs_from_environment() -> None:
     """Turn on the logs that ``SYMSHAPE_LOGS`` names, when the package is imported; a wrong topic is
     a warning.
     """
-    words = [word.strip() for word in os.environ.get(VARIABLE, "").split(",") if word.strip()]
+    words = [word.strip() for word in LOGS.value().split(",") if word.strip()]
     if not words:
         return
     try:
         set_logs(*(word for word in words if word != "json"), json="json" in words)
     except InputError as error:
-        warnings.warn(f"{VARIABLE}: {error}", stacklevel=2)
+        warnings.warn(f"{LOGS.name}: {error}", stacklevel=2)
 
 
 def recorded(program: Program) -> Program:

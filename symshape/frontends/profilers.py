@@ -11,7 +11,6 @@ here: ``torch.autograd.profiler._is_profiler_enabled``, checked on 2.11 to 2.13;
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.autograd import profiler as torch_profiler
 
+from symshape.environment_variables import NSIGHT
 from symshape.errors import SymShapeError
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program
@@ -55,7 +55,7 @@ attribute.
 def refresh() -> None:
     """Look for profilers that were imported meanwhile, or that this process was started under."""
     global other
-    if os.environ.get("NSYS_PROFILING_SESSION_ID"):
+    if NSIGHT.value():
         other = _Always()
         return
     module = sys.modules.get("triton.profiler.flags")

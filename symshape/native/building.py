@@ -20,13 +20,14 @@ from typing import Any
 
 import torch
 
+from symshape.environment_variables import COMPILER, NATIVE, NATIVE_CACHE
 from symshape.native import cache, compiling, loader
 from symshape.native.extensions import EXTENSIONS, FLAGS, Extension
 
 NOW = "python -m symshape.native"
 """The command that compiles at once, and waits."""
 _LOG = logging.getLogger("symshape.native")
-_LEAVE_OUT = f"{loader.VARIABLE}=0 says that this is meant"
+_LEAVE_OUT = f"{NATIVE.name}=0 says that this is meant"
 _CHECK = (
     "import importlib.util, sys, torch\n"
     "suffix, *names = sys.argv[1:]\n"
@@ -79,14 +80,14 @@ def build_missing() -> None:
         "symshape compiles its C++ part for torch %s in the background, once, in about a minute: "
         "later processes use"
         " it, this one runs without (%s=0 leaves it out, `%s` compiles and waits)",
-        *(torch.__version__, loader.VARIABLE, NOW),
+        *(torch.__version__, NATIVE.name, NOW),
     )
 
 
 def why_missing() -> str:
     """Return why extensions are not compiled, or not yet, and what to do."""
     if loader.mode() == "built":
-        return f"not compiled, and {loader.VARIABLE}=built starts no compiler: `{NOW}` does"
+        return f"not compiled, and {NATIVE.name}=built starts no compiler: `{NOW}` does"
     report = cache.report()
     if report is not None and report["errors"]:
         return failure(report)
@@ -145,7 +146,7 @@ def _compiler() -> list[str]:
         raise CannotBuild(f"it is not made for {sys.platform}")
     if getattr(sys, "frozen", False) or not sys.executable:
         raise CannotBuild("this program carries a Python of its own, which can start no other")
-    named = shlex.split(os.environ.get("CXX", ""))
+    named = shlex.split(COMPILER.value())
     found = next(filter(shutil.which, named[:1] or ("c++", "g++", "clang++")), None)
     if found is None:
         wanted = f"CXX={named[0]} is not there" if named else "there is no C++ compiler"
@@ -203,12 +204,12 @@ def _start(asked: dict[str, Any], *, again: bool) -> None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise CannotBuild(
-            f"{root} cannot be made: {error.strerror}; {cache.VARIABLE} names another folder"
+            f"{root} cannot be made: {error.strerror}; {NATIVE_CACHE.name} names another folder"
         ) from None
     problem = cache.distrust(root / cache.key() / cache.REPORT) if cache.folder().exists() else None
     if problem is not None or not os.access(root, os.W_OK):
         raise CannotBuild(
-            f"{problem or f'{root} cannot be written'}; {cache.VARIABLE} names another folder"
+            f"{problem or f'{root} cannot be written'}; {NATIVE_CACHE.name} names another folder"
         )
     command = [sys.executable, "-I", "-S", str(Path(compiling.__file__))]
     request = json.dumps({"plan": asked, "again": again}).encode()

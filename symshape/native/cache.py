@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
+from symshape.environment_variables import NATIVE_CACHE
 from symshape.native.extensions import EXTENSIONS, FLAGS
 
-VARIABLE = "SYMSHAPE_NATIVE_CACHE"
 REPORT = "report.json"
 """The name of the file that says what the compiler answered; without it a folder counts as not
 there.
@@ -34,7 +34,7 @@ SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX") or ".so")
 
 def root() -> Path:
     """Return ``SYMSHAPE_NATIVE_CACHE``, or this user's folder for caches."""
-    named = os.environ.get(VARIABLE)
+    named = NATIVE_CACHE.value()
     if named:
         return Path(named).expanduser().absolute()
     import platformdirs

@@ -7,7 +7,6 @@ starts a compiler.
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -17,10 +16,9 @@ from typing import Any
 import attrs
 import torch
 
+from symshape.environment_variables import NATIVE
 from symshape.native import cache
 from symshape.native.extensions import EXTENSIONS, Extension
-
-VARIABLE = "SYMSHAPE_NATIVE"
 
 
 @attrs.frozen
@@ -65,16 +63,16 @@ def found_so_far() -> tuple[Found, ...]:
 
 
 def mode() -> str:
-    """Return the value of ``SYMSHAPE_NATIVE``: ``"0"``, ``"built"``, or ``"1"`` for anything
+    """Return the mode that ``SYMSHAPE_NATIVE`` sets: ``"0"``, ``"built"``, or ``"1"`` for anything
     else.
     """
-    named = os.environ.get(VARIABLE, "").strip().lower()
+    named = NATIVE.value().strip().lower()
     return {"0": "0", "off": "0", "false": "0", "no": "0", "built": "built"}.get(named, "1")
 
 
 def _look(extension: Extension) -> Found:
     if mode() == "0":
-        return Found(extension, why=f"{VARIABLE}=0")
+        return Found(extension, why=f"{NATIVE.name}=0")
     if extension.name in sys.modules and sys.modules[extension.name] is None:
         return Found(extension, why="its import is blocked in sys.modules")
     beside, why = _load(extension, importlib.util.find_spec(extension.name))

@@ -22,6 +22,7 @@ from typing import Any
 import attrs
 
 from symshape import events
+from symshape.environment_variables import KEY
 from symshape.runtime.runners.inductor.artefacts import Saved
 from symshape.runtime.runners.inductor.code import made_for
 from symshape.store.constants import fields_of, integer_of, list_of, text_of
@@ -140,7 +141,7 @@ def _key() -> bytes:
         OSError: it cannot be read or made.
         EntryError: others may read or write the file, or it is no key.
     """
-    named = os.environ.get("SYMSHAPE_KEY")
+    named = KEY.value()
     path = user_path(named) if named else data_path() / "artefacts.key"
     try:
         return _read_key(path)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import attrs
 
+from symshape.environment_variables import STORE
 from symshape.errors import InputError
 from symshape.store.entry_format import LARGEST, digest_of
 from symshape.store.store_errors import EntryError
@@ -259,7 +260,7 @@ def default_path() -> Path:
     """Return the folder of ``store=True``: ``SYMSHAPE_STORE``, or the platform's folder for
     caches.
     """
-    named = os.environ.get("SYMSHAPE_STORE")
+    named = STORE.value()
     if named:
         return user_path(named)
     import platformdirs

@@ -6,11 +6,12 @@ on 2.11 to 2.14. Where they are missing, nothing is written.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch._logging
 import torch._logging._internal
+
+from symshape.environment_variables import STRUCTURED_LOG
 
 __all__ = ["collects", "write_artefact"]
 
@@ -29,7 +30,7 @@ def _stores(handler: Any) -> bool:
     (That handler removes itself at the first record, for which the whole graph would have to be
     printed.)
     """
-    return getattr(handler, "root_dir", "") is not None or "MAST_HPC_JOB_NAME" in os.environ
+    return getattr(handler, "root_dir", "") is not None or STRUCTURED_LOG.is_set()
 
 
 def write_artefact(name: str, payload: str) -> None:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 from tests.discovery import REPOSITORY
 from tests.pages import benchmarks, floors, layers, public_names, reference, streams
-from tests.pages.markdown import DOCS, README, listed_pages, page_text
+from tests.pages.markdown import DOCS, README, listed_pages, page_text, pages
 
 _PART = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PARTS = {
     "picture": lambda: streams.line("docs/pictures/stream.svg"),
     "results": lambda: streams.table("tests/bench/results", short=True),
     "floors": lambda: floors.table(),
+    "runners": reference.runners,
 }
-"""The generated parts of the README and of CONTRIBUTING, by the name in their marks."""
+"""The generated parts of pages that people write, by the name in their marks."""
 
 
 def made() -> dict[Path, str]:
@@ -31,8 +32,11 @@ def made() -> dict[Path, str]:
         files[DOCS / "pictures" / f"stream-{stream.name}.svg"] = streams.picture(stream)
     files[DOCS / "pictures" / "layers.svg"] = layers.picture()
     files[DOCS / "pictures" / "stream.svg"] = streams.picture(streams.recorded()[0])
-    for page in (README, README.with_name("CONTRIBUTING.md")):
+    written = [path for path in pages() if path not in files]
+    for page in (README, README.with_name("CONTRIBUTING.md"), *written):
         text = page.read_text(encoding="utf-8")
+        if page in written and not _PART.search(text):
+            continue
         files[page] = _PART.sub(lambda found: found[1] + _PARTS[found["name"]]() + found[3], text)
     files[DOCS / "llms.txt"] = _llms(
         {path: text for path, text in files.items() if path.suffix == ".md"}
@@ -82,6 +86,7 @@ _PAGES: dict[str, Callable[[], str]] = {
         "meta_fns",
         "The public names of the package `meta_fns`: shape, cost and padding rules of operators.",
     ),
+    "reference/environment.md": reference.variables,
     "reference/options.md": reference.options,
     "reference/events.md": reference.events,
     "reference/metrics.md": reference.metrics,

@@ -11,6 +11,7 @@ import attrs
 
 import symshape
 from symshape import events as _events
+from symshape.environment_variables import Variable
 from symshape.frontends.compiled import Compiled
 
 _NOTE = "<!-- This page is made by `python -m tests.pages --write`; do not edit it. -->\n"
@@ -58,6 +59,52 @@ def events() -> str:
             fields = ", ".join(f"`{field.name}`" for field in attrs.fields(kind))
             lines.append(f"| `{name}` | {_code(kind.__doc__)} | {fields} |")
     return "\n".join(lines) + "\n"
+
+
+def runners() -> str:
+    """Return the table of runners: what each does, when ``auto`` chooses it, and what it needs."""
+    from symshape.runtime.runners.choice import RUNNERS
+
+    lines = [
+        "| runner | what it does | chosen by `auto` for | what it needs |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f'| `"{name}"` | {row.does} | {row.chosen} | {row.needs} |' for name, row in RUNNERS.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def variables() -> str:
+    """Return the page of all environment variables, from the list that the code reads them by."""
+    from symshape import environment_variables
+
+    head = [
+        "| variable | values | where it is unset | what it does | when it is read |",
+        "|---|---|---|---|---|",
+    ]
+    lines = [
+        "# Environment variables",
+        _NOTE,
+        "Every variable that symshape reads. They are defined in "
+        "`symshape/environment_variables.py`, and read "
+        "through it. [Options](options.md) are for one function; variables are for a process.",
+        "",
+        *head,
+        *map(_variable_row, environment_variables.OWN),
+        "",
+        "## Variables of others",
+        "",
+        "symshape reads or follows these, too:",
+        "",
+        *head,
+        *map(_variable_row, environment_variables.OTHERS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _variable_row(each: Variable) -> str:
+    return f"| `{each.name}` | {each.values} | {each.default} | {each.meaning} | {each.read} |"
 
 
 def metrics() -> str:

@@ -79,6 +79,10 @@ def symshape(
 ) -> None:
     """Symbolic shapes for PyTorch: shapes as formulas, guards with their reasons, calls sent to the
     right graph.
+
+    Each command explains itself with --help.
+
+    Example: symshape trace gpt2
     """
 
 

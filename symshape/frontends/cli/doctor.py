@@ -11,6 +11,7 @@ import attrs
 import torch
 
 from guards.terms.term import Term
+from symshape.environment_variables import INTERPRETED, NATIVE_CACHE, STORE
 from symshape.exploring.tables import Table
 from symshape.native import cache
 from symshape.native.building import why_missing
@@ -82,15 +83,9 @@ def _guards() -> Finding:
             "three times as fast"
         )
         return Finding(
-            "guards",
-            "interpreted",
-            "unset SYMSHAPE_INTERPRETED" if _asked_to_interpret() else advice,
+            "guards", "interpreted", f"unset {INTERPRETED.name}" if INTERPRETED.is_on() else advice
         )
     return Finding("guards", "compiled by mypyc")
-
-
-def _asked_to_interpret() -> bool:
-    return os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0")
 
 
 def _native() -> Iterator[Finding]:
@@ -113,7 +108,9 @@ def _native_cache() -> Finding:
     path = cache.root()
     if not _writable(path):
         return Finding(
-            "C++ cache", f"{path} cannot be written", f"name a folder of yours in {cache.VARIABLE}"
+            "C++ cache",
+            f"{path} cannot be written",
+            f"name a folder of yours in {NATIVE_CACHE.name}",
         )
     count = sum(1 for _ in path.glob(f"*/{cache.REPORT}"))
     return Finding("C++ cache", f"{path}: {count} builds")
@@ -141,7 +138,7 @@ def _store() -> Finding:
     path = Path(default_path())
     if not _writable(path):
         return Finding(
-            "store", f"{path} cannot be written", "name a folder of yours in SYMSHAPE_STORE"
+            "store", f"{path} cannot be written", f"name a folder of yours in {STORE.name}"
         )
     count = sum(1 for _ in path.rglob("*.entry")) if path.exists() else 0
     return Finding("store", f"{path}: {count} entries")

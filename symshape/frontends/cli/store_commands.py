@@ -31,9 +31,11 @@ _Where = Annotated[
     typer.Option("--store", help="The folder. Default: that of symshape.compile(store=True)."),
 ]
 
-cache = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Programs that are kept between processes."
-)
+_HELP = """Programs that are kept between processes.
+
+Example: symshape cache list
+"""
+cache = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 
 
 def show(file: Annotated[Path, typer.Argument(help="A file of a store (….entry).")]) -> None:

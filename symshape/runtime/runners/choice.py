@@ -59,12 +59,20 @@ class Order:
 class Row:
     """A row of the table: a runner that the user can ask for.
 
+    The texts are Markdown, of which ``docs/reference/runners.md`` is made.
+
     Attributes:
         make: makes the runner, or raises ``Unfit``.
+        does: the way in which it serves calls.
+        chosen: the programs for which ``auto`` chooses it.
+        needs: the things without which it is not fit.
         auto: returns whether ``auto`` tries the runner for a program; the first fit row wins.
     """
 
     make: Callable[[Order], Runner]
+    does: str
+    chosen: str
+    needs: str
     auto: Callable[[Program], bool] = lambda program: False
 
 
@@ -184,10 +192,40 @@ def _first_fit(order: Order) -> tuple[str, Runner]:
 
 
 RUNNERS: Mapping[str, Row] = {
-    "eager": Row(lambda order: order.eager),
-    "inductor": Row(_inductor),
-    "padded": Row(_padded, auto=_on_cuda),
-    "cudagraph": Row(_exact, auto=_on_cuda),
+    "eager": Row(
+        lambda order: order.eager,
+        does="runs the graph op by op, with eager's kernels",
+        chosen="every program on the CPU; on CUDA, every program that no other runner takes",
+        needs="nothing: it takes every program, and serves where another runner is not fit",
+    ),
+    "inductor": Row(
+        _inductor,
+        does="runs the graph compiled by Inductor, once for as many sizes as Inductor's "
+        "assumptions allow",
+        chosen="never; `Options(kernels=...)` brings Inductor's kernels into padded programs",
+        needs="a C++ compiler, on CUDA Triton; a program that reads no data on the host, returns "
+        "no sizes, has no "
+        "`torch.cond` or loop, and does not switch gradients inside",
+    ),
+    "padded": Row(
+        _padded,
+        does="runs one program for a range of sizes on buffers of a fixed size, the bucket; on "
+        "CUDA, one CUDA graph "
+        "for each bucket",
+        chosen="on CUDA, where a bucket is worth its price",
+        needs="a size that can be padded; all tensors on one device; no gradients of the caller's "
+        "(a whole step and "
+        "the backend have their own)",
+        auto=_on_cuda,
+    ),
+    "cudagraph": Row(
+        _exact,
+        does="captures one CUDA graph for each exact set of sizes, when it is first met",
+        chosen="on CUDA, for sizes that repeat so often that a graph of their own is worth its "
+        "price",
+        needs="a CUDA device, with all tensors on it; no gradients of the caller's",
+        auto=_on_cuda,
+    ),
 }
 """The runners by name.  A new runner is a file and a row here (and its name above, for type
 checkers).

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from symshape.environment_variables import NATIVE, NATIVE_CACHE
 from symshape.native import building, cache, compiling, loader
 from symshape.native.extensions import EXTENSIONS, Extension
 from tests.discovery import REPOSITORY
@@ -233,7 +234,7 @@ def test_what_cannot_be_imported_is_not_kept(tmp_path: Path) -> None:
 def test_a_real_compiler_builds_the_one_without_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(NATIVE_CACHE.name, str(tmp_path / "cache"))
     try:
         plan = building.plan()
     except building.CannotBuild as error:
@@ -263,7 +264,7 @@ def test_sources_and_headers_are_there() -> None:
     [("", "1"), ("1", "1"), ("0", "0"), ("off", "0"), ("FALSE", "0"), ("built", "built")],
 )
 def test_modes(said: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(loader.VARIABLE, said)
+    monkeypatch.setenv(NATIVE.name, said)
     assert loader.mode() == mode
 
 

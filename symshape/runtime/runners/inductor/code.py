@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from symshape.environment_variables import INDUCTOR_CACHE
 from symshape.tracing.lifting import outside_modes
 
 Code = Callable[..., Any]
@@ -90,8 +91,7 @@ def _without_copy(content: bytes) -> None:
 
     The file's name is the digest of its content, so no other file is deleted.
     """
-    # torch sets it
-    folder = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", os.devnull), "aotautograd")
+    folder = Path(INDUCTOR_CACHE.value() or os.devnull, "aotautograd")  # torch sets it
     name = base64.b32encode(hashlib.sha256(content).digest())[:51].decode().lower()
     for path in folder.glob(f"*/{name}"):
         path.unlink()
