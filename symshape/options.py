@@ -75,9 +75,9 @@ class Options:
             program that runs in pieces.  The graph that has saved least for its bytes is evicted
             for one that would have saved clearly more; a graph in use never is.  A call without a
             graph runs in a larger bucket, or without a graph.
-        graph_memory: the largest number of bytes that these take together (an int, or text like
-            ``"2 GB"``): their buffers, their results, and for each stream the largest workspace,
-            counted from the sizes of their tensors. None for no limit.
+        graph_memory: the largest number of bytes that CUDA graphs and padded buckets take together
+            (an int, or text like ``"2 GB"``): their buffers, their results, and for each stream the
+            largest workspace, counted from the sizes of their tensors.  None for no limit.
         outputs: ``"copy"``: results are the caller's own.  ``"borrow"``: results of padded programs
             are in the memory of their bucket, and valid until the next call of the compiled
             function.  Nothing is copied.  They must not be written to, and their strides may differ

@@ -247,6 +247,19 @@ def test_the_page_of_runners_has_each_of_them() -> None:
     assert all(f'| `"{name}"` |' in text for name in RUNNERS)
 
 
+def test_the_page_of_files_has_each_format_with_its_version() -> None:
+    from guards.sets import serialize
+    from symshape.planning import bucket_plan
+    from symshape.store import artefacts, certificates, entry_format
+
+    trace_commands = pytest.importorskip("symshape.frontends.cli.trace_commands")
+    text = (DOCS / "reference" / "files.md").read_text(encoding="utf-8")
+    for module in (serialize, trace_commands, entry_format, certificates):
+        assert f"| `{module.FORMAT}`, {module.VERSION} |" in text
+    assert f"| `{artefacts._FORMAT}`, {artefacts._VERSION} |" in text
+    assert f"| `{bucket_plan.FORMAT}` |" in text
+
+
 def test_every_help_text_has_an_example() -> None:
     typer = pytest.importorskip("typer")
     from symshape.frontends.cli.commands import app

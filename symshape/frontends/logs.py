@@ -42,7 +42,7 @@ TOPICS: dict[str, tuple[type[events.Event], ...]] = {
 }
 """The events of each topic."""
 
-_LEVELS: dict[type[events.Event], int] = {
+LEVELS: dict[type[events.Event], int] = {
     events.RanEagerly: logging.WARNING,
     events.TracingPaused: logging.WARNING,
     events.Mismatch: logging.ERROR,
@@ -144,7 +144,7 @@ def _reset() -> None:
 
 def _log(event: events.Event) -> None:
     logger = logging.getLogger(f"{_ROOT}.{_TOPIC_OF[type(event)]}")
-    level = _LEVELS.get(type(event), logging.INFO)
+    level = LEVELS.get(type(event), logging.INFO)
     if logger.isEnabledFor(level):
         fields: dict[str, Any] = attrs.asdict(event)
         name = type(event).__name__

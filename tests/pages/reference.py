@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,9 +13,25 @@ import attrs
 import symshape
 from symshape import events as _events
 from symshape.environment_variables import Variable
+from symshape.frontends import logs
 from symshape.frontends.compiled import Compiled
+from symshape.frontends.metrics import metrics_of
 
 _NOTE = "<!-- This page is made by `python -m tests.pages --write`; do not edit it. -->\n"
+
+
+_EVENTS_EXAMPLE = """```pycon
+>>> import torch, symshape
+>>> seen = []
+>>> stop = symshape.events.subscribe(seen.append)
+>>> y = symshape.compile(lambda x: x.view(-1, 4) * 2, dynamic=True)(torch.ones(8))
+>>> stop()
+>>> [type(each).__name__ for each in seen[:2]]
+['GuardAdded', 'Traced']
+>>> seen[0].text, seen[1].ops
+('s0 % 4 == 0', 2)
+```
+"""
 
 
 def options() -> str:
@@ -28,15 +45,23 @@ def options() -> str:
         'names. `torch.compile(backend="symshape", options={...})` takes them too, besides '
         "`runner` and `fullgraph`.",
         "",
+        "| option | default | what it sets |",
+        "|---|---|---|",
     ]
     for field in attrs.fields(symshape.Options):
+        meaning = meanings[field.name]
+        first = re.split(r"(?<=[.;])\s", meaning, maxsplit=1)[0].rstrip(".;").replace("|", "\\|")
+        lines.append(f"| [`{field.name}`](#{field.name}) | `{field.default!r}` | {first} |")
+    lines.append("")
+    for field in attrs.fields(symshape.Options):
+        meaning = meanings[field.name]
         lines += [
             f"## `{field.name}`",
             "",
             f"Default `{field.default!r}`; type `{field.type}`.",
             "",
         ]
-        lines += [meanings[field.name], ""]
+        lines += [meaning[0].upper() + meaning[1:], ""]
     return "\n".join(lines)
 
 
@@ -45,19 +70,31 @@ def events() -> str:
     lines = [
         "# Events",
         _NOTE,
-        "`symshape.events.subscribe(function)` calls the function with each event; the answer, "
-        "called, ends that. "
+        "`symshape.events.subscribe(function)` calls the function with each event. It returns a "
+        "function that ends this. "
         "`symshape.set_logs(...)` and `SYMSHAPE_LOGS` send events to Python's `logging` instead. "
         "*Ledger*, *offer* and *purchase* are explained under "
         "[What is made when](../how-it-works.md#what-is-made-when).",
         "",
-        "| event | when | fields |",
-        "|---|---|---|",
+        _EVENTS_EXAMPLE,
+        (
+            "A topic's events go to the logger `symshape.TOPIC`, at level INFO unless the table "
+            "names "
+            "another."
+        ),
+        "",
+        "| event | topic | when | fields |",
+        "|---|---|---|---|",
     ]
+    topics = {kind: topic for topic, kinds in logs.TOPICS.items() for kind in kinds}
     for name, kind in vars(_events).items():
         if inspect.isclass(kind) and issubclass(kind, _events.Event) and kind is not _events.Event:
-            fields = ", ".join(f"`{field.name}`" for field in attrs.fields(kind))
-            lines.append(f"| `{name}` | {_code(kind.__doc__)} | {fields} |")
+            fields = ", ".join(f"`{field.name}: {_type(field)}`" for field in attrs.fields(kind))
+            level = logs.LEVELS.get(kind)
+            topic = f"`{topics[kind]}`" + (
+                f", {logging.getLevelName(level)}" if level is not None else ""
+            )
+            lines.append(f"| `{name}` | {topic} | {_code(kind.__doc__)} | {fields} |")
     return "\n".join(lines) + "\n"
 
 
@@ -108,14 +145,14 @@ def _variable_row(each: Variable) -> str:
 
 
 def metrics() -> str:
-    """Return the page of the metrics that one compiled function reports, from a function that has
-    been called.
-    """
+    """Return the page of the metrics of one compiled function, from those that it reports."""
     import torch
 
     compiled = symshape.compile(lambda x: x * 2)
     assert isinstance(compiled, Compiled)
     compiled(torch.ones(3))
+    stats = attrs.evolve(compiled.stats(), dispatch_us=1.0)  # which a function has after some calls
+    found = metrics_of("f", stats, {0: 1}, 0)
     lines = [
         "# Metrics",
         _NOTE,
@@ -128,10 +165,10 @@ def metrics() -> str:
         "| metric | kind | what it counts |",
         "|---|---|---|",
     ]
-    text = compiled.metrics()
-    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
-    helps = re.findall(r"^# HELP (\S+) (.+)$", text, re.MULTILINE)
-    lines += [f"| `{name}` | {kinds[name]} | {meaning} |" for name, meaning in sorted(helps)]
+    lines += [
+        f"| `{each.name}` | {each.kind} | {each.help} |"
+        for each in sorted(found, key=lambda each: each.name)
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -145,8 +182,8 @@ def command_line() -> str:
     lines = [
         "# Command line",
         _NOTE,
-        "The command `symshape` comes with the extra `cli`: `pip install '.[cli]'` in a checkout "
-        "of the source. "
+        "The command `symshape` comes with the extra `cli` (`pip install '.[cli]'` in a checkout "
+        "of the source). "
         "PROGRAM is `gpt2` or `llama` (the demo's models), or `MODULE:FACTORY`, which answers "
         "`(fn, args)`.",
         "",
@@ -157,6 +194,15 @@ def command_line() -> str:
         text = "\n".join(line.rstrip() for line in said.output.strip().splitlines())
         lines += [f"## symshape {' '.join(words)}".rstrip(), "", "```text", text, "```", ""]
     return "\n".join(lines)
+
+
+def _type(field: attrs.Attribute[Any]) -> str:
+    """Return the type of a field as it is written, without the names of modules."""
+    return re.sub(
+        r"[a-z_]+\.",
+        "",
+        field.type if isinstance(field.type, str) else getattr(field.type, "__name__", ""),
+    )
 
 
 def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
