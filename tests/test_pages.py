@@ -71,6 +71,24 @@ def test_a_stream_is_ahead_from_the_call_after_which_it_is_never_behind() -> Non
     assert stream([3.0, 0.5, 0.25, 0.25]).last_ratio == 1.0
 
 
+def test_a_total_far_above_the_others_does_not_flatten_them() -> None:
+    assert streams._most_shown([8.8, 112.6, 7.7, 5.1]) == 8.8
+    assert streams._most_shown([8.8, 20.0, 7.7]) == 20.0
+    assert streams._most_shown([1.0, 112.6]) == 112.6
+    assert streams._within([0.0, 5.0, 20.0, 30.0], 10.0) == [(0, 0.0), (1, 5.0), (1 + 5 / 15, 10.0)]
+
+
+def test_the_picture_of_the_readme_compares_four() -> None:
+    found = streams.compared()
+    assert set(found.seconds) == set(streams.PEERS)
+    text = streams.picture(found)
+    assert all(
+        f"{words}, {found.total(peer):.1f} s" in text for peer, words in streams.PEERS.items()
+    )
+    assert found.sizes in text
+    assert found.device in text
+
+
 @pytest.mark.parametrize(
     ("source", "page"),
     [

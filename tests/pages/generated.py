@@ -15,7 +15,7 @@ from tests.pages.markdown import DOCS, README, listed_pages, page_text, pages
 
 _PART = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PARTS = {
-    "picture": lambda: streams.line("docs/pictures/stream.svg"),
+    "picture": lambda: streams.line("docs/pictures/stream.svg", "tests/bench/results"),
     "results": lambda: streams.table("tests/bench/results", short=True),
     "floors": lambda: floors.table(),
     "runners": reference.runners,
@@ -31,7 +31,7 @@ def made() -> dict[Path, str]:
     for stream in streams.recorded():
         files[DOCS / "pictures" / f"stream-{stream.name}.svg"] = streams.picture(stream)
     files[DOCS / "pictures" / "layers.svg"] = layers.picture()
-    files[DOCS / "pictures" / "stream.svg"] = streams.picture(streams.recorded()[0])
+    files[DOCS / "pictures" / "stream.svg"] = streams.picture(streams.compared())
     written = [path for path in pages() if path not in files]
     for page in (README, README.with_name("CONTRIBUTING.md"), *written):
         text = page.read_text(encoding="utf-8")

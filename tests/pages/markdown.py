@@ -28,7 +28,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _ANY_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")  # a picture that is a link has two
 _HEADING = re.compile(r"^#+ (?P<title>.+)$", re.MULTILINE)
 
 

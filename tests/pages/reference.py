@@ -70,8 +70,8 @@ def events() -> str:
     lines = [
         "# Events",
         _NOTE,
-        "`symshape.events.subscribe(function)` calls the function with each event. It returns a "
-        "function that ends this. "
+        "`symshape.events.subscribe(function)` calls the function with each event. "
+        "It returns a function that ends this. "
         "`symshape.set_logs(...)` and `SYMSHAPE_LOGS` send events to Python's `logging` instead. "
         "*Ledger*, *offer* and *purchase* are explained under "
         "[What is made when](../how-it-works.md#what-is-made-when).",

@@ -37,14 +37,28 @@ NAMES = {
 SHORT = ("llama", "bert", "t5", "unet", "decode", "gpt2_step", "gpt2_step_dropout", "graphs")
 """The streams of README; the page of benchmarks has all."""
 LAST = 100  # calls, of the column that shows whether a stream still catches up
-PEERS = {"eager": "eager", "buckets": "hand-made buckets", "ours": "symshape"}
-_COLOURS = {"eager": "eager", "buckets": "buckets", "ours": "ours"}
+PEERS = {
+    "compile": "torch.compile",
+    "eager": "eager",
+    "buckets": "hand-made buckets",
+    "ours": "symshape",
+}
+_COMPARED = "padded_stream_llama-*.json"
+_PASSES = {"first": "as sizes come", "warm": "of the same again", "never": "of new sizes"}
+"""The passes of ``bench_padded_stream``, in words."""
+_OFF = 3.0
+"""A curve is cut off where its total is so many times the next lower one's: the others would be
+flat beside it.
+"""
 
 
 @attrs.frozen
 class Stream:
     """The seconds of each call of one stream, by peer, with the file and machine that they are
     from.
+
+    Attributes:
+        sizes: the sizes of the calls, in words; empty where no size repeats.
     """
 
     name: str
@@ -52,6 +66,7 @@ class Stream:
     device: str
     torch: str
     seconds: Mapping[str, Sequence[float]]
+    sizes: str = ""
 
     def total(self, peer: str) -> float:
         """Return the seconds of the calls that all peers made."""
@@ -114,6 +129,33 @@ def recorded() -> list[Stream]:
     return sorted(found.values(), key=lambda each: (*NAMES, each.name).index(each.name))
 
 
+def compared() -> Stream:
+    """Return the newest recorded stream in which eager, torch.compile, buckets by hand and ours
+    took part.
+
+    It is the one of ``bench_padded_stream``: its passes one after the other.
+    """
+    names = {"eager": "eager", "compile": "compile", "buckets": "buckets", "ours-auto": "ours"}
+    files = [
+        (json.loads(path.read_text(encoding="utf-8")), path.name)
+        for path in RESULTS.glob(_COMPARED)
+    ]
+    for content, file in sorted(files, key=lambda each: str(each[0]["date"]), reverse=True):
+        series = content["series"]
+        seconds = {
+            peer: [ms / 1e3 for name in _PASSES for ms in series.get(f"{key}, {name}, ms", ())]
+            for key, peer in names.items()
+        }
+        if all(seconds.values()) and len(set(map(len, seconds.values()))) == 1:
+            calls = [
+                f"{len(series[f'eager, {name}, ms'])} {words}" for name, words in _PASSES.items()
+            ]
+            return Stream(
+                "llama", file, content["device"], content["torch"], seconds, ", ".join(calls)
+            )
+    raise FileNotFoundError(f"no {_COMPARED} has all of {', '.join(names)}")
+
+
 def table(folder: str, *, short: bool = False) -> str:
     """Return the table of totals as Markdown; links lead to the results in ``folder``; ``short``:
     README's streams.
@@ -139,34 +181,34 @@ def table(folder: str, *, short: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def line(picture: str) -> str:
-    """Return the first stream's picture as Markdown, with its figures in words."""
-    first = recorded()[0]
+def line(picture: str, folder: str) -> str:
+    """Return the picture of :func:`compared` as Markdown, with its figures in words and a link to
+    the run.
+    """
+    first = compared()
     totals = ", ".join(
         f"{words} {first.total(peer):.1f}" for peer, words in PEERS.items() if peer in first.seconds
     )
-    what = (
-        f"{NAMES[first.name]}, {first.calls} calls whose sizes never repeat, on an {first.device}"
-    )
-    return f"![Seconds so far: {what}: {totals}]({picture})\n"
+    what = f"{NAMES[first.name]}, {first.calls} calls of varying sizes"
+    return f"[![Seconds so far: {what}: {totals}]({picture})]({folder}/{first.file})\n"
 
 
 # -- pictures --------------------------------------------------------------------------------------
 
 _STYLE = """
   svg { font: 15px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; }
-  .card { fill: #ffffff; stroke: #d0d7de; } .grid { stroke: #e3e7eb; }
-  .text { fill: #1f2328; } .soft { fill: #59636e; }
+  .card { fill: #ffffff; stroke: #d0d7de; } .grid { stroke: #e3e7eb; } .text { fill: #1f2328; } .soft { fill: #59636e; }
   .line { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
-  .eager { stroke: #6e7781; } .buckets { stroke: #bc6c00; }
+  .eager { stroke: #6e7781; } .compile { stroke: #8250df; } .buckets { stroke: #bc6c00; }
   .ours { stroke: #0a5bd3; stroke-width: 3.5; }
-  .name-eager { fill: #57606a; } .name-buckets { fill: #9a5700; }
+  .name-eager { fill: #57606a; } .name-compile { fill: #8250df; } .name-buckets { fill: #9a5700; }
   .name-ours { fill: #0a5bd3; font-weight: 600; }
   @media (prefers-color-scheme: dark) {
     .card { fill: #0d1117; stroke: #3d444d; } .grid { stroke: #252b33; } .text { fill: #f0f6fc; }
     .soft { fill: #9198a1; }
-    .eager { stroke: #9198a1; } .buckets { stroke: #f0a63c; } .ours { stroke: #58a6ff; }
-    .name-eager { fill: #b1bac4; } .name-buckets { fill: #f0a63c; } .name-ours { fill: #79b8ff; }
+    .eager { stroke: #9198a1; } .compile { stroke: #ab7df8; } .buckets { stroke: #f0a63c; } .ours { stroke: #58a6ff; }
+    .name-eager { fill: #b1bac4; } .name-compile { fill: #bc9bff; } .name-buckets { fill: #f0a63c; }
+    .name-ours { fill: #79b8ff; }
   }
 """
 _WIDTH, _HEIGHT = 860, 400  # units of the picture
@@ -180,16 +222,19 @@ def picture(stream: Stream) -> str:
         for peer in PEERS
         if peer in stream.seconds
     }
-    step, top = _step(max(each[-1] for each in sums.values()))
+    step, top = _step(_most_shown([each[-1] for each in sums.values()]))
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
-    def x(call: int) -> float:
+    def x(call: float) -> float:
         return _LEFT + width * call / stream.calls
 
     def y(seconds: float) -> float:
         return _TOP + height * (1 - seconds / top)
 
-    title = f"{NAMES.get(stream.name, stream.name)}: {stream.calls} calls, no size repeats"
+    title = f"{NAMES.get(stream.name, stream.name)}: {stream.calls} calls" + (
+        " of varying sizes" if stream.sizes else ", no size repeats"
+    )
+    about = stream.sizes or "first call included"
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
@@ -198,10 +243,7 @@ def picture(stream: Stream) -> str:
         f"<style>{_STYLE}</style>",
         f'<rect class="card" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{_HEIGHT - 1}" rx="8"/>',
         f'<text class="text" x="24" y="32" font-size="18" font-weight="600">{title}</text>',
-        (
-            f'<text class="soft" x="24" y="54">seconds so far, {stream.device}, first call '
-            "included</text>"
-        ),
+        f'<text class="soft" x="24" y="54">seconds so far, {stream.device}, {about}</text>',
     ]
     for number in range(round(top / step) + 1):
         at = y(number * step)
@@ -221,18 +263,38 @@ def picture(stream: Stream) -> str:
         f'<text class="soft" x="{_LEFT + width / 2:.1f}" y="{_HEIGHT - 8}" '
         'text-anchor="middle">calls</text>'
     )
-    names = _apart({peer: y(each[-1]) for peer, each in sums.items()})
+    names = _apart({peer: y(min(each[-1], top)) for peer, each in sums.items()})
     for peer, each in sums.items():
         points = " ".join(
-            f"{x(call):.1f},{y(seconds):.1f}" for call, seconds in enumerate([0.0, *each])
+            f"{x(call):.1f},{y(seconds):.1f}" for call, seconds in _within([0.0, *each], top)
         )
-        parts.append(f'<polyline class="line {_COLOURS[peer]}" points="{points}"/>')
-        name = f"{PEERS[peer]}, {each[-1]:.1f} s"
+        parts.append(f'<polyline class="line {peer}" points="{points}"/>')
+        name = f"{PEERS[peer]}, {each[-1]:.1f} s" + (" \N{UPWARDS ARROW}" if each[-1] > top else "")
         parts.append(
-            f'<text class="name-{_COLOURS[peer]}" x="{_LEFT + width + 10}" '
+            f'<text class="name-{peer}" x="{_LEFT + width + 10}" '
             f'y="{names[peer] + 5:.1f}">{name}</text>'
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _most_shown(totals: Sequence[float]) -> float:
+    """Return the largest total, or the next lower one where the largest is :data:`_OFF` times
+    that.
+    """
+    ordered = sorted(totals)
+    off = len(ordered) > 2 and ordered[-1] > _OFF * ordered[-2]
+    return ordered[-2] if off else ordered[-1]
+
+
+def _within(sums: Sequence[float], top: float) -> list[tuple[float, float]]:
+    """Return the points of a curve up to the place where it leaves the picture."""
+    found: list[tuple[float, float]] = []
+    for call, seconds in enumerate(sums):
+        if seconds > top:
+            before = sums[call - 1]
+            return [*found, (call - 1 + (top - before) / (seconds - before), top)]
+        found.append((call, seconds))
+    return found
 
 
 def _step(most: float) -> tuple[float, float]:
