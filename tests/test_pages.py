@@ -173,6 +173,33 @@ def test_each_notebook_opens_with_a_question_and_ends_with_what_to_try(path: Pat
     assert headings[-1] == "## Try"
 
 
+BACKGROUND = {
+    "How it works",
+    "How much works",
+    "Measured",
+    "What stays free",
+    "`torch.cond`, `while_loop`, `scan`, `associative_scan`",
+    "Objects that are split",
+}
+"""Sections of the sharp bits that explain, and have no symptom of their own."""
+
+
+@pytest.mark.parametrize(
+    "path", sorted((DOCS / "sharp-bits").glob("[!i]*.md")), ids=lambda path: path.stem
+)
+def test_each_sharp_bit_is_a_symptom_its_cause_and_the_way_out(path: Path) -> None:
+    sections = re.split(r"^##+ (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    assert len(sections) > 4
+    for title, text in zip(sections[::2], sections[1::2], strict=True):
+        lacking = [
+            word
+            for word in ("symptom", "cause", "way out")
+            if not re.search(rf"^[-|].*{word}", text, _ANY)
+        ]
+        assert title in BACKGROUND or not lacking, f"{path.name}, {title}: no {lacking}"
+
+
+_ANY = re.MULTILINE | re.IGNORECASE
 _LONG = " ".join(["word"] * (prose.WORDS + 1))
 
 
