@@ -23,6 +23,7 @@ _BOOSTS = {"questions.md": 8, "guides": 2, "reference": 0.5, "benchmarks.md": 0.
 names.
 """
 _DIRECTIVE = re.compile(r"^::: (\w+)\n(?: +.*\n?)*", re.MULTILINE)
+_WIDEST = 100  # characters of a signature on one line
 _FROM_NOTEBOOK = re.compile(r"\]\((?:\.\./(?P<page>docs/)|(?P<name>\w+)\.ipynb)")
 
 
@@ -157,13 +158,13 @@ def reference(package: Any) -> str:
 
 
 def _described(each: Any, name: str, heading: str) -> list[str]:
-    """Return the heading and the docstring of an object, and those of the public members of a
-    class.
+    """Return the heading, the signature and the docstring of an object, and those of the public
+    members of a class.
     """
     if not each.docstring:
         return []
     text = re.sub(r"(?<!`)``(?!`)", "`", each.docstring.value).strip()
-    parts = [f"{heading} `{_signature(each, name)}`", text]
+    parts = [f"{heading} `{name}`", *_signature(each, name), text]
     if each.is_class:
         for member in each.members.values():
             if not member.name.startswith("_") and not member.is_alias:
@@ -171,22 +172,65 @@ def _described(each: Any, name: str, heading: str) -> list[str]:
     return parts
 
 
-def _signature(each: Any, name: str) -> str:
-    """Return a function with its parameters and their defaults, without annotations; of other
-    objects the name.
+def _signature(each: Any, name: str) -> list[str]:
+    """Return the signature of a function, or of a class that attrs or the class itself gives a
+    constructor, as code.
     """
-    if not each.is_function:
-        return name
+    function = each.members.get("__init__", each) if each.is_class else each
+    if each.is_class and not function.is_function:
+        by_attrs = any("attrs." in str(decorator.value) for decorator in each.decorators)
+        shown = [
+            _field(member) for member in each.members.values() if by_attrs and _is_field(member)
+        ]
+        return _as_code(name, shown, "") if shown else []
+    if not function.is_function:
+        return []
     marks = {"variadic positional": "*", "variadic keyword": "**"}
     shown: list[str] = []
-    for parameter in each.parameters:
+    for parameter in function.parameters:
         kind = parameter.kind.value
-        if kind == "keyword-only" and "*" not in "".join(shown):
+        if kind == "keyword-only" and not any(word.startswith("*") for word in shown):
             shown.append("*")
-        if parameter.name not in ("self", "cls"):
-            default = "" if parameter.default is None or kind in marks else f"={parameter.default}"
-            shown.append(f"{marks.get(kind, '')}{parameter.name}{default}")
-    return f"{name}({', '.join(shown)})"
+        if parameter.name in ("self", "cls"):
+            continue
+        noted = "" if parameter.annotation is None else f": {parameter.annotation}"
+        equals = " = " if noted else "="
+        default = (
+            "" if parameter.default is None or kind in marks else f"{equals}{parameter.default}"
+        )
+        shown.append(f"{marks.get(kind, '')}{parameter.name}{noted}{default}")
+    return _as_code(
+        name, shown, "" if each.is_class or function.returns is None else f" -> {function.returns}"
+    )
+
+
+def _is_field(member: Any) -> bool:
+    """Return whether a member of a class is an attribute with a type, and public."""
+    public = (
+        member.is_attribute and not member.name.startswith("_") and "property" not in member.labels
+    )
+    return bool(
+        public and member.annotation is not None and "ClassVar" not in str(member.annotation)
+    )
+
+
+def _field(member: Any) -> str:
+    """Return a field of an attrs class as a parameter."""
+    value = "" if member.value is None else str(member.value)
+    if value.startswith("attrs.field("):
+        default = re.search(r"\bdefault=([^,()]+)", value)
+        value = default[1] if default else "..." if "factory=" in value else ""
+    return f"{member.name}: {member.annotation}" + (f" = {value}" if value else "")
+
+
+def _as_code(name: str, shown: list[str], result: str) -> list[str]:
+    """Return a signature as a block of code, on a line for each parameter where one line is too
+    long.
+    """
+    line = f"{name}({', '.join(shown)}){result}"
+    if len(line) > _WIDEST:
+        line = "\n    ".join([f"{name}(", *(f"{word}," for word in shown)]) + f"\n){result}"
+    return [f"```python\n{line}\n```"]
 
 
 def _package(handler: Any, name: str) -> Any:

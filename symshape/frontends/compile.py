@@ -48,9 +48,9 @@ def compile(
             for each tuple of sizes; a description by argument as in :func:`symshape.trace`.
         fullgraph: a call that cannot be traced raises the reason instead of running eagerly.
         runner: ``eager`` runs op by op, ``inductor`` compiles each program with Inductor,
-            ``cudagraph`` replays a CUDA graph for each exact set of sizes, ``auto`` is
-            ``cudagraph`` for CUDA programs that allow it, else ``eager``; ``padded`` serves ranges
-            of sizes by one program each, where that is proven to be right.
+            ``cudagraph`` replays a CUDA graph for each exact set of sizes, ``padded`` serves ranges
+            of sizes by one program each, where that is proven to be right.  ``auto`` is ``padded``
+            or ``cudagraph`` for CUDA programs, once either is worth its price, else ``eager``.
         store: programs are stored between processes: a call of another process, of the same code
             that reads the same values, is served by them and not traced.  ``True`` for this user's
             folder of caches, a path, a URL (``s3://…``, ``redis://…``), or a store.
