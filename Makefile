@@ -175,7 +175,7 @@ docs: docs-tools  ## the pages for users as a site, strictly, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict $(ARGS)
 
 look: docs browser $(STAMP)  ## the site in a headless Chromium: axe-core in light, dark and 620 pixels, and the search
-	@$(PY) -m pytest -n0 tests/test_site.py $(ARGS)
+	@$(PY) -m pytest -n0 -m "not nightly" tests/test_site.py $(ARGS)
 
 # cosmic-ray has a place of its own: what it depends on is nothing that we pin.
 mutation: $(STAMP)  ## mutants of a sample of modules against their tests (SECONDS=1500, NAME=deciders)
