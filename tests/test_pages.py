@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.pages import benchmarks, prose, public_names, streams
+from tests.pages import benchmarks, prose, public_names, streams, walking
 from tests.pages.markdown import DOCS, hooks, links, listed_pages, notebook_pages
 
 
@@ -171,6 +171,16 @@ def test_each_notebook_opens_with_a_question_and_ends_with_what_to_try(path: Pat
     )
     assert headings[0].endswith("?")
     assert headings[-1] == "## Try"
+
+
+@pytest.mark.parametrize("question", walking.QUESTIONS, ids=lambda each: each.text)
+def test_a_reader_who_goes_by_words_finds_the_answer(question: walking.Question) -> None:
+    assert walking.walk(question).found
+
+
+def test_an_answer_that_is_not_there_is_not_found() -> None:
+    lost = walking.walk(walking.Question("is my padding safe?", "no page says this"))
+    assert (lost.found, lost.clicks) == (False, walking.CLICKS)
 
 
 BACKGROUND = {

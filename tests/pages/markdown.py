@@ -104,10 +104,10 @@ def links(text: str) -> list[str]:
 
 def anchors(text: str) -> set[str]:
     """Return the anchors of a text's headings, as MkDocs makes them."""
-    return {_slug(match["title"]) for match in _HEADING.finditer(_ANY_FENCE.sub("", text))}
+    return {slug(match["title"]) for match in _HEADING.finditer(_ANY_FENCE.sub("", text))}
 
 
-def _slug(title: str) -> str:
+def slug(title: str) -> str:
     kept = re.sub(r"[^\w\s-]", "", title.encode("ascii", "ignore").decode()).strip().lower()
     return re.sub(r"[-\s]+", "-", kept)
 

@@ -196,7 +196,7 @@ def command_line() -> str:
     return "\n".join(lines)
 
 
-def _type(field: attrs.Attribute[Any]) -> str:
+def _type(field: Any) -> str:
     """Return the type of a field as it is written, without the names of modules."""
     return re.sub(
         r"[a-z_]+\.",
