@@ -12,10 +12,9 @@ sizes, and adds a node. Rules of data-dependent ops make ``unknowns``. ``lifting
 tensors their values; ``gradients`` keeps autograd state correct.
 
 ``torch.cond`` on data, loops and scans go to ``control_flow``. It traces their functions as
-``parts`` and records a node that runs them (``rows`` for a scan, ``levels`` for an associative
-scan). ``restart`` says when a loop is unrolled instead, and starts a trace again with other
-settings.
+``subgraphs`` and records a node that runs them (``scan``, ``associative_scan``). ``restart`` says
+when a loop is unrolled instead, and starts a trace again with other settings.
 
-``from_fx`` makes a program without running anything: from a graph of AOTAutograd's, whose nodes
+``from_graph`` makes a program without running anything: from a graph of AOTAutograd's, whose nodes
 have their results in Dynamo's symbols (``fx_sizes``, ``torch_expressions``).
 """

@@ -1,8 +1,15 @@
 """The picture of *How it works*: the three packages, and the way of a trace and of a call through
 them.
+
+The folders of a package come from the test that enforces their order.
 """
 
 from __future__ import annotations
+
+import textwrap
+
+from tests.discovery import REPOSITORY
+from tests.test_architecture import FLOORS
 
 _STYLE = """
   svg { font: 15px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; }
@@ -44,6 +51,8 @@ _PACKAGES = (
     ("guards", "integer terms, deciders, guard sets, dispatch trees; needs no torch"),
 )
 _WIDTH = 860
+# height of a package without its folders, of a line of them; letters of a line
+_BOX, _LINE, _LETTERS = (52, 20, 100)
 _STEP, _GAP = 182, 24  # width of a step, space between two
 
 
@@ -51,14 +60,12 @@ def picture() -> str:
     """Return the SVG: two ways, a row each, above the packages that they use."""
     rows = [_row(words, steps, 24 + 104 * number) for number, (words, steps) in enumerate(_WAYS)]
     top = 24 + 104 * len(_WAYS) + 8
-    boxes = [
-        f'<rect class="box" x="24" y="{top + 62 * number}" width="{_WIDTH - 48}" height="52" '
-        'rx="6"/>'
-        f'<text class="text" x="44" y="{top + 62 * number + 32}" font-weight="600">{name}</text>'
-        f'<text class="soft" x="160" y="{top + 62 * number + 32}">{words}</text>'
-        for number, (name, words) in enumerate(_PACKAGES)
-    ]
-    height = top + 62 * len(_PACKAGES) + 14
+    boxes: list[str] = []
+    for name, words in _PACKAGES:
+        lines = textwrap.wrap(" \N{RIGHTWARDS ARROW} ".join(folders(name)), _LETTERS)
+        boxes.append(_box(name, words, lines, top))
+        top += _BOX + _LINE * len(lines) + 10
+    height = top + 14
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
@@ -73,6 +80,28 @@ def picture() -> str:
             "</svg>\n",
         ]
     )
+
+
+def _box(name: str, words: str, lines: list[str], top: int) -> str:
+    """Return a package: its name, its subject, and its folders from the lowest to the highest."""
+    order = [
+        f'<text class="soft" x="44" y="{top + 54 + _LINE * number}">{line}</text>'
+        for number, line in enumerate(lines)
+    ]
+    return (
+        f'<rect class="box" x="24" y="{top}" width="{_WIDTH - 48}" '
+        f'height="{_BOX + _LINE * len(lines)}" rx="6"/>'
+        f'<text class="text" x="44" y="{top + 30}" font-weight="600">{name}</text>'
+        f'<text class="soft" x="160" y="{top + 30}">{words}</text>' + "".join(order)
+    )
+
+
+def folders(package: str) -> list[str]:
+    """Return the folders of a package that imports may go between, from the lowest to the
+    highest.
+    """
+    tops = dict.fromkeys(floor.partition(".")[0] for floor in FLOORS[package])
+    return [name for name in tops if (REPOSITORY / package / name / "__init__.py").is_file()]
 
 
 def _row(words: str, steps: tuple[str, ...], top: int) -> str:
