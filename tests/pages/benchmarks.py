@@ -43,6 +43,19 @@ def page() -> str:
         "not within these calls.",
         "",
         streams.table(_FOLDER),
+        "## Slower than eager",
+        "",
+        "Streams that at least one recorded run found slower than eager, in all calls or in the "
+        "last ones. Runs differ "
+        "by machine and by the state of symshape: the newest is the one to go by.",
+        "",
+        streams.slower(_FOLDER),
+        "On a CPU arithmetic is eager's: programs of a few small operators gain nothing there, and "
+        "run eagerly once "
+        "that is measured to be faster ([Speed](sharp-bits/speed.md)).",
+        "",
+        "## The streams as pictures",
+        "",
     ]
     for stream in streams.recorded():
         name = streams.NAMES.get(stream.name, stream.name)

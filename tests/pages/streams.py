@@ -23,7 +23,7 @@ NAMES = {
     "speech": "speech encoder",
     "decode": "decoding with a KV cache",
     "gpt2_step": "GPT-2, whole training step",
-    "gpt2_step_dropout": "the same with dropout",
+    "gpt2_step_dropout": "GPT-2 step with dropout",
     "graphs": "message passing on graphs",
     "bert_mask": "BERT with a padding mask",
     "vit": "vision transformer",
@@ -113,7 +113,13 @@ class Stream:
 
 def recorded() -> list[Stream]:
     """Return the last recorded run of each stream, in the order of :data:`NAMES`."""
-    found: dict[str, Stream] = {}
+    found = {each.name: each for each in every_run()}
+    return sorted(found.values(), key=lambda each: (*NAMES, each.name).index(each.name))
+
+
+def every_run() -> list[Stream]:
+    """Return every recorded run of every stream, the oldest first."""
+    found: list[Stream] = []
     files = [
         (json.loads(path.read_text(encoding="utf-8")), path.name)
         for path in RESULTS.glob("regret*.json")
@@ -125,8 +131,34 @@ def recorded() -> list[Stream]:
             peers.setdefault(name, {})[peer] = [each / 1e3 for each in series]
         for name, seconds in peers.items():
             if {"eager", "ours"} <= seconds.keys():
-                found[name] = Stream(name, file, content["device"], content["torch"], seconds)
-    return sorted(found.values(), key=lambda each: (*NAMES, each.name).index(each.name))
+                found.append(Stream(name, file, content["device"], content["torch"], seconds))
+    return found
+
+
+def slower(folder: str) -> str:
+    """Return the table of streams that some recorded run found slower than eager, in all or in the
+    last calls.
+    """
+    runs: dict[str, list[Stream]] = {}
+    for each in every_run():
+        runs.setdefault(each.name, []).append(each)
+    lines = [
+        (
+            f"| stream | recorded runs | symshape / eager, newest | least | greatest | last {LAST} "
+            "calls, newest |"
+        ),
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name in sorted(runs, key=lambda name: -max(each.ratio for each in runs[name])):
+        newest, ratios = runs[name][-1], [each.ratio for each in runs[name]]
+        if max(*ratios, newest.last_ratio, 0.0) > 1:
+            named = f"[{NAMES.get(name, name)}]({folder}/{newest.file})"
+            figures = (
+                f"{newest.ratio:.2f} | {min(ratios):.2f} | {max(ratios):.2f} | "
+                f"{newest.last_ratio:.2f}"
+            )
+            lines.append(f"| {named} | {len(ratios)} | {figures} |")
+    return "\n".join(lines) + "\n"
 
 
 def compared() -> Stream:
