@@ -44,7 +44,7 @@ export SYMSHAPE_NATIVE := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test test-slow test-all lint format types bench fuzz sweep golden pages docs docs-tools look mutation notebooks clean clean-venv
+.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test test-slow test-all lint format types bench fuzz sweep loops golden pages docs docs-tools look mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -176,6 +176,13 @@ docs: docs-tools  ## the pages for users as a site, strictly, in build/site
 
 look: docs browser $(STAMP)  ## the site in a headless Chromium: axe-core in light, dark and 620 pixels, and the search
 	@$(PY) -m pytest -n0 -m "not nightly" tests/test_site.py $(ARGS)
+
+# Beside the packages of .venv, for the same reason as those of the sweep.
+LOOPS := accelerate==1.15.0 pytorch-lightning==2.6.6 lightning-utilities==0.15.3 torchmetrics==1.9.0 psutil==7.2.2
+loops: $(STAMP)  ## the guide to training in the loops of accelerate, Lightning and transformers' Trainer
+	@[ -f $(VENV)-loops/.installed ] || { $(PY) -m pip install --disable-pip-version-check --quiet $(PIP_ARGS) --no-deps --upgrade \
+	    --target $(VENV)-loops $(LOOPS) && touch $(VENV)-loops/.installed; }
+	@PYTHONPATH="$(VENV)-loops" $(PY) -W ignore -m tests.pages.running docs/guides/train.md
 
 # cosmic-ray has a place of its own: what it depends on is nothing that we pin.
 mutation: $(STAMP)  ## mutants of a sample of modules against their tests (SECONDS=1500, NAME=deciders)
