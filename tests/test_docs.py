@@ -157,6 +157,31 @@ def test_no_page_has_a_hard_sentence() -> None:
     assert not found, "\n".join(found)
 
 
+def test_no_message_has_a_hard_part() -> None:
+    """Of those that the product may show: ``make golden NAME=messages`` lists them."""
+    lines = (
+        (REPOSITORY / "tests" / "golden" / "messages.txt").read_text(encoding="utf-8").splitlines()
+    )
+    assert len(lines) > 1000
+    found = [f"{each.reasons} {line}" for line in lines for each in prose.hard_message(line)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "reasons"),
+    [
+        ("a/b.py: InputError: x is no size; pass an int", []),
+        (f"a/b.py: InputError: {' '.join(['word'] * 20)}; {' '.join(['word'] * 20)}", []),
+        (f"a/b.py: InputError: {' '.join(['word'] * 26)}.", ["26 words"]),
+        ("a/b.py: Option: What it holds.", ["opener"]),
+        ("a/b.py: split: \\n    add mul (sub)", []),
+        ("a/b.py: words: add mul sub", []),
+    ],
+)
+def test_hard_parts_of_messages(line: str, reasons: list[str]) -> None:
+    assert [reason for each in prose.hard_message(line) for reason in each.reasons] == reasons
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.read_bytes()) <= README_BYTES
 
@@ -244,7 +269,10 @@ def test_the_page_of_runners_has_each_of_them() -> None:
 
     assert {*RUNNERS, "auto"} == set(get_args(RunnerName))
     text = (DOCS / "reference" / "runners.md").read_text(encoding="utf-8")
-    assert all(f'| `"{name}"` |' in text for name in RUNNERS)
+    assert all(
+        f"| `{name}` |" in text and row.does and row.chosen and row.needs
+        for name, row in RUNNERS.items()
+    )
 
 
 def test_the_page_of_files_has_each_format_with_its_version() -> None:

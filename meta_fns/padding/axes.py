@@ -99,7 +99,7 @@ def prefix(axis: Axis) -> Size:
     if len(axis) > 1:
         text = f"a dimension is made of {show(axis)}, whose valid positions do not come first"
         raise Refuse(
-            text, *padded_sizes((axis,)), remedy="keep the dimensions apart until after this op"
+            text, *padded_sizes((axis,)), remedy="keep the dimensions separate until after this op"
         )
     return length(axis)
 

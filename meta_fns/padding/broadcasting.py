@@ -37,9 +37,11 @@ def need_agreement(a: Axis, b: Axis) -> None:
                 f"dimensions of {_text(a)} and of {_text(b)} have their valid positions at "
                 "different places"
             )
-            remedy = "keep the sizes apart that one of them is made of, until after this op"
+            remedy = "do not merge the sizes that one of them is made of before this op"
         else:
-            text = f"dimensions of {_text(a)} and of {_text(b)} are not known to be padded alike"
+            text = (
+                f"dimensions of {_text(a)} and of {_text(b)} are not known to have the same padding"
+            )
             remedy = "torch._check that they are equal, or give them the same name in dynamic="
         raise Refuse(text, *padded_sizes((a, b)), remedy=remedy)
 

@@ -57,7 +57,7 @@ def path_svg(output: str, steps: Sequence[tuple[str, str]], at: int, reason: str
 
 
 def _rows(output: str, steps: Sequence[tuple[str, str]], at: int, reason: str) -> Sequence[_Row]:
-    rows = [_Row("padding", "what lies in the padding", spread=False)]
+    rows = [_Row("padding", "the content of the padding", spread=False)]
     kept = _kept(len(steps), at)
     why = f": {reason}" if reason else ""
     for place, (name, whole) in enumerate(steps):

@@ -66,8 +66,8 @@ def map_svg(space: Space) -> str:
     coarse = (
         ""
         if steps == [1, 1]
-        else f"; cells are {steps[0]} apart, upwards {steps[1]}, and pale where it is otherwise in "
-        "between"
+        else f"; a cell is {steps[0]} wide and {steps[1]} high, and pale where its other points "
+        "differ"
     )
     caption = (
         f"{escape(across.label)} across, {escape(up.label)} upwards; {names}; blank: none{coarse}"

@@ -143,6 +143,6 @@ def _row(each: GraphReport) -> tuple[str, ...]:
         calls,
         str(each.ops),
         sizes,
-        each.runner or "as it is",
+        each.runner or "as Dynamo made it",
         reason,
     )

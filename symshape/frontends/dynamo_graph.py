@@ -348,7 +348,9 @@ class DynamoGraph:
         self._graphs.clear()
 
     def __repr__(self) -> str:
-        served = self._entry.runner.describe() if self._entry is not None else "run as it is"
+        served = (
+            self._entry.runner.describe() if self._entry is not None else "run as Dynamo made it"
+        )
         return f"<DynamoGraph {self.origin.name}: {self.calls} calls, {served}>"
 
 

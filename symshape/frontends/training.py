@@ -148,8 +148,8 @@ def _parameters(
     if not found:
         raise InputError(
             "there is no parameter to train: pass parameters=model.parameters(), or an optimizer "
-            "that has them "
-            "(those that do not require gradients do not count)"
+            "of them "
+            "(only parameters that require gradients count)"
         )
     return found
 

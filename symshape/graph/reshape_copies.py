@@ -111,9 +111,9 @@ def settle(
                     raise UnsupportedError(
                         "reshape returns a view or a copy here, depending on sizes that are known "
                         "only at run "
-                        "time, and the result, or the tensor it comes from, is written to in "
-                        "place; call "
-                        "contiguous() or clone() before reshape",
+                        "time; its result or its argument is written to in place; call "
+                        "contiguous() or clone() "
+                        "before reshape",
                         reason=Reason.MEMORY,
                     )
         elif each.copy in returned:

@@ -429,7 +429,7 @@ class EagerCalls:
             start = (
                 f"{name} was traced {self.programs.traces} times, mostly for arguments in new "
                 "containers (a list "
-                f"that grows, other keys), and each trace served little more than one call: {name} "
+                f"that grows, other keys); each trace served little more than one call; {name} "
                 "runs eagerly "
                 "for calls with new containers from now on"
             )

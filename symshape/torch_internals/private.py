@@ -101,7 +101,7 @@ def warn_of_version(
     if not _numbers(OLDEST) <= _numbers(version) <= _numbers(NEWEST):
         warn(
             f"symshape was seen working with torch {OLDEST} to {NEWEST}, and this is torch "
-            f"{version}. Where it lacks a "
+            f"{version}. If it lacks a "
             "private part that symshape uses, functions run eagerly or without a feature, and say "
             "so.\n  "
             f"{note_of(UntestedTorchWarning.code)}",

@@ -211,7 +211,7 @@ def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:
         f"{place}; "
         "this is a defect of symshape, please report it with the function; symshape.compile "
         "without fullgraph=True "
-        "runs the function as it is"
+        "runs the function eagerly"
     ) from error
 
 

@@ -154,7 +154,7 @@ class SymbolicArguments:
                 f"{self._dims[dim.name]!r} for {symbol.sources[0].text()} and {dim!r} for "
                 f"{source.text()} have the "
                 "same name but different bounds or policies; give them different names, or declare "
-                "both alike"
+                "the same for both"
             )
         if symbol.hint != hint:
             raise DimError(

@@ -422,7 +422,7 @@ class Tracer:
                 raise UnsupportedError(
                     f"{op} creates a size that depends on data ({name}), but none of its results "
                     "has a dimension "
-                    "of exactly that size, so a compiled graph could not read it; return a tensor "
+                    "of exactly that size; a compiled graph could not read it; return a tensor "
                     "with such a "
                     "dimension from the fake implementation",
                     reason=Reason.NO_FAKE,

@@ -47,6 +47,6 @@ def explain(error: Exception, presumed: Sequence[str] = ()) -> None:
         more = f", and {len(presumed) - 1} more" if len(presumed) > 1 else ""
         error.add_note(
             f"The trace took for granted what only data tell: {presumed[0]}{more}. "
-            "A program that fails on that alone is not traced for such a call; as it is, it may "
-            "run."
+            "A program that fails for that reason alone is not traced for such a call. It may "
+            "still run eagerly."
         )

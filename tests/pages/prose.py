@@ -51,6 +51,8 @@ _NO_PROSE = re.compile(r"^ *(?:#|<|!\[|!!!|\?\?\?|\|[-: |]+\|$)")
 _BEGINS = re.compile(rf"{_ITEM.pattern}|{_NO_PROSE.pattern}|\|")
 _CELL = re.compile(r"(?<!\\)\|")
 _END = re.compile(r"(?<=[.?!])[)*_\"”]*\s+")
+_RECEIVER = re.compile(r"^\S+\.py: (?:\w+: )?")
+_PUNCTUATED = re.compile(r"[.,:;()](\s|$)")
 _SHORT = re.compile(r"\b(e\.g|i\.e|etc)\.")
 
 
@@ -162,6 +164,19 @@ def _reasons(sentence: str) -> Iterator[str]:
         yield "pronouns"
     if found := _VAGUE.search(plain):
         yield f"'{found[0]}'"
+
+
+def hard_message(line: str) -> list[Hard]:
+    """Return the hard parts of a line of ``tests/golden/messages.txt``: file, receiver and text.
+
+    A message says what happened and what to do, parted by semicolons and colons: each part counts
+    as a sentence. Fields are words.  Lists of names and generated code are no messages.
+    """
+    text = _RECEIVER.sub("", line).replace("\\n", "\n")
+    if text.startswith("\n") or text.endswith(":") or not _PUNCTUATED.search(text):
+        return []
+    plain = re.sub(r"[;:] ", ". ", re.sub(r"\{[^}]*\}", "x", text))
+    return [each for part in plain.splitlines() for each in hard(part)]
 
 
 def texts() -> dict[str, str]:

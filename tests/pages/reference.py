@@ -107,7 +107,7 @@ def runners() -> str:
         "|---|---|---|---|",
     ]
     lines += [
-        f'| `"{name}"` | {row.does} | {row.chosen} | {row.needs} |' for name, row in RUNNERS.items()
+        f"| `{name}` | {row.does} | {row.chosen} | {row.needs} |" for name, row in RUNNERS.items()
     ]
     return "\n".join(lines) + "\n"
 

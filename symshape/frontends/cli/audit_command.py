@@ -50,7 +50,7 @@ def audit(
     valid: Annotated[list[str], typer.Option("--valid", "-v", metavar="[SIZE=]ARG", help=_VALID)],
     fixed: Annotated[
         list[str] | None,
-        typer.Option("--fixed", metavar="ARG=NUMBER", help="What an argument holds at padding."),
+        typer.Option("--fixed", metavar="ARG=NUMBER", help="The value of an argument at padding."),
     ] = None,
     side: Annotated[str, typer.Option(help="right, left or any. Default: as in the example.")] = "",
     anything: Annotated[

@@ -26,7 +26,7 @@ _USAGE = 2
 _Column = Annotated[
     list[str] | None,
     typer.Option(
-        "--column", "-c", metavar="NAME=COLUMN", help="Which column of the file holds which size."
+        "--column", "-c", metavar="NAME=COLUMN", help="The column of the file that holds a size."
     ),
 ]
 _Fixed = Annotated[
@@ -44,7 +44,7 @@ _Dynamic = Annotated[
 ]
 _Mode = Annotated[
     list[str] | None,
-    typer.Option(help=f"How calls will be made: {', '.join(MODES)}; may be given more than once."),
+    typer.Option(help=f"The modes of calls: {', '.join(MODES)}; may be given more than once."),
 ]
 
 

@@ -103,7 +103,9 @@ def prove(
     ] = None,
     assume: Annotated[
         list[str] | None,
-        typer.Option("--assume", "-a", metavar="CONDITION", help="What is known to hold."),
+        typer.Option(
+            "--assume", "-a", metavar="CONDITION", help="A condition that is known to hold."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object instead of sentences.")
@@ -194,7 +196,7 @@ def demo(
     device: Annotated[
         str, typer.Option(help="cpu, cuda, or auto: CUDA if there is a device.")
     ] = "auto",
-    seed: Annotated[int, typer.Option(help="Of the random weights and tokens.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the random weights and tokens.")] = 0,
 ) -> None:
     """Trace two models and send real traffic through them.
 

@@ -56,7 +56,9 @@ def cost(
     ] = "",
     schedule: Annotated[
         str,
-        typer.Option(help="Who holds tensors: graph or eager. Default: graph; eager with --train."),
+        typer.Option(
+            help="The holder of tensors: graph or eager. Default: graph; eager with --train."
+        ),
     ] = "",
     train: Annotated[
         str, typer.Option(metavar="OPTIMIZER", help=f"A step of training: {', '.join(OPTIMIZERS)}.")
@@ -205,7 +207,7 @@ def plan(
             "--column",
             "-c",
             metavar="NAME=COLUMN",
-            help="Which column of the file holds which size.",
+            help="The column of the file that holds a size.",
         ),
     ] = None,
     fixed: Annotated[

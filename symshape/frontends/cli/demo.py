@@ -166,12 +166,12 @@ def comparison(title: str, summaries: Sequence[Summary]) -> Table:
 
 
 NOTES = (
-    "Dispatch is the host's time of a call outside the compiled graph, measured alike for all: the "
-    "median over the "
-    'stream, calls that compiled left out. Both run their graph op by op (backend="eager", '
-    'runner="eager"); Dynamo\'s '
-    "is one of torch functions, symshape's one of ATen ops. A fallback is a call that no compiled "
-    "graph served."
+    "Dispatch is the host's time of a call outside the compiled graph: the median over the stream, "
+    "without the calls "
+    "that compiled. It is measured in the same way for all. Both run their graph op by op "
+    '(backend="eager", runner="eager"); Dynamo\'s is one of torch functions, symshape\'s one of '
+    "ATen ops. "
+    "A fallback is a call that no compiled graph served."
 )
 
 

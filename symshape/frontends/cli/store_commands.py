@@ -77,7 +77,7 @@ def list_entries(store: _Where = None) -> None:
 
 @cache.command("show")
 def show_one(
-    entry: Annotated[str, typer.Argument(help="How its name begins.")], store: _Where = None
+    entry: Annotated[str, typer.Argument(help="The beginning of its name.")], store: _Where = None
 ) -> None:
     """Print one entry: its calls, guards and operators.
 
@@ -149,7 +149,7 @@ def _verify_certificates(here: DiskStore, remove: bool) -> int:
 @cache.command()
 def prune(
     store: _Where = None,
-    most: Annotated[str, typer.Option(help="How much may stay, such as '200 MB'.")] = "1 GB",
+    most: Annotated[str, typer.Option(help="The most that may stay, such as '200 MB'.")] = "1 GB",
 ) -> None:
     """Remove the least recently used entries.
 
@@ -167,7 +167,7 @@ def prune(
 
 @cache.command("export")
 def export_entries(
-    file: Annotated[Path, typer.Argument(help="Is written.")], store: _Where = None
+    file: Annotated[Path, typer.Argument(help="The file to write.")], store: _Where = None
 ) -> None:
     """Write all entries to one file, for another machine.
 
@@ -178,7 +178,7 @@ def export_entries(
 
 @cache.command("import")
 def import_entries(
-    file: Annotated[Path, typer.Argument(help="What export wrote.")], store: _Where = None
+    file: Annotated[Path, typer.Argument(help="A file of export.")], store: _Where = None
 ) -> None:
     """Import the entries of a file.
 

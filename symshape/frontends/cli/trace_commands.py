@@ -129,7 +129,7 @@ def explain(
 def report(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="What trace --json, plan --output or to_json wrote."),
+        typer.Argument(metavar="FILE", help="A file of trace --json, plan --output or to_json."),
     ],
     limit: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 40,
 ) -> None:

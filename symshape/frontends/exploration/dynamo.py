@@ -15,9 +15,9 @@ from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
 
 _NOTE = (
-    "These are the guards of Dynamo's own cache, read from their text. Those that are not about "
+    "The guards are those of Dynamo's own cache, read from their text. Guards that are not about "
     "sizes, or were not "
-    "understood, are listed as they stand and are taken to hold here."
+    "understood, are listed unchanged and are assumed to hold here."
 )
 _OTHERS = (
     "Programs of the same code that are for other objects, or for this one as it was "

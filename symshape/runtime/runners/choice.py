@@ -63,17 +63,17 @@ class Row:
 
     Attributes:
         make: makes the runner, or raises ``Unfit``.
+        auto: returns whether ``auto`` tries the runner for a program; the first fit row wins.
         does: the way in which it serves calls.
         chosen: the programs for which ``auto`` chooses it.
         needs: the things without which it is not fit.
-        auto: returns whether ``auto`` tries the runner for a program; the first fit row wins.
     """
 
     make: Callable[[Order], Runner]
-    does: str
-    chosen: str
-    needs: str
     auto: Callable[[Program], bool] = lambda program: False
+    does: str = attrs.field(default="", kw_only=True)
+    chosen: str = attrs.field(default="", kw_only=True)
+    needs: str = attrs.field(default="", kw_only=True)
 
 
 def _on_cuda(program: Program) -> bool:

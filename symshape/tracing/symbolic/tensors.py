@@ -265,8 +265,8 @@ class SymbolicTensor(torch.Tensor):
     def __hash__(self) -> int:
         if _is_argument(self):
             raise UnsupportedError(
-                "the function uses an argument tensor as a key of a dictionary, a set or a cache, "
-                "and the "
+                "the function uses an argument tensor as a key of a dictionary, a set or a cache; "
+                "the "
                 "identity of that tensor differs from call to call; use a name or a number as the "
                 "key",
                 reason=Reason.IDENTITY,

@@ -44,9 +44,8 @@ class UntrackedViews:
         if self.gradients and self._memory and any(map(self.of, written)):
             raise UnsupportedError(
                 f"{op} writes to memory of a view made without gradients (at "
-                f"{self._env.origin()}), in a function "
-                "that is called without gradients and turns them on itself, which cannot be "
-                "traced; call the "
-                "function with gradients on",
+                f"{self._env.origin()}); the function "
+                "is called without gradients and turns them on itself; call the function with "
+                "gradients on",
                 reason=Reason.MEMORY,
             )

@@ -284,7 +284,9 @@ class Kernels:
             return None
         own = self._apart(padded)
         if own is None:
-            self._tell(f"computed apart, the program at {dict(padded.region.caps)} is another one")
+            self._tell(
+                f"computed separately, the program at {dict(padded.region.caps)} is another one"
+            )
             return None
         chosen = worth_aligning(own)  # the same products at other capacities, too
         own = align(own, chosen)

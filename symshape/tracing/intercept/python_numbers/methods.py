@@ -73,7 +73,7 @@ def _bit_length(number: Any) -> int:
     length = int(number.node.hint).bit_length()
     distance = number if number >= 0 else -number
     as_long = bool(distance < 1 << length) and (not length or bool(distance >= 1 << (length - 1)))
-    assert as_long, "a number is as long as it is"
+    assert as_long, "a number has as many bits as its hint"
     return length
 
 

@@ -222,8 +222,8 @@ def _on_meta(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
         ):
             if len(devices) > 1:
                 raise UnsupportedError(
-                    "its meta function returns a tensor on the meta device, but its arguments "
-                    "are on several devices, so the device of the result is not known",
+                    "its meta function returns a tensor on the meta device; its arguments are "
+                    "on several devices, so the device of the result is not known",
                     reason=Reason.OPERATOR,
                 )
             leaf._spec = leaf._spec.with_(device=next(iter(devices)))

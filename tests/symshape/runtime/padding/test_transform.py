@@ -310,7 +310,7 @@ def test_a_recurrent_layer_that_goes_back_is_refused() -> None:
 
 def test_a_causal_mask_for_other_keys_is_refused() -> None:
     graph = _attention(FLASH, 0.0, True, keys=symbol("s1") + 1)
-    with pytest.raises(Refusal, match="padded alike"):
+    with pytest.raises(Refusal, match="the same padding"):
         _padded(graph)
 
 
