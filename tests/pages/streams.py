@@ -229,7 +229,8 @@ def line(picture: str, folder: str) -> str:
 
 _STYLE = """
   svg { font: 15px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; }
-  .card { fill: #ffffff; stroke: #d0d7de; } .grid { stroke: #e3e7eb; } .text { fill: #1f2328; } .soft { fill: #59636e; }
+  .card { fill: #ffffff; stroke: #d0d7de; } .grid { stroke: #e3e7eb; }
+  .text { fill: #1f2328; } .soft { fill: #59636e; }
   .line { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
   .eager { stroke: #6e7781; } .compile { stroke: #8250df; } .buckets { stroke: #bc6c00; }
   .ours { stroke: #0a5bd3; stroke-width: 3.5; }
@@ -238,7 +239,8 @@ _STYLE = """
   @media (prefers-color-scheme: dark) {
     .card { fill: #0d1117; stroke: #3d444d; } .grid { stroke: #252b33; } .text { fill: #f0f6fc; }
     .soft { fill: #9198a1; }
-    .eager { stroke: #9198a1; } .compile { stroke: #ab7df8; } .buckets { stroke: #f0a63c; } .ours { stroke: #58a6ff; }
+    .eager { stroke: #9198a1; } .compile { stroke: #ab7df8; }
+    .buckets { stroke: #f0a63c; } .ours { stroke: #58a6ff; }
     .name-eager { fill: #b1bac4; } .name-compile { fill: #bc9bff; } .name-buckets { fill: #f0a63c; }
     .name-ours { fill: #79b8ff; }
   }
