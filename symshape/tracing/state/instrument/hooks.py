@@ -26,9 +26,10 @@ from symshape.tracing.intercept.python_numbers.identity import class_of, subject
 from symshape.tracing.intercept.python_numbers.substituted_functions import standing_for
 from symshape.tracing.state import compiled
 from symshape.tracing.state.instrument import stores
-from symshape.tracing.state.instrument.rewriter import Hooks
+from symshape.tracing.state.instrument.rewriter import Hooks, instrumented, original_of
 from symshape.tracing.state.instrument.stores import is_alone
 from symshape.tracing.state.instrument.substitutes import Substitutes
+from symshape.tracing.state.instrument.trusted_code import is_trusted
 from symshape.tracing.state.record import attribute_lookups, dict_idioms, loads
 from symshape.tracing.state.record.class_lookups import of_made
 from symshape.tracing.state.record.places import MISSING, Answer
@@ -95,9 +96,18 @@ def recording(recorder: Recorder) -> Iterator[None]:
 def with_their_own_code(recorder: Recorder) -> None:
     """Restore the original code of the functions that a recording instrumented, and undo its
     substitutions.
+
+    A function that has other code by now was written without a hook: by code that no hook sees, or
+    by another thread. The trace is then refused.  The code that another thread wrote stays.
     """
+    alone = recorder.alone and is_alone()
     for function, code in reversed(recorder.swapped):
-        function.__code__ = code
+        now = function.__code__
+        if now is instrumented(code, HOOKS) or now is code:
+            function.__code__ = code
+        else:
+            function.__code__ = code if alone else original_of(now, HOOKS)
+            recorder.refusals.append(stores.not_repeated(function, "__code__"))
     recorder.swapped.clear()
     while recorder.exchanged:
         recorder.exchanged[-1]()  # called before it is popped: an interrupt may come in between
@@ -169,7 +179,9 @@ def _load_attr(owner: Any, name: str) -> Any:
     return _instead.get(id(value), value)
 
 
-_WRAPPED = {"__class__", "__getattribute__", "__setattr__", "__delattr__", "numel"}
+_CODES = frozenset({"__code__", "gi_code", "cr_code", "ag_code"})
+"""The attributes that hold the code of a function, a generator or a coroutine."""
+_WRAPPED = {"__class__", "__getattribute__", "__setattr__", "__delattr__", "numel", *_CODES}
 _SPELLED_NOWHERE = frozenset({"__getattribute__", "__setattr__", "__delattr__"})
 
 
@@ -179,7 +191,9 @@ def _wrapped(owner: Any, name: str) -> Any:
     """
     if name == "__class__":
         return class_of(owner)
-    value = getattr(owner, name)
+    value = _with_its_own_code(getattr(owner, name))
+    if name in _CODES:
+        return _instead.get(id(value), value)
     if name == "numel":
         return functools.partial(plain_numel, owner) if type(owner) is torch.Size else value
     if name not in _SPELLED_NOWHERE:  # an lru_cache's method
@@ -192,6 +206,11 @@ def _wrapped(owner: Any, name: str) -> Any:
     if name == "__getattribute__":
         return _Reading(value, owner)
     return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)
+
+
+def _with_its_own_code(value: Any) -> Any:
+    """Return a value; for instrumented code, the program's own code instead."""
+    return original_of(value, HOOKS) if type(value) is types.CodeType else value
 
 
 def _table(owner: Any) -> Any:
@@ -274,7 +293,7 @@ class _Reading:
             _read(*args)
         elif not isinstance(self._owner, type):
             _read(getattr(self.read, "__self__", self._owner), args[0])
-        return self.read(*args)
+        return _with_its_own_code(self.read(*args))
 
 
 class _Storing:
@@ -356,7 +375,19 @@ def _subject(value: Any) -> Any:
 def _called(function: Any) -> Any:
     if not _is_recorded():
         return function
+    if function is types.FunctionType:
+        return _function_of
     return CALLED.get(id(function)) or _instead.get(id(function), function)
+
+
+def _function_of(*args: Any, **kwargs: Any) -> types.FunctionType:
+    """Return a new function, as ``types.FunctionType`` does, whose code is recorded like that of
+    other functions.
+    """
+    function = types.FunctionType(*args, **kwargs)
+    if _is_recorded() and not is_trusted(function.__code__.co_filename):
+        function.__code__ = instrumented(function.__code__, HOOKS)
+    return function
 
 
 def _exchange(recorder: Recorder, value: Any) -> None:
@@ -414,7 +445,9 @@ def _exchanged(module: Any) -> None:
         tell(stores.exchanged, module)
 
 
-_substitutes = Substitutes(_read, _listed, _answered, _printed, _store_attr, _exchanged)
+_substitutes = Substitutes(
+    _read, _listed, _answered, _printed, _store_attr, _exchanged, _with_its_own_code
+)
 _instead = _substitutes.table
 if compiled.READS is not None:
     compiled.READS.setup(

@@ -91,8 +91,12 @@ class Hooks:
     called: Callable[[Any], Any]
 
 
-CALLED_BY_NAME = frozenset(("bool", "int", "float", "map", "range"))
+CALLED_BY_NAME = frozenset(("bool", "int", "float", "map", "range", "FunctionType", "LambdaType"))
 """The names of classes that are replaced by substitutes where they are called, and only there."""
+_CALLED_AS_ATTRIBUTE = frozenset(("FunctionType", "LambdaType"))
+"""The names among them that programs also call as attributes of a module
+(``types.FunctionType``).
+"""
 
 _MOST_KEPT = 1024  # codes
 _kept: dict[int, tuple[types.CodeType, types.CodeType]] = {}
@@ -133,6 +137,19 @@ def instrumented(code: types.CodeType, hooks: Hooks) -> types.CodeType:
 def is_instrumented(code: types.CodeType, hooks: Hooks) -> bool:
     """Return whether this code contains calls of the hooks."""
     return any(each is hooks.enter for each in code.co_consts)
+
+
+def original_of(code: types.CodeType, hooks: Hooks) -> types.CodeType:
+    """Return the code of the program that this code was instrumented from; code without hooks is
+    returned unchanged.
+    """
+    constants = code.co_consts
+    for number, each in enumerate(constants):
+        if each is hooks.enter:
+            # the argument of that hook: see ``_rewritten``
+            found: types.CodeType = constants[number - 1]
+            return found
+    return code
 
 
 _LOAD_CONST, _PUSH_NULL = opmap["LOAD_CONST"], opmap["PUSH_NULL"]
@@ -294,11 +311,18 @@ def _load_attr(to: _Writer, arg: int, own: bytes) -> bytes:
     if _VERSION < (3, 12):
         return _attribute(to, to.names[arg])
     call = _attribute(to, to.names[arg >> 1])
-    return call + _AS_METHOD if arg & 1 else call
+    return _as_method(to, to.names[arg >> 1], call) if arg & 1 else call
 
 
 def _load_method(to: _Writer, arg: int, own: bytes) -> bytes:
-    return _attribute(to, to.names[arg]) + _AS_METHOD
+    return _as_method(to, to.names[arg], _attribute(to, to.names[arg]))
+
+
+def _as_method(to: _Writer, name: str, call: bytes) -> bytes:
+    """Return the instructions that load an attribute for a call of it."""
+    if name in _CALLED_AS_ATTRIBUTE:
+        call += to.call_on_top(to.hooks.called, 1)
+    return call + _AS_METHOD
 
 
 def _attribute(to: _Writer, name: str) -> bytes:

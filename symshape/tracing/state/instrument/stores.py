@@ -15,10 +15,28 @@ from typing import Any
 
 import torch
 
+from symshape.errors import Problem, Reason
 from symshape.tracing.state.instrument import trusted_code
 from symshape.tracing.state.record import attribute_lookups
 from symshape.tracing.state.record.recorder import TABLES, Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+
+_OF_FUNCTIONS = frozenset(
+    trusted_code.words(
+        "__code__ __defaults__ __kwdefaults__ __dict__ __class__ __name__ __qualname__ __module__ "
+        "__doc__ "
+        "__annotations__ __type_params__"
+    )
+)
+_OF_CLASSES = frozenset(("__bases__", "__class__", "__name__", "__qualname__"))
+_OF_OBJECTS = frozenset(("__dict__", "__class__"))
+"""The attributes that Python itself keeps outside of dictionaries, and that code can set: no call
+repeats such a write.
+
+(Attributes in slots are different: calls set those again.)
+"""
+OUTSIDE_OF_DICTIONARIES = (_OF_FUNCTIONS | _OF_CLASSES) - {"__code__"}
+"""All of them except the code of functions, which the recording itself replaces."""
 
 
 def is_alone() -> bool:
@@ -30,6 +48,7 @@ def attribute(recorder: Recorder, owner: Any, key: str) -> None:
     """Record that an attribute of an object, a class or a Python module is about to be set or
     deleted.
     """
+    _refuse_unrepeated(recorder, owner, key)
     if isinstance(owner, type):
         forget(recorder)
         recorder.class_namespace(owner)
@@ -48,6 +67,50 @@ def attribute(recorder: Recorder, owner: Any, key: str) -> None:
     elif isinstance(owner, torch.nn.Module):
         tables = (attributes.get(each) for each in TABLES)
         recorder.stored.update((id(each), key) for each in tables if each is not None)
+
+
+def _refuse_unrepeated(recorder: Recorder, owner: Any, key: str) -> None:
+    """Refuse a write that no call can repeat, before it happens, unless the program itself made the
+    owner.
+    """
+    kind = type(owner)
+    if kind is types.FunctionType:
+        unrepeated = key in _OF_FUNCTIONS and (key == "__code__" or id(owner) in recorder.known)
+    elif isinstance(owner, types.ModuleType):
+        unrepeated = key == "__class__"
+    else:
+        unrepeated = (
+            key in (_OF_CLASSES if isinstance(owner, type) else _OF_OBJECTS)
+            and id(owner) in recorder.known
+        )
+    if unrepeated:
+        problem = not_repeated(owner, key)
+        recorder.refuse(problem.text, problem.reason)
+
+
+def not_repeated(owner: Any, key: str) -> Problem:
+    """Return the problem with a write to an attribute that Python keeps outside of dictionaries."""
+    name = (
+        getattr(owner, "__qualname__", None)
+        or getattr(owner, "__name__", None)
+        or f"a {type(owner).__name__}"
+    )
+    text = (
+        f"sets {key} of {name}, which a compiled graph would not repeat; do that outside the "
+        "function"
+    )
+    return Problem(text, Reason.STATE)
+
+
+def cells_of(recorder: Recorder, function: types.FunctionType) -> None:
+    """Record the variables in the closure of a function that existed before the trace: they can be
+    set through it.
+    """
+    if id(function) in recorder.known:
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=False
+        ):
+            recorder.cell(cell, name)
 
 
 def forget(recorder: Recorder) -> None:

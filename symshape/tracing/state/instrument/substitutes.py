@@ -115,6 +115,7 @@ class Substitutes:
         printed: told when something is about to be printed.
         stored: told of an object and the name of an attribute that is about to be set or deleted.
         exchanged: told of a module whose parameters torch is about to exchange for a while.
+        own: returns the program's own code for code with hooks, and any other value unchanged.
     """
 
     def __init__(
@@ -125,9 +126,10 @@ class Substitutes:
         printed: Callable[[], None],
         stored: Callable[[Any, str], None],
         exchanged: Callable[[Any], None],
+        own: Callable[[Any], Any],
     ) -> None:
         self._read, self._listed, self._answered, self._printed = read, listed, answered, printed
-        self._stored, self._exchanged = stored, exchanged
+        self._stored, self._exchanged, self._own = stored, exchanged, own
         self.table: dict[int, Any] = {
             id(getattr(builtins, name)): ours for name, ours in REPLACED.items()
         }
@@ -158,7 +160,11 @@ class Substitutes:
         """``getattr``."""
         if type(name) is str:
             self._read(owner, name)
-        return class_of(owner) if name == "__class__" else self.of(getattr(owner, name, *default))
+        return (
+            class_of(owner)
+            if name == "__class__"
+            else self.of(self._own(getattr(owner, name, *default)))
+        )
 
     def hasattr(self, owner: Any, name: str) -> bool:
         """``hasattr``."""

@@ -38,9 +38,16 @@ _STATE_OF_A_GENERATOR = frozenset(
     {"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"}
 )
 _SET_OF_FUNCTIONS = frozenset(
-    trusted_code.words("__name__ __qualname__ __module__ __doc__ __annotations__")
+    trusted_code.words(
+        "__name__ __qualname__ __module__ __doc__ __annotations__ __defaults__ __kwdefaults__"
+    )
 )
 """The attributes of functions that can be assigned, and therefore are recorded as slots."""
+_OF_METHODS = frozenset(vars(types.MethodType))
+_NAMES_OF_FUNCTIONS = frozenset(("__globals__", "__builtins__"))
+"""The attributes of functions that hold the dictionaries in which their code looks up global
+names.
+"""
 QUIET: frozenset[type] = frozenset(
     (
         *(torch.SymInt, torch.SymFloat, torch.SymBool, torch.Size, type(None)),
@@ -275,8 +282,25 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
         recorder.touch(attributes, owner.__name__, True)
     elif key in _SET_OF_FUNCTIONS:
         read_slot(recorder, owner, key, name)
+    elif key == "__closure__":
+        stores.cells_of(recorder, owner)
+    elif key in _NAMES_OF_FUNCTIONS and id(owner) in recorder.known:
+        recorder.refuse(
+            f"reads {name}, in which any global name can be looked up or set, {NOT_TO_SEE}",
+            Reason.UNCOMPARED,
+        )
+    elif (
+        key == "__code__" and (id(owner), key) not in recorder.seen and id(owner) in recorder.known
+    ):
+        recorder.attribute(owner, key, owner.__code__, name)
     elif not hasattr(types.FunctionType, key):
         recorder.absent(owner.__name__, attributes, key, before)
+
+
+def of_method(recorder: Recorder, owner: types.MethodType, key: str) -> None:
+    """Record the read of an attribute of a bound method, which is an attribute of its function."""
+    if key not in _OF_METHODS:
+        load_attr(recorder, owner.__func__, key)
 
 
 def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
@@ -430,6 +454,8 @@ def _reader_for(kind: type) -> Handler:
         return of_super
     if kind is types.FunctionType:
         return of_function
+    if kind is types.MethodType:
+        return of_method
     if kind.__module__.startswith("torch.backends"):
         return of_flags
     if kind.__module__.partition(".")[0] == "symshape" or (

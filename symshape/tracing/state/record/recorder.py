@@ -316,14 +316,18 @@ class Recorder(Reads):
             self.begun.append(weakref.ref(function))
             self.namespace("", function.__globals__)
             for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
-                try:
-                    value = cell.cell_contents
-                except ValueError:
-                    value = MISSING
-                found = Cell(cell, name, value, name)
-                self.cells.append(found)
-                self.place(found)
-                self.touch(value, name, True)
+                self.cell(cell, name)
+
+    def cell(self, cell: types.CellType, name: str) -> None:
+        """Note a variable of a closure, with its value from before the program can write it."""
+        if id(cell) in self.known:
+            return
+        self.known[id(cell)] = cell
+        found = Cell(cell, name, MISSING, name)
+        found.value = value = found.read()
+        self.cells.append(found)
+        self.place(found)
+        self.touch(value, name, True)
 
 
 Handler = Callable[[Recorder, Any, str], None]

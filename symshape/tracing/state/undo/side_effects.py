@@ -6,6 +6,7 @@ noted for each call to repeat (see ``changes``), or refused if no call can repea
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,15 +19,17 @@ from symshape.calls.constant_keys import NOTHING
 from symshape.calls.object_kinds import ReadOtherwise, flatten_from_now_on
 from symshape.calls.variables import Variable
 from symshape.errors import Problem, Reason, UnsupportedError
-from symshape.tracing.state.instrument.stores import is_alone
+from symshape.tracing.state.instrument.stores import OUTSIDE_OF_DICTIONARIES, is_alone
 from symshape.tracing.state.record.lru_caches import filled, is_watched, missing_in, take_back
 from symshape.tracing.state.record.places import (
     MISSING,
     PLAIN,
+    Answer,
     Attribute,
     Cell,
     Container,
     Keys,
+    WeakAttribute,
     same,
     same_item,
 )
@@ -89,15 +92,22 @@ def undo(recorder: Recorder) -> Changes:
     containers = [each for each in recorder.containers if not each.unchanged()]
     for container in containers:  # first collect all current values: one container may hold another
         _add_container(recorder, container, found)
+    others = [place for place in recorder.places if type(place) is not Cell or not recorder.alone]
+    others = [
+        place for place in others if type(place) is not Keys and not same(place.read(), place.value)
+    ]
+    # the class of an object first: its slots are there only in an object of that class
+    for place in others:
+        if place.key == "__class__":
+            found.problems += [
+                Problem(text, Reason.STATE) for text in _other_place(recorder, place)
+            ]
     for put in back:
         put()
     for container in containers:
         container.put_back()
-    for place in recorder.places:
-        if type(place) is not Cell or not recorder.alone:
-            found.problems += [
-                Problem(text, Reason.STATE) for text in _other_place(recorder, place)
-            ]
+    for place in others:
+        found.problems += [Problem(text, Reason.STATE) for text in _other_place(recorder, place)]
     return found
 
 
@@ -278,20 +288,52 @@ def _put_slot_back(slot: Attribute) -> None:
 
 
 def _other_place(recorder: Recorder, place: Any) -> Iterator[str]:
-    """Yield the changes that were not undone: attributes outside of dictionaries, and writes of
-    other threads.
+    """Yield a change that was not undone before: of an attribute outside of dictionaries, or of
+    another thread.
+
+    Such an attribute gets its old value back, because the function then runs in eager.
     """
-    if isinstance(place, Keys):
-        return
     if not same(now := place.read(), place.value):
         namespace = recorder.namespaces.get(id(place.owner))
         if recorder.alone:
+            if type(place) is not Cell:
+                _put_attribute_back(place)
             yield _problem(place.name, place.value, now)
         elif namespace is None or namespace.own:
             yield (
                 f"reads {place.name}, which another thread changed during the trace; a later "
                 "call is traced"
             )
+
+
+_PARTS_OF_PARTIALS = ("func", "args", "keywords")
+_PARTS_OF_PROPERTIES = ("fget", "fset", "fdel", "__doc__")
+
+
+def _put_attribute_back(place: Attribute | Answer) -> None:
+    """Restore an attribute that Python keeps outside of dictionaries and that was set without a
+    hook, if that is one.
+
+    (``types.FunctionType.__defaults__.__set__`` and ``partial.__setstate__`` are such ways to set
+    one.)
+    """
+    owner, key, then = place.owner, place.key, place.value
+    if isinstance(owner, WeakAttribute):
+        owner = owner.owner()
+    elif type(place) is Answer:
+        return
+    if isinstance(owner, functools.partial) and key in _PARTS_OF_PARTIALS:
+        parts = [then if each == key else getattr(owner, each) for each in _PARTS_OF_PARTIALS]
+        owner.__setstate__((*parts, dict(vars(owner)) or None))
+    elif isinstance(owner, (staticmethod, classmethod)) and key == "__func__":
+        type(owner).__init__(owner, then)
+    elif isinstance(owner, property) and key in _PARTS_OF_PROPERTIES:
+        property.__init__(
+            owner, *(then if each == key else getattr(owner, each) for each in _PARTS_OF_PROPERTIES)
+        )
+    elif key in OUTSIDE_OF_DICTIONARIES and owner is not None and then is not MISSING:
+        with contextlib.suppress(AttributeError, TypeError):
+            type(owner).__setattr__(owner, key, then)
 
 
 def _container_text(container: Container) -> str:

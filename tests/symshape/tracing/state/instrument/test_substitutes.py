@@ -33,6 +33,7 @@ class Told:
             self._print,
             lambda owner, name: self.stored.append(name),
             lambda module: None,
+            lambda value: value,
         ).of
 
     def _print(self) -> None:
