@@ -103,6 +103,7 @@ class Reason(enum.Enum):
     FX_GRAPH = "SYM236", "programs-that-an-fx-graph-cannot-hold"
     INSTALLATION = "SYM237", "this-python-this-torch-this-process"
     RUNS_EAGERLY = "SYM238", "a-call-that-runs-eagerly-where-a-trace-is-asked-for"
+    REPLACED = "SYM239", "functions-of-torch-and-python-that-are-replaced"
 
     def __init__(self, code: str, anchor: str) -> None:
         PAGES[code] = f"unsupported-error.md#{anchor}"

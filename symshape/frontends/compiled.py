@@ -38,6 +38,7 @@ from symshape.runtime.variables import AskAgain, Layout, serve
 from symshape.torch_internals import autograd, dispatch
 from symshape.torch_internals.private import refusal
 from symshape.tracing.mode import is_tracing, modes_on_stack
+from symshape.tracing.state.compare import torch_functions
 from symshape.user_code import name_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ _IN_JIT_TRACE = (
     "sizes of this "
     "call; use torch.jit.trace on the uncompiled function, or use torch.export"
 )
+
+
+def _refusal() -> UnsupportedError | None:
+    """Return why no program may serve a call now; None if one may."""
+    if _cannot_serve():
+        return refusal() or UnsupportedError(_IN_JIT_TRACE, reason=Reason.OTHER_TRACER)
+    return torch_functions.refusal()
 
 
 class Compiled:
@@ -150,12 +158,10 @@ class Compiled:
         if not tick & _NOW_AND_THEN:
             self._now_and_then(args, kwargs)
         leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
-        if _cannot_serve():
-            return self._without_key(
-                refusal() or UnsupportedError(_IN_JIT_TRACE, reason=Reason.OTHER_TRACER),
-                args,
-                kwargs,
-            )
+        if (_cannot_serve() or not torch_functions.quiet(None)) and (
+            refused := _refusal()
+        ) is not None:
+            return self._without_key(refused, args, kwargs)
         if layout.active:
             leaves = layout.quick(args, kwargs)
         try:

@@ -62,6 +62,7 @@ from symshape.tracing.restart import (
     traced_with_restarts,
     with_fewer_symbols,
 )
+from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.compare.state import State
 from symshape.tracing.state.instrument.hooks import (
     recorder_of,
@@ -159,6 +160,7 @@ def capture(
             exceptions pass through.
     """
     refuse_if_missing()
+    _refuse_if_replaced()
     if inspect.iscoroutinefunction(fn.forward if isinstance(fn, torch.nn.Module) else fn):
         raise UnsupportedError(
             f"{name_of(fn)} is a coroutine function, whose calls compute nothing before they are "
@@ -180,6 +182,13 @@ def capture(
     except BaseException:
         as_before(thresholds)  # an interrupt may come before the `with` is entered
         raise
+
+
+def _refuse_if_replaced() -> None:
+    """Raise an UnsupportedError if a function of torch or Python is replaced by another one."""
+    refused = torch_functions.refusal()
+    if refused is not None:
+        raise refused
 
 
 def _change_after(fn: Callable[..., Any], error: Exception | Restart, attempt: Attempt) -> Change:
@@ -250,6 +259,8 @@ def _trace(
                     tracer.raise_if_gradients_were_read()
                     raise
                 tracer.raise_if_gradients_were_read()
+                # in the trace, by another thread or by code that no hook sees
+                _refuse_if_replaced()
                 if refusals:  # caught by the program, which went another way than it goes in eager
                     raise refusals[0]
                 roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}

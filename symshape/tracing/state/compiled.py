@@ -53,7 +53,10 @@ def _sees_attributes(versions: Any) -> bool:
     return not watch.unchanged(None)
 
 
-VERSIONS: Any = getattr(_CHECKS, "Versions", None)
+WATCHES: Any = getattr(_CHECKS, "Versions", None)
+"""The same as ``VERSIONS``, for dictionaries of modules and classes only."""
+
+VERSIONS: Any = WATCHES
 if VERSIONS is not None and not _sees_attributes(VERSIONS):
     VERSIONS = None
 """``VERSIONS(dicts)`` watches a tuple of dictionaries; ``unchanged(None)``: none was written;

@@ -22,6 +22,8 @@ def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
     if not trusted_code.is_machinery((kind := type(owner)).__module__):
         special_methods(recorder, kind)
         look_up(recorder, kind, key, kind.__qualname__)
+    elif kind is not torch.Tensor and not hasattr(torch.Tensor, key):
+        _of_parameters(recorder, kind, key)
     name = recorder.tensors.get(id(owner), "a tensor")
     before = recorder.namespace(name, owner.__dict__)
     if key in owner.__dict__ or not hasattr(torch.Tensor, key):
@@ -30,6 +32,17 @@ def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
         recorder.entry(owner.__dict__, key, f"{name}.{key}", before)
     elif not hasattr(torch.Tensor, key):
         recorder.absent(name, owner.__dict__, key, before)
+
+
+def _of_parameters(recorder: Recorder, kind: type, key: str) -> None:
+    """Record whether a class of torch, such as ``Parameter``, has an attribute that not every
+    tensor has.
+    """
+    before = recorder.class_namespace(kind)
+    if key in before.owner:
+        recorder.place(Cell(before.owner, key, before.owner[key], f"{kind.__qualname__}.{key}"))
+    else:
+        recorder.absent(kind.__qualname__, before.owner, key, before)
 
 
 def of_every_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:

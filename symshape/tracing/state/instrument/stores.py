@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from symshape.errors import Problem, Reason
+from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.instrument import trusted_code
 from symshape.tracing.state.record import attribute_lookups
 from symshape.tracing.state.record.recorder import TABLES, Recorder
@@ -74,6 +75,8 @@ def _refuse_unrepeated(recorder: Recorder, owner: Any, key: str) -> None:
     owner.
     """
     kind = type(owner)
+    if (replaces := torch_functions.of_write(owner, key)) is not None:
+        recorder.refuse(replaces.text, replaces.reason)
     if kind is types.FunctionType:
         unrepeated = key in _OF_FUNCTIONS and (key == "__code__" or id(owner) in recorder.known)
     elif isinstance(owner, types.ModuleType):
