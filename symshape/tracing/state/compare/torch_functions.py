@@ -6,9 +6,10 @@ look-ups are not recorded.  Tracing itself calls functions of torch and Python, 
 is right only while these functions are the originals, and is made, stored and served only then.
 While one of them is replaced, calls run eagerly.
 
-The originals are those of the moment when this module is imported.  The dictionaries that hold them
-are watched as a whole: each call asks one question (0.05 µs) of our own C++ (see ``compiled``), or
-of torch's guards (some 3 µs).
+The originals are those of the moment when this module is imported; of other classes of torch
+(distributions …), of the moment when a traced program first uses one.  The dictionaries that hold
+them are watched as a whole: each call asks one question (0.05 µs) of our own C++ (see
+``compiled``), or of torch's guards (some 3 µs).
 
 Not counted: new names, submodules, plain values, functions that only show or pickle something, and
 what symshape and Dynamo put there themselves.
@@ -68,6 +69,8 @@ _UNCOUNTED_BUILTINS = frozenset(
 """The names of builtins that programs replace to write elsewhere, and that no program may call."""
 _UNCOUNTED_OF_TORCH = frozenset(words("compile save load set_printoptions"))
 """The functions of torch that programs replace and that compute nothing in a call."""
+_HEAP_TYPE = 1 << 9
+_MOST = 256  # modules and classes that are watched
 _OURS = ("symshape", "torch._dynamo")
 
 
@@ -108,7 +111,7 @@ class _Watched:
     @classmethod
     def of_class(cls, kind: type, uncounted: frozenset[str] = frozenset()) -> _Watched:
         """Return the functions of a class."""
-        (entries,) = (each for each in gc.get_referents(kind.__dict__) if type(each) is dict)
+        entries = next((each for each in gc.get_referents(kind.__dict__) if type(each) is dict), {})
         uncounted |= _UNCOUNTED
         found = {
             key: value
@@ -187,7 +190,7 @@ def _is_wrapped_by_torch(value: Any, original: Any) -> bool:
     )
 
 
-_watched = (
+_watched = [
     _Watched.of_module(torch, _UNCOUNTED_OF_TORCH),
     *(_Watched.of_module(sys.modules[each]) for each in _MODULES if each in sys.modules),
     _Watched.of_module(builtins, _UNCOUNTED_BUILTINS),
@@ -195,7 +198,7 @@ _watched = (
         _Watched.of_class(each, _OF_CALLS if each is torch.nn.Module else frozenset())
         for each in _CLASSES
     ),
-)
+]
 _by_owner = {id(each.owner): each for each in _watched}
 _dicts: tuple[Any, ...] = tuple(each.entries for each in _watched)
 _lock = forks.lock()
@@ -234,21 +237,50 @@ def replaced() -> str:
     """Return the name of a function of torch or Python that is replaced now; empty if all are the
     originals.
     """
-    global _unchanged, _written, _said, quiet
     if quiet(None):
         return ""
     with _lock:
         if not _unchanged(None):
-            written = _written()
-            _unchanged, _written = _watch()  # before the comparison, so that later writes are seen
-            names = []
-            for number, each in enumerate(_watched):
-                if written[number]:
-                    _found[number] = each.replaced(_found[number])
-                names += [f"{each.name}.{key}" for key in _found[number]]
-            _said = min(names, default="")
-            quiet = _never if _said else _unchanged
+            _ask_again()
         return _said
+
+
+def watch(kind: type) -> None:
+    """Watch a class of torch that a program uses, and its bases: from now on their functions count
+    as originals.
+    """
+    for each in kind.__mro__:
+        known = id(each) in _by_owner or len(_watched) >= _MOST
+        if not known and each.__flags__ & _HEAP_TYPE and each.__module__.startswith("torch."):
+            _add(each)
+
+
+def _add(kind: type) -> None:
+    global _dicts
+    with _lock:
+        if id(kind) not in _by_owner:
+            found = _Watched.of_class(kind)
+            _dicts = (*_dicts, found.entries)
+            _watched.append(found)
+            _found.append(frozenset())
+            _by_owner[id(kind)] = found
+            _ask_again()
+
+
+def _ask_again() -> None:
+    """Watch all dictionaries anew, and compare all that were written since they were last
+    watched.
+    """
+    global _unchanged, _written, _said, quiet
+    written = _written()
+    _unchanged, _written = _watch()  # before the comparison, so that later writes are seen
+    names = []
+    for number, each in enumerate(_watched):
+        if number >= len(written) or written[number]:
+            _found[number] = each.replaced(_found[number])
+        names += [f"{each.name}.{key}" for key in _found[number]]
+    _said = min(names, default="")
+    quiet = _never if _said else _unchanged
 
 
 def refusal() -> UnsupportedError | None:

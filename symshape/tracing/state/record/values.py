@@ -22,6 +22,7 @@ import torch
 from symshape.errors import Reason
 from symshape.graph.lru_cache_answers import answers_of
 from symshape.torch_internals import dispatch
+from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.instrument import trusted_code
 from symshape.tracing.state.instrument.refused_modules import refuse_untraceable
 from symshape.tracing.state.instrument.rewriter import instrumented, is_instrumented
@@ -268,6 +269,7 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
     """Record a class: the code that making an object of it runs."""
     recorder.ask(torch_flags.of_class(value))
     if trusted_code.is_machinery(value.__module__):
+        torch_functions.watch(value)
         return
     if not trusted_code.is_machinery(type(value).__module__):
         special_methods(recorder, type(value))
@@ -367,7 +369,9 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
         recorder.place(Answer(functools.partial(type, value), kind, f"the class of {name}"))
     if attributes is not None:
         recorder.attribute(value, "__dict__", attributes, f"the attributes of {name}")
-    if not machinery:
+    if machinery:
+        torch_functions.watch(kind)
+    else:
         special_methods(recorder, kind)
 
 

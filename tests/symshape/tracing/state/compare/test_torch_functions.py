@@ -54,6 +54,12 @@ def _zeros(x: Any) -> Any:
     return x + nn.init.zeros_(torch.empty(4))
 
 
+def _without_gradients(x: Any) -> Any:
+    with torch.no_grad():
+        found = _LAYERS["linear"](x)
+    return x * 0 + found.requires_grad
+
+
 def _attended(x: Any) -> Any:
     x = x[None, None, None]
     return F.scaled_dot_product_attention(x, x, x)
@@ -151,6 +157,20 @@ CASES: dict[str, Case] = {
     "a method of every module": (
         *(nn.Module, "parameters", lambda _: [torch.ones(4)]),
         lambda x: x * next(iter(_LAYERS["linear"].parameters())).sum(),
+    ),
+    "a distribution": (
+        *(torch.distributions.Normal, "log_prob", lambda _, x: x * 7),
+        lambda x: torch.distributions.Normal(0.0, 1.0).log_prob(x),
+    ),
+    "the base of a distribution": (
+        *(torch.distributions.Distribution, "_extended_shape", lambda *_: torch.Size((7,))),
+        lambda x: torch.distributions.Uniform(0.0, 1.0).rsample(x.shape) * 0,
+    ),
+    "a context": (
+        torch.no_grad,
+        "__enter__",
+        lambda self: setattr(self, "prev", True),
+        _without_gradients,
     ),
     "math": (math, "sqrt", _seven, lambda x: x * math.sqrt(x.shape[0])),
     "a built-in": (builtins, "max", _seven, lambda x: x * max(x.shape[0], 2)),
