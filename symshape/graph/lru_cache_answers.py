@@ -117,7 +117,7 @@ class MemoAnswer:
         self.symbols = dict(sorted(symbols.items()))
         self.last = max(each.position for each in symbols.values())
         self._args, self._kwargs, self._answer = args, dict(kwargs), answer
-        self._answers = answers_of(memo)
+        self._answers, self._typed = answers_of(memo), memo.cache_parameters()["typed"]
         self._leaves = tuple(self.symbols.values())
         self._known: dict[tuple[int | None, ...], _Concrete | None] = {}
         self._own: dict[Any, tuple[Any, int, int]] = {}
@@ -160,7 +160,9 @@ class MemoAnswer:
         try:
             args = _concrete(self._args, numbers)
             kwargs = {name: _concrete(each, numbers) for name, each in self._kwargs.items()}
-            found = _Concrete(key_of(args, kwargs), args, kwargs, _concrete(self._answer, numbers))
+            found = _Concrete(
+                key_of(args, kwargs, self._typed), args, kwargs, _concrete(self._answer, numbers)
+            )
         except (
             ArithmeticError,
             ValueError,
@@ -223,11 +225,17 @@ class MemoAnswer:
             self._own[found.key] = made, *_given_to_others(self.memo)
 
 
-def key_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the key under which a cached function keeps the answer for these arguments."""
-    if not kwargs:
-        return args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
-    return (*args, _mark(), *(each for pair in kwargs.items() for each in pair))
+def key_of(args: tuple[Any, ...], kwargs: Mapping[str, Any], typed: bool = False) -> Any:
+    """Return the key under which a cached function keeps the answer for these arguments.
+
+    A ``typed`` function's key ends with the types of the arguments.
+    """
+    types = map(type, (*args, *kwargs.values())) if typed else ()
+    if kwargs:
+        return (*args, _mark(), *(each for pair in kwargs.items() for each in pair), *types)
+    return (
+        args[0] if not typed and len(args) == 1 and type(args[0]) in (int, str) else (*args, *types)
+    )
 
 
 @functools.cache

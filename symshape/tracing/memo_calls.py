@@ -49,6 +49,7 @@ from symshape.tracing.symbolic_arguments import SymbolicArguments
 from symshape.tracing.tracer import Tracer
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_SEQUENCES = frozenset((tuple, torch.Size))
 
 
 def _called_plainly() -> Restart:
@@ -162,6 +163,8 @@ class MemoCalls:
             return self._call_plainly(memo, args, kwargs)
         found = self._made.get(key)
         if found is None:
+            typed = memo.cache_parameters()["typed"]
+            self._plainly |= any(_may_be_one(key, each, typed) for each in self._made)
             found = self._made[key] = self._run(memo, args, kwargs)
         # inside control flow
         self._plainly |= bool(found.memory) and self._tracer.steps is not self._steps
@@ -179,12 +182,7 @@ class MemoCalls:
 
     def _is_wanted(self, memo: Any, terms: Sequence[Term], key: Any) -> bool:
         inner, parameters = memo.__wrapped__, memo.cache_parameters()
-        if (
-            id(memo) in ATTEMPTS.plain
-            or parameters["typed"]
-            or parameters["maxsize"] == 0
-            or answers_of(memo) is None
-        ):
+        if id(memo) in ATTEMPTS.plain or parameters["maxsize"] == 0 or answers_of(memo) is None:
             return False
         if type(inner) is not types.FunctionType or trusted_code.is_trusted(
             inner.__code__.co_filename
@@ -380,6 +378,47 @@ def _described(value: Any, terms: list[Term]) -> Any:
     if kind in (tuple, torch.Size):
         return kind, *(_described(each, terms) for each in value)
     return (kind, value) if kind in NUMBERS else (object, id(value))
+
+
+def _may_be_one(one: Any, other: Any, typed: bool) -> bool:
+    """Return whether a memo may have one key for two calls whose arguments are of different classes
+    (2 and 2.0).
+
+    Eager then gets one answer for both.  The calls are described as in :meth:`MemoCalls.call`.  A
+    ``typed`` memo has the classes of the arguments in its keys, but not those of the items of
+    tuples.
+    """
+    if one[0] != other[0] or not all(map(_may_be_equal, one[1:], other[1:])):
+        return False
+    if typed and _classes_of_arguments(one) != _classes_of_arguments(other):
+        return False
+    return list(map(_classes, one[1:])) != list(map(_classes, other[1:]))
+
+
+def _may_be_equal(one: Any, other: Any) -> bool:
+    """Return whether two described arguments are equal for some sizes."""
+    kinds = {one[0], other[0]}
+    if not kinds.isdisjoint(_SEQUENCES):
+        alike = kinds <= _SEQUENCES and len(one) == len(other)
+        return alike and all(map(_may_be_equal, one[1:], other[1:]))
+    if torch.SymInt in kinds or (object in kinds and len(kinds) > 1):
+        return kinds.isdisjoint((str, bytes, type(None)))
+    return bool(one[1] == other[1])
+
+
+def _classes(described: Any) -> Any:
+    """Return the classes of a described argument and of the items in it."""
+    kind, *parts = described
+    return (kind, *map(_classes, parts)) if kind in _SEQUENCES else _class(kind)
+
+
+def _class(kind: type) -> type:
+    return int if kind is torch.SymInt else kind
+
+
+def _classes_of_arguments(call: Any) -> list[type]:
+    _, (_, *args), (_, *named) = call
+    return [_class(kind) for kind, *_ in (*args, *(value for _, _, value in named))]
 
 
 def _memory(steps: Sequence[Step]) -> tuple[set[int], set[int], bool]:

@@ -290,10 +290,12 @@ TRACED += ("a tensor", "a tensor of the default dtype", "a tensor of state", "tw
 
 @pytest.mark.parametrize("program", ["used", "used twice", "beside a draw"])
 @pytest.mark.parametrize("wrapped", TRACED)
-@pytest.mark.parametrize("size", [None, 128])
-def test_one_trace_serves_all_sizes(wrapped: str, program: str, size: int | None) -> None:
-    world, made = _world(wrapped, size)
-    its_world, its_made = _world(wrapped, size)
+@pytest.mark.parametrize(("size", "typed"), [(None, False), (128, False), (128, True)])
+def test_one_trace_serves_all_sizes(
+    wrapped: str, program: str, size: int | None, typed: bool
+) -> None:
+    world, made = _world(wrapped, size, typed)
+    its_world, its_made = _world(wrapped, size, typed)
     compiled = symshape.compile(lambda x: PROGRAMS[program](x, made, world), fullgraph=True)
     for n in SIZES:
         x = torch.arange(1.0, n + 1)
@@ -305,6 +307,47 @@ def test_one_trace_serves_all_sizes(wrapped: str, program: str, size: int | None
     assert compiled.stats().traces <= (3 if "tensor" in wrapped else 2)
     assert made.cache_info().misses == its_made.cache_info().misses == len(set(SIZES))
     assert made.cache_info().currsize == its_made.cache_info().currsize
+
+
+_KINDS: dict[str, tuple[Any, ...]] = {
+    "an integer and a float": (2, 2.0),
+    "an integer and a bool": (1, True),
+    "in tuples": ((1, 2), (1.0, 2)),
+    "in a tuple and a Size": ((1, 2), torch.Size((1, 2))),
+    "of other values": (2, 3.0),
+    "of other lengths": ((1,), (1, 2)),
+    "nothing and a dtype": (None, torch.float32),
+}
+
+
+def _kind_of(n: Any, k: Any = 0) -> Any:
+    return n * (
+        len(repr(k)) if not isinstance(k, tuple) else sum(len(repr(each)) for each in (type(k), *k))
+    )
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("kinds", _KINDS)
+def test_equal_arguments_of_different_classes_have_one_answer(
+    kinds: str, named: bool, typed: bool
+) -> None:
+    one, other = _KINDS[kinds]
+    expected, made = (functools.lru_cache(None, typed)(_kind_of) for _ in range(2))
+
+    def program(memo: Any, x: Tensor) -> Any:
+        n = x.shape[0]
+        return x * (
+            memo(n, k=one) * 100 + memo(n, k=other)
+            if named
+            else memo(n, one) * 100 + memo(n, other)
+        )
+
+    compiled = symshape.compile(lambda x: program(made, x), fullgraph=True)
+    for n in SIZES:
+        assert torch.equal(compiled(torch.ones(n)), program(expected, torch.ones(n)))
+    if kinds.startswith(("of", "nothing")) or (typed and "in" not in kinds.split()):
+        assert compiled.stats().traces == 2
 
 
 class Recipe:

@@ -67,8 +67,10 @@ _UNCOUNTED_BUILTINS = frozenset(
     )
 )
 """The names of builtins that programs replace to write elsewhere, and that no program may call."""
-_UNCOUNTED_OF_TORCH = frozenset(words("compile save load set_printoptions"))
-"""The functions of torch that programs replace and that compute nothing in a call."""
+_UNCOUNTED_OF_TORCH = frozenset(words("compile save load set_printoptions Storage"))
+"""The functions of torch that programs replace and that compute nothing in a call; ``Storage``: the
+default dtype's.
+"""
 _HEAP_TYPE = 1 << 9
 _MOST = 256  # modules and classes that are watched
 _OURS = ("symshape", "torch._dynamo")
