@@ -317,23 +317,25 @@ def _put_attribute_back(place: Attribute | Answer) -> None:
     (``types.FunctionType.__defaults__.__set__`` and ``partial.__setstate__`` are such ways to set
     one.)
     """
-    owner, key, then = place.owner, place.key, place.value
-    if isinstance(owner, WeakAttribute):
+    owner: Any = place.owner
+    key, then = place.key, place.value
+    if type(owner) is WeakAttribute:
         owner = owner.owner()
     elif type(place) is Answer:
         return
-    if isinstance(owner, functools.partial) and key in _PARTS_OF_PARTIALS:
+    kind: Any = type(owner)
+    if issubclass(kind, functools.partial) and key in _PARTS_OF_PARTIALS:
         parts = [then if each == key else getattr(owner, each) for each in _PARTS_OF_PARTIALS]
-        owner.__setstate__((*parts, dict(vars(owner)) or None))
-    elif isinstance(owner, (staticmethod, classmethod)) and key == "__func__":
-        type(owner).__init__(owner, then)
-    elif isinstance(owner, property) and key in _PARTS_OF_PROPERTIES:
-        property.__init__(
+        kind.__setstate__(owner, (*parts, dict(vars(owner)) or None))
+    elif issubclass(kind, (staticmethod, classmethod)) and key == "__func__":
+        kind.__init__(owner, then)
+    elif issubclass(kind, property) and key in _PARTS_OF_PROPERTIES:
+        kind.__init__(
             owner, *(then if each == key else getattr(owner, each) for each in _PARTS_OF_PROPERTIES)
         )
     elif key in OUTSIDE_OF_DICTIONARIES and owner is not None and then is not MISSING:
         with contextlib.suppress(AttributeError, TypeError):
-            type(owner).__setattr__(owner, key, then)
+            (type if issubclass(kind, type) else object).__setattr__(owner, key, then)
 
 
 def _container_text(container: Container) -> str:
