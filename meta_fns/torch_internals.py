@@ -1,4 +1,4 @@
-"""The private parts of torch that operator rules use, seen working in torch 2.11 to 2.14.
+"""The private parts of torch that operator rules use, seen working in torch 2.11 to 2.15.
 
 The parts that only symshape uses are in ``symshape/torch_internals``.  Where a torch lacks one of
 these, the same is found or asked in another way.
@@ -9,6 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+FROM_2_15 = torch.torch_version.TorchVersion(torch.__version__) >= "2.15"
+"""True for a torch whose ops differ from those of 2.14: empty batches of Fourier transforms,
+``hardtanh`` of unsigned integers.
+"""
 
 if TYPE_CHECKING:
     from torch._ops import HigherOrderOperator as HigherOrderOperator

@@ -19,6 +19,7 @@ from meta_fns.core.sizes import Shape, Size, at_least_one, check, known, same
 from meta_fns.core.spec import TensorSpec
 from meta_fns.core.type_promotion import to_complex, to_real
 from meta_fns.errors import ShapeError
+from meta_fns.torch_internals import FROM_2_15
 
 __all__: list[str] = []
 
@@ -80,8 +81,12 @@ def _executed(
     if not _MKL and self.device.type == "cpu":
         return TensorSpec.contiguous(sizes, dtype, self.device)
     if self.device.type == "cpu":
+        batch = [d for d in range(len(sizes)) if d not in dims]
         # MKL makes no plan for an empty batch.
-        need_nonempty("self", self, [d for d in range(len(sizes)) if d not in dims])
+        if not FROM_2_15:
+            need_nonempty("self", self, batch)
+        elif any(sizes[d] == 0 for d in batch):
+            return TensorSpec.contiguous(sizes, dtype, self.device)
     batch = _by_stride(_partition(len(sizes), dims), self)
     strides: list[Size] = [0] * len(sizes)
     stride: Size = 1

@@ -8,6 +8,8 @@ common dtypes that eager's CPU kernels accept.
 
 from __future__ import annotations
 
+from meta_fns.torch_internals import FROM_2_15
+
 __all__ = ["BINARY", "LIKE", "SCALED", "TERNARY", "UNARY"]
 
 # (names, kind, accepted dtypes)
@@ -69,7 +71,7 @@ LIKE: tuple[Row, ...] = (
     ("_conj_physical", "same", "buihfcz"),
     ("nan_to_num", "same", "buihfc"),
     ("relu6", "same", "uihf"),
-    ("hardtanh", "same", "ihf"),
+    ("hardtanh", "same", "uihf" if FROM_2_15 else "ihf"),
 )
 
 _POLYNOMIALS = " ".join(

@@ -71,7 +71,7 @@ stream without one: so the bindings of ops that may warn stand here too.
 _BOUND = {id(op): (op, binding) for op, binding in BINDINGS.items()}
 _FORMS = (
     (_T, _VIEW, _MM, _aten._unsafe_view.default),
-    (_VIEW, _T, _ADDMM, _VIEW),
+    (_VIEW, _T, _ADDMM, _VIEW if operators.LINEAR_IS_A_VIEW else _aten._unsafe_view.default),
     (_T, _ADDMM),
     (_T, _MM),
 )

@@ -1,8 +1,8 @@
 """Watching calls of ``torch.autograd.Function.apply`` while a program is traced.
 
 In torch 2.11 to 2.13 ``apply`` is a Python function: its code is replaced for the time of a trace.
-In torch 2.14 it is a C method, which reads ``_backward_cls``, ``forward`` and ``setup_context``
-from the class: the metaclass answers these reads for the time of a trace.
+From torch 2.14 on it is a C method, which reads ``_backward_cls``, ``forward`` and
+``setup_context`` from the class: the metaclass answers these reads for the time of a trace.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _by_code(begin: Begin) -> Iterator[None]:
         names[_NAME] = unwatched if before is None else before
 
 
-# -- torch 2.14
+# -- torch 2.14 and newer
 
 
 @attrs.define(eq=False)

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from symshape.torch_internals.private import needed, optional
 
 variable_functions: Any = needed("torch._C._VariableFunctions")
@@ -15,6 +17,10 @@ may_overlap_itself: Callable[[Any], int] = optional(
     "torch._debug_has_internal_overlap", lambda tensor: 2
 )
 """Return quickly whether elements of a tensor share memory: 0 no, 1 yes, 2 too hard to decide."""
+LINEAR_IS_A_VIEW = torch.torch_version.TorchVersion(torch.__version__) < "2.15"
+"""True if a linear layer with a bias answers a view of its folded product: an unsafe view since
+2.15.
+"""
 softmax: Any = needed("torch._softmax")
 asserting: Any = optional("torch._assert", None)
 checking: Any = needed("torch._check_with")

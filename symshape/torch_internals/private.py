@@ -16,7 +16,7 @@ import torch
 
 from symshape.errors import Reason, UnsupportedError, UntestedTorchWarning, note_of
 
-OLDEST, NEWEST = "2.11", "2.14"
+OLDEST, NEWEST = "2.11", "2.15"
 """The versions of torch in which the private parts of this folder were seen working."""
 
 _missing: list[str] = []

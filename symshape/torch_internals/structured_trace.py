@@ -1,7 +1,7 @@
 """Torch's structured log: artefacts of ``TORCH_TRACE``, which tlparse shows.
 
 ``torch._logging.trace_structured`` and ``torch._logging._internal.trace_log`` are private; checked
-on 2.11 to 2.14. Where they are missing, nothing is written.
+on 2.11 to 2.15. Where they are missing, nothing is written.
 """
 
 from __future__ import annotations

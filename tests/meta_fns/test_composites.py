@@ -118,6 +118,7 @@ def _others() -> Iterator[Case]:
 
 
 @pytest.mark.parametrize("cases", [_matmuls, _convolutions, _views, _others])
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 def test_composites_are_as_eager(cases: Callable[[], Iterator[Case]]) -> None:
     wrong, refused = [], 0
     for overload, args, kwargs in cases():

@@ -14,7 +14,7 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 
 class QuestionsOfTorch:
-    """The environment as torch (2.11 to 2.14) sees it."""
+    """The environment as torch (2.11 to 2.15) sees it."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env

@@ -45,7 +45,7 @@ def test_a_torch_that_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _one("torch").advice
     monkeypatch.setattr(torch, "__version__", "9.9.0")
     assert _one("torch") == doctor.Finding(
-        "torch", "9.9.0", "install torch 2.11 to 2.14 if a feature is missing"
+        "torch", "9.9.0", "install torch 2.11 to 2.15 if a feature is missing"
     )
 
 

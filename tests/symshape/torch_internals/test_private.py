@@ -60,7 +60,8 @@ def test_a_part_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         ("2.11.0", True),
         ("2.13.0+cpu", True),
         ("2.14.1+cu130", True),
-        ("2.15.0a0+git1", False),
+        ("2.15.0+cu132", True),
+        ("2.16.0a0+git1", False),
         ("3.0", False),
     ],
 )

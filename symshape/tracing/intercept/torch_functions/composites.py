@@ -21,6 +21,7 @@ from meta_fns.core.view_strides import infer_sizes, view_strides, view_strides_a
 from meta_fns.errors import ShapeError
 from symshape.errors import ProgramError
 from symshape.graph.reshape_copies import ReshapeCopy
+from symshape.torch_internals import operators
 from symshape.tracing.intercept.torch_functions import matmul_before_2_13
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
@@ -176,7 +177,10 @@ def linear(
     if bias is not None and (spec.canonical() or (casts and input.is_contiguous())):
         flat = _flat_rows(input, spec)
         result = torch.addmm(bias, flat, weight.t())
-        return result.view([outward(size) for size in (*spec.sizes[:-1], _spec(result).sizes[1])])
+        sizes = [outward(size) for size in (*spec.sizes[:-1], _spec(result).sizes[1])]
+        if operators.LINEAR_IS_A_VIEW:
+            return result.view(sizes)
+        return _unsafe_view(result, sizes)  # type: ignore[no-any-return]
     result = matmul(input, weight.t())
     return result if bias is None else torch.add(result, bias)
 
