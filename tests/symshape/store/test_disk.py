@@ -170,7 +170,7 @@ def test_where_entries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 # Without torch: a process that writes for ever starts in a tenth of a second.
 _WRITER = """
 import importlib.util, os, sys, types
-for name in ("symshape", "symshape.errors", "symshape.store", *(
+for name in ("symshape", "symshape.errors", "symshape.environment_variables", "symshape.store", *(
     "symshape.store.entry_format", "symshape.store.store_errors"
 )):
     sys.modules[name] = types.ModuleType(name)
@@ -179,6 +179,7 @@ entry_format = sys.modules["symshape.store.entry_format"]
 entry_format.LARGEST = 1 << 28
 entry_format.digest_of = lambda content: hashlib.sha256(content).hexdigest()
 sys.modules["symshape.store.store_errors"].EntryError = type("EntryError", (Exception,), {})
+sys.modules["symshape.environment_variables"].STORE = None
 sys.modules["symshape.errors"].InputError = type("InputError", (Exception,), {})
 spec = importlib.util.spec_from_file_location("symshape.store.disk", "symshape/store/disk.py")
 disk = sys.modules["symshape.store.disk"] = importlib.util.module_from_spec(spec)
