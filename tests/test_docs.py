@@ -217,6 +217,19 @@ def test_every_error_has_a_page() -> None:
 
 
 @pytest.mark.parametrize(
+    "path", sorted((DOCS / "errors").glob("*-[!f]*.md")), ids=lambda path: path.stem
+)
+def test_each_error_has_a_program_the_reason_and_a_mended_program(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    sections = text.split("\n## ")[1:] if path.stem == "unsupported-error" else [text]
+    for section in sections:
+        programs = [block for block in blocks(section) if block.reason is None]
+        assert len(programs) > 1, section.partition("\n")[0]
+        assert "**Why.**" in section
+        assert "mend" in section.lower()
+
+
+@pytest.mark.parametrize(
     ("package", "page"), [("guards", "guards.md"), ("meta_fns", "meta-fns.md")]
 )
 def test_errors_of_the_lower_packages_are_listed(package: str, page: str) -> None:
