@@ -15,10 +15,12 @@ from guards.deciders.local_search import hunt, placed
 from guards.deciders.pushing import push
 from guards.deciders.witnesses import exhaust, exhausted, witness
 from guards.deciders.z3_solver import Proved, Refuted, solve_formula
+from guards.facts.completion import Values
 from guards.facts.component import Component, divisors, replaced
+from guards.facts.definedness import defined
 from guards.facts.propagate import with_condition
 from guards.facts.rewriting import rewritten
-from guards.terms import arithmetic, boolean
+from guards.terms import arithmetic, boolean, fold
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import SYMBOLIC_DIVISION, Op, Term
 
@@ -248,15 +250,28 @@ def ask_z3(climb: Climb) -> bool:
     around = current()
     with whole_question():
         for answer in climb.possible():
-            outcome = solve_formula(climb.component, climb.counterexamples(answer))
+            formula = climb.counterexamples(answer)
+            outcome = solve_formula(climb.component, formula)
+            if isinstance(outcome, Refuted) and not _answers(climb, outcome.model, not answer):
+                # the form reached has a value where what was asked divides by zero
+                formula = boolean.and_(formula, defined(climb.asked))
+                outcome = solve_formula(climb.component, formula)
             if isinstance(outcome, Proved):
                 return climb.settle(answer)
-            if isinstance(outcome, Refuted):
-                climb.exclude(answer, outcome.model)
-            else:
+            if not isinstance(outcome, Refuted):
                 climb.reason = outcome.reason
+            elif _answers(climb, outcome.model, not answer):
+                climb.exclude(answer, outcome.model)
     climb.cut_short = around is not None and around.steps <= 0
     return not climb.possible()
+
+
+def _answers(climb: Climb, point: Values, value: bool) -> bool:
+    """Return whether what was asked is defined and has that value at a point."""
+    try:
+        return fold.evaluate(climb.asked, point) is value
+    except ZeroDivisionError:
+        return False
 
 
 def try_large_box(climb: Climb) -> bool:

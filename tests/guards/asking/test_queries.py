@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import random
 import subprocess
 import sys
@@ -87,6 +89,34 @@ def test_facts_that_divide_by_what_may_be_zero() -> None:
     assert prove("x // y >= 1", assume=["x % y == 0"]) is None
     assert prove("x // (y - y + 1) == x") is True
     assert prove("y // x == 0", assume=["x == 0"]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("min(q, p) % p != q", "q == p"),
+        ("-1 // p // ceildiv(p, q) <= q * p", "p*p == q"),
+        ("p % (p - q) == p*p", "q == 2*p"),
+        ("p*p // q != q", "q == 2*p"),
+        ("p // (p - q) == p", "p == -q"),
+        ("max(p, q) % min(p, q) == min(p, q)", "q == p"),
+        ("(p - q) % max(p, q) != max(p, q)", "q == p"),
+    ],
+)
+def test_points_of_a_verdict_divide_by_no_zero(text: str, known: str) -> None:
+    # the equation cancels the divisor in the form that Z3 is asked about
+    verdict = decide(text, ranges={"p": (-3, 4), "q": (-3, 4)}, assume=[known])
+    asked, assumed = parse(text), parse(known)
+    values = set()
+    for p, q in itertools.product(range(-3, 5), repeat=2):
+        with contextlib.suppress(ZeroDivisionError):
+            if evaluate(assumed, {"p": p, "q": q}):
+                values.add(evaluate(asked, {"p": p, "q": q}))
+    assert verdict.value is None or values == {verdict.value}
+    for point, value in ((verdict.fails, False), (verdict.holds, True)):
+        if point is not None:
+            assert evaluate(assumed, point) is True
+            assert evaluate(asked, point) is value
 
 
 def test_threads_may_ask_at_once() -> None:
