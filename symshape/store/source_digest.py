@@ -92,7 +92,7 @@ def _known(kept: Path, seen: str) -> str | None:
             found = os.fstat(handle)
             if (
                 found.st_uid not in (os.geteuid(), 0)
-                or found.st_mode & stat.S_IWOTH
+                or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
                 or not stat.S_ISREG(found.st_mode)
             ):
                 return None

@@ -96,7 +96,9 @@ def test_what_was_just_edited_is_not_kept(
     assert not kept.exists()
 
 
-@pytest.mark.parametrize("wrong", ["cut", "words", "of others", "link", "folder", "not ASCII"])
+@pytest.mark.parametrize(
+    "wrong", ["cut", "words", "of others", "of a group", "link", "folder", "not ASCII"]
+)
 def test_what_is_wrong_is_made_again(sources: Path, tmp_path: Path, wrong: str) -> None:
     kept, folders = tmp_path / "kept", [str(sources)]
     made = digest_of(folders, kept)
@@ -106,7 +108,9 @@ def test_what_is_wrong_is_made_again(sources: Path, tmp_path: Path, wrong: str) 
     elif wrong == "words":
         kept.write_text(f"{kept.read_text()[:64]} {'x' * 64}\n")
     elif wrong == "of others":
-        kept.chmod(0o666)
+        kept.chmod(0o606)
+    elif wrong == "of a group":
+        kept.chmod(0o660)
     elif wrong == "link":
         kept.rename(tmp_path / "elsewhere")
         kept.symlink_to(tmp_path / "elsewhere")
