@@ -7,8 +7,9 @@ the caller's own objects at the end of each call.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -46,6 +47,17 @@ class _Held:
     values: Sequence[Any]
 
 
+@attrs.frozen(eq=False)
+class _Inner:
+    """An attribute of an object argument that is a container and no record, and its contents before
+    the call.
+    """
+
+    value: Any
+    leaves: Sequence[Any]
+    tree: pytree.TreeSpec
+
+
 class GivenRecords:
     """The object arguments of a function while it is traced.
 
@@ -58,6 +70,7 @@ class GivenRecords:
         self._call = call
         self._held: dict[int, _Held] = {}
         self._made: dict[int, Any] = {}
+        self._inner: list[_Inner] = []
         if call.has_records:
             for position, leaf in enumerate(pytree.tree_leaves(flattened(args))):
                 record = owner_of(leaf)
@@ -65,6 +78,15 @@ class GivenRecords:
                     self._held[id(record)] = _Held(
                         position, record, type(record), *contents(record)
                     )
+            for held in self._held.values():
+                self._inner += [
+                    _Inner(each, *self._flat(each))
+                    for each in held.values
+                    if id(each) not in self._held and _is_node(each)
+                ]
+
+    def _flat(self, value: Any) -> tuple[list[Any], pytree.TreeSpec]:
+        return pytree.tree_flatten(value, lambda each: id(each) in self._held)
 
     @property
     def containers(self) -> set[int]:
@@ -86,18 +108,47 @@ class GivenRecords:
         """
         given = {key: held.position for key, held in self._held.items()}
         values = [each for held in self._held.values() for each in contents(held.record)[1]]
-        outgoing = _Outgoing(given, _shared(result, values, {*others, *given}), others)
+        shared, twice = _shared(result, values, {*others, *given})
+        inner = {id(each) for every in self._inner for each in self._containers(every.value)}
+        outgoing = _Outgoing(given, shared, others, twice, inner)
         returned = outgoing.convert(result, False)
         if outgoing.new and any(type(each) in outgoing.new for each in self._call.leaves):
             raise ReadOtherwise(
                 "the function returns an object of a class that an argument has",
                 reason=Reason.OBJECTS,
             )
+        self._refuse_inner_writes()
         if self._held:
             writes = [each for held in self._held.values() for each in self._writes(held, outgoing)]
             returned = Outcome(returned, writes)
         self._made = {id(each): each for each in outgoing.kept}
         return returned
+
+    def _containers(self, value: Any) -> Iterator[Any]:
+        """Yield the containers in an attribute that are no records themselves."""
+        if id(value) in self._held or not _is_node(value):
+            return
+        if not isinstance(value, tuple):
+            yield value
+        for each in pytree.SUPPORTED_NODES[pytree._get_node_type(value)].flatten_fn(value)[0]:
+            yield from self._containers(each)
+
+    def _refuse_inner_writes(self) -> None:
+        """Refuse changes of containers that an object argument holds and that are no records.
+
+        Raises:
+            UnsupportedError: there is a change.
+        """
+        for each in self._inner:
+            leaves, tree = self._flat(each.value)
+            same = tree == each.tree and len(leaves) == len(each.leaves)
+            if not (same and all(map(operator.is_, leaves, each.leaves))):
+                raise UnsupportedError(
+                    f"the function changes a {type(each.value).__name__} that an argument holds, "
+                    "which a compiled graph would not repeat; hold a list, or a dictionary whose "
+                    "keys are strings or integers",
+                    reason=Reason.OBJECTS,
+                )
 
     def problems(self, loaded: Iterable[Any]) -> list[Problem]:
         """Return why a program that reaches such objects from elsewhere cannot be traced: one may
@@ -171,14 +222,15 @@ def _same(then: Any, now: Any) -> bool:
     return then is now or (type(then) in PLAIN and type(then) is type(now) and bool(then == now))
 
 
-def _shared(result: Any, written: Any, others: Collection[int]) -> set[int]:
-    """Return the ids of new lists and dictionaries that the result and the writes hold in two
-    places.
+def _shared(result: Any, written: Any, others: Collection[int]) -> tuple[set[int], set[int]]:
+    """Return the ids of containers that the result and the writes hold in two places.
+
+    Those of lists and dictionaries come first, then those of other classes.
     """
     returned = [each for _, each in containers_in(result) if id(each) not in others]
     found = returned + [each for _, each in containers_in(written) if id(each) not in others]
     if len(found) < 2:
-        return set()
+        return set(), set()
     times = Counter(map(id, found))
     for each in returned:
         if times[id(each)] > 1 and type(each) not in (list, dict):
@@ -188,7 +240,9 @@ def _shared(result: Any, written: Any, others: Collection[int]) -> set[int]:
                 "in one of them",
                 reason=Reason.OBJECTS,
             )
-    return {id(each) for each in found if times[id(each)] > 1 and type(each) in (list, dict)}
+    several = [each for each in found if times[id(each)] > 1]
+    plain = {id(each) for each in several if type(each) in (list, dict)}
+    return plain, {id(each) for each in several} - plain
 
 
 class _Outgoing:
@@ -200,10 +254,20 @@ class _Outgoing:
         shared: the ids of lists and dictionaries in two places, which each call makes once.
         others: the ids of the lists and dictionaries among the arguments that are not object
             arguments.
+        twice: the ids of containers of other classes in two places.
+        inner: the ids of containers that object arguments hold and that are no records.
     """
 
-    def __init__(self, given: dict[int, int], shared: set[int], others: Collection[int]) -> None:
+    def __init__(
+        self,
+        given: dict[int, int],
+        shared: set[int],
+        others: Collection[int],
+        twice: Collection[int],
+        inner: Collection[int],
+    ) -> None:
         self._given, self._shared, self._others = given, shared, others
+        self._twice, self._inner = twice, inner
         self._numbers: dict[int, int] = {}
         self._open: set[int] = set()
         self.kept: list[Any] = []  # so that the ids stay valid
@@ -225,6 +289,18 @@ class _Outgoing:
                     reason=Reason.OBJECTS,
                 )
             return value
+        if id(value) in self._inner:
+            raise UnsupportedError(
+                f"the function returns a {type(value).__name__} that an argument holds, or stores "
+                "it in an argument; use a copy of it",
+                reason=Reason.OBJECTS,
+            )
+        if id(value) in self._twice:
+            raise UnsupportedError(
+                f"the function stores the same {type(value).__name__} in two places of an "
+                "argument; store a copy in one of them",
+                reason=Reason.OBJECTS,
+            )
         if inside and is_class(value):
             return HeldClass(value)
         kind = type(value)
