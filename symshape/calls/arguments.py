@@ -202,8 +202,13 @@ def flatten_call(
     whole: tuple[Any, ...] = (tuple(args), kwargs if type(kwargs) is dict else dict(kwargs))
     if variables.values:
         whole = (*whole, variables.values)
-    whole = flattened(whole)
-    shared = shared_containers(whole)
+    try:
+        whole = flattened(whole)
+        shared = shared_containers(whole)
+    except RecursionError:
+        raise InputError(
+            "an argument contains itself, or is nested too deeply to be traced"
+        ) from None
     if not paths:
         quick, tree = pytree.tree_flatten(whole)
         leaves = tuple(map(owner_of, quick))

@@ -127,12 +127,15 @@ def outline_of(args: Any, kwargs: Mapping[str, Any]) -> Hashable:
     return (_outline(args), *((name, _outline(each)) for name, each in kwargs.items()))
 
 
-def _outline(value: Any) -> Hashable:
+_DEEPEST = 8  # levels of containers in an outline: an argument may contain itself
+
+
+def _outline(value: Any, depth: int = _DEEPEST) -> Hashable:
     kind: type[Any] = type(value)
     if kind in TENSOR_TYPES:
         return kind, value.layout, value.is_quantized, value.is_conj(), value.is_neg()
-    if kind is tuple or kind is list:
-        return kind, *map(_outline, value)
-    if kind is dict:
-        return kind, *map(_outline, value.values())
+    if depth and (kind is tuple or kind is list):
+        return kind, *[_outline(each, depth - 1) for each in value]
+    if depth and kind is dict:
+        return kind, *[_outline(each, depth - 1) for each in value.values()]
     return cast(Hashable, kind)

@@ -159,3 +159,30 @@ def test_why_it_is_refused(program: Program, words: str) -> None:
     compiled = symshape.compile(lambda s, x: program(s, x, 0), fullgraph=True)
     with pytest.raises(symshape.UnsupportedError, match=words):
         compiled(Buffers(torch.ones(1), deque([1.0])), torch.ones(3))
+
+
+def _cycle(kind: type) -> Any:
+    made: Any = kind()
+    if kind is dict:
+        made["x"], made["me"] = torch.ones(2), made
+    else:
+        made += [torch.ones(2), made, made]
+    return made
+
+
+@pytest.mark.parametrize("place", ["itself", "in a tuple", "held"])
+@pytest.mark.parametrize("kind", [list, dict, deque])
+def test_an_argument_that_contains_itself_runs_eagerly(kind: type, place: str) -> None:
+    made = _cycle(kind)
+    argument = {"itself": made, "in a tuple": (made, 1), "held": Buffers(torch.ones(1), made)}[
+        place
+    ]
+    compiled = symshape.compile(lambda s, x: x * 2)
+    strict = symshape.compile(lambda s, x: x * 2, fullgraph=True)
+    for n in (2, 3, 3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", symshape.FallbackWarning)
+            assert torch.equal(compiled(argument, torch.ones(n)), torch.full((n,), 2.0))
+        if place != "held":
+            with pytest.raises(symshape.InputError, match="contains itself"):
+                strict(argument, torch.ones(n))
