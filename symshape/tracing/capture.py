@@ -186,6 +186,7 @@ def capture(
 
 def _refuse_if_replaced() -> None:
     """Raise an UnsupportedError if a function of torch or Python is replaced by another one."""
+    torch_functions.settle()
     refused = torch_functions.refusal()
     if refused is not None:
         raise refused

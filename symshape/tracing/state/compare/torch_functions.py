@@ -115,10 +115,11 @@ class _Watched:
         """Return the functions of a class."""
         entries = next((each for each in gc.get_referents(kind.__dict__) if type(each) is dict), {})
         uncounted |= _UNCOUNTED
+        named = {key: value for key, value in entries.items() if key not in uncounted}
         found = {
             key: value
-            for key, value in entries.items()
-            if key not in uncounted and _is_function(value)
+            for key, value in named.items()
+            if _is_function(value) and not _is_ours(value)
         }
         inherited = {"__getattr__": MISSING}
         for each in reversed(kind.__mro__[1:]):
@@ -175,8 +176,8 @@ def _is_ours(value: Any) -> bool:
     """Return whether a function is one that symshape or Dynamo puts in the place of one of
     torch's.
     """
-    while isinstance(value, functools.partial):
-        value = value.func
+    while isinstance(value, (functools.partial, staticmethod, classmethod)):
+        value = value.func if isinstance(value, functools.partial) else value.__func__
     return str(getattr(value, "__module__", "")).startswith(_OURS)
 
 
@@ -203,6 +204,7 @@ _watched = [
 ]
 _by_owner = {id(each.owner): each for each in _watched}
 _dicts: tuple[Any, ...] = tuple(each.entries for each in _watched)
+_wanted: dict[int, type] = {}
 _lock = forks.lock()
 _found: list[frozenset[str]] = [frozenset()] * len(_watched)
 _said = ""
@@ -248,25 +250,34 @@ def replaced() -> str:
 
 
 def watch(kind: type) -> None:
-    """Watch a class of torch that a program uses, and its bases: from now on their functions count
-    as originals.
+    """Watch a class of torch that a program uses, and its bases, from the next :func:`settle`
+    on.
     """
     for each in kind.__mro__:
         known = id(each) in _by_owner or len(_watched) >= _MOST
         if not known and each.__flags__ & _HEAP_TYPE and each.__module__.startswith("torch."):
-            _add(each)
+            _wanted[id(each)] = each
 
 
-def _add(kind: type) -> None:
+def settle() -> None:
+    """Begin to watch the classes that programs use; called outside of traces, which put functions
+    of their own there.
+
+    From now on, the present functions of these classes count as the originals.
+    """
     global _dicts
+    if not _wanted:
+        return
     with _lock:
-        if id(kind) not in _by_owner:
-            found = _Watched.of_class(kind)
-            _dicts = (*_dicts, found.entries)
-            _watched.append(found)
-            _found.append(frozenset())
-            _by_owner[id(kind)] = found
-            _ask_again()
+        while _wanted:
+            key, kind = _wanted.popitem()
+            if key not in _by_owner:
+                found = _Watched.of_class(kind)
+                _dicts = (*_dicts, found.entries)
+                _watched.append(found)
+                _found.append(frozenset())
+                _by_owner[key] = found
+        _ask_again()
 
 
 def _ask_again() -> None:
