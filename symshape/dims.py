@@ -128,8 +128,7 @@ def _from_export(value: object, where: str) -> Dim | Policy:
     if root is not None:
         raise DimError(
             f"{where}: {name} is derived from {root}, and a Dim here is a size of its own; give it "
-            "another name: "
-            "where the program needs the two to hang together, a guard says how"
+            "another name: where the program needs the two to hang together, a guard says how"
         )
     if isinstance(name, str) and isinstance(low, int):
         limit = high if isinstance(high, int) and high < 2**62 else None

@@ -50,8 +50,7 @@ GAPS = (
     Gap(
         "attention with a mask is traced apart for a batch of 1",
         "C++ asks whether the mask's batch is 1 before it asks whether it is the query's; the "
-        "answer does not matter, "
-        "but which kernel runs is decided behind that question",
+        "answer does not matter, but which kernel runs is decided behind that question",
         _attention_excludes_a_batch_of_one,
     ),
     Gap(

@@ -230,8 +230,7 @@ _LONG = " ".join(["word"] * (prose.WORDS + 1))
         (
             (
                 "# What a heading says\n\n```python\n# What code says.\n```\n\n`What code says.` "
-                "is "
-                "code."
+                "is code."
             ),
             [],
         ),

@@ -102,8 +102,7 @@ def _required(condition: Term) -> bool:
     if given is None:
         raise Undecided(
             f"{condition} is required, and it depends on its symbols: call this within "
-            "guards.assuming(...), "
-            "which keeps what is required"
+            "guards.assuming(...), which keeps what is required"
         )
     given.require(condition)
     return True

@@ -18,19 +18,16 @@ Row = tuple[str, str, str]
 UNARY: tuple[Row, ...] = (
     (
         "atan asin acos rsqrt log2 log sigmoid sin exp cosh log10 log1p reciprocal sinh sqrt tan "
-        "tanh expm1 cos sinc "
-        "acosh asinh atanh exp2",
+        "tanh expm1 cos sinc acosh asinh atanh exp2",
         "float",
         "buihfc",
     ),
     (
         "special_airy_ai special_log_ndtr special_modified_bessel_k0 special_modified_bessel_k1 "
-        "special_ndtri "
-        "special_erfcx special_bessel_j0 special_spherical_bessel_j0 special_bessel_j1 "
-        "special_modified_bessel_i0 "
-        "special_modified_bessel_i1 special_scaled_modified_bessel_k0 "
-        "special_scaled_modified_bessel_k1 "
-        "special_bessel_y0 special_bessel_y1",
+        "special_ndtri special_erfcx special_bessel_j0 special_spherical_bessel_j0 "
+        "special_bessel_j1 special_modified_bessel_i0 special_modified_bessel_i1 "
+        "special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_bessel_y0 "
+        "special_bessel_y1",
         "float",
         "buif",
     ),
@@ -42,8 +39,7 @@ UNARY: tuple[Row, ...] = (
     (
         (
             "selu softshrink frac softplus mish elu hardshrink hardsigmoid hardswish leaky_relu "
-            "celu "
-            "gelu round.decimals"
+            "celu gelu round.decimals"
         ),
         "same",
         "hf",

@@ -319,8 +319,7 @@ class _Audit:
             if contradicted:
                 raise InternalError(
                     f"audit_padding proved that padding cannot change {output.name} of "
-                    f"{self._program.name}, but "
-                    f"{contradicted[0]}; this is a defect of symshape"
+                    f"{self._program.name}, but {contradicted[0]}; this is a defect of symshape"
                 )
             where = self._where(output)
             return OutputAudit(

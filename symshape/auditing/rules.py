@@ -227,9 +227,8 @@ def _neighbours(world: World, node: Node, states: States) -> list[Abstract]:
 
 _NEIGHBOURS = (
     "im2col col2im avg_pool1d avg_pool2d max_pool1d max_pool2d max_pool2d_with_indices "
-    "adaptive_avg_pool1d "
-    "adaptive_avg_pool2d _adaptive_avg_pool2d unfold upsample_nearest1d upsample_linear1d "
-    "upsample_bilinear2d"
+    "adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d unfold upsample_nearest1d "
+    "upsample_linear1d upsample_bilinear2d"
 )
 
 

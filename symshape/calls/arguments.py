@@ -354,9 +354,8 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
     except Exception as error:  # also of a __hash__ of the user's
         raise InputError(
             f"argument {path} is an unhashable {type(leaf).__name__}, so it can be neither traced "
-            "nor guarded; "
-            "pass tensors, numbers, strings, hashable constants, or containers of them "
-            "(register others with torch.utils._pytree)"
+            "nor guarded; pass tensors, numbers, strings, hashable constants, or containers of "
+            "them (register others with torch.utils._pytree)"
         ) from error
     key = constant_key(leaf)
     return ConstantKey(type(leaf), key if type(key) is IdentityKey else leaf, key)

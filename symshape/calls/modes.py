@@ -110,10 +110,8 @@ def _device() -> str:
         if strange:
             raise UnsupportedError(
                 f"the torch function mode {strange[-1]} is active around the call, and would act "
-                "on a compiled "
-                "program twice: during the trace and in each run; call the uncompiled function "
-                "there, or enter "
-                "the mode inside the function",
+                "on a compiled program twice: during the trace and in each run; call the "
+                "uncompiled function there, or enter the mode inside the function",
                 reason=Reason.FUNCTION_MODE,
             )
     return str(torch.get_default_device())

@@ -192,9 +192,8 @@ class GraphMemory:
         )
         return (
             f"{len(self.buckets)} graphs take {least}{shown(self.total, 'B')} on the device "
-            f"({parts}, graphs about "
-            f"{shown(self.graphs, 'B')}), {least or 'at most '}{shown(self.most, 'B')} while they "
-            f"are captured{more}"
+            f"({parts}, graphs about {shown(self.graphs, 'B')}), "
+            f"{least or 'at most '}{shown(self.most, 'B')} while they are captured{more}"
         )
 
     def __repr__(self) -> str:

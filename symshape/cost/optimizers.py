@@ -69,8 +69,7 @@ def optimizer_of(
     if not isinstance(found, Optimizer):
         raise InputError(
             f"optimizer={optimizer!r} must be a torch.optim.Optimizer, or a function that makes "
-            "one of a list of "
-            "parameters, such as torch.optim.AdamW"
+            "one of a list of parameters, such as torch.optim.AdamW"
         )
     return found
 
@@ -117,8 +116,7 @@ def optimizer_memory(optimizer: Optimizer, alignment: int = 1) -> OptimizerMemor
     except (RuntimeError, TypeError, NotImplementedError) as error:
         raise InputError(
             f"a step of {name} cannot be run without data ({error}); leave optimizer=… out, and "
-            "subtract the "
-            "optimizer's state from the budget"
+            "subtract the optimizer's state from the budget"
         ) from None
     before = sum(
         counted(storage)

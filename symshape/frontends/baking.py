@@ -237,8 +237,7 @@ class _Baking:
         if example.has_records:
             raise InputError(
                 "a call with an object argument that is flattened into its attributes (a model's "
-                "cache) cannot be "
-                "stored; call it without that object"
+                "cache) cannot be stored; call it without that object"
             )
         self._fn, self._options, self._dynamic = fn, attrs.evolve(options, on_miss="trace"), dynamic
         self._example, self._most = example, most
@@ -423,8 +422,7 @@ def _resized(
     if layout_of(tensor) != "contiguous":
         raise InputError(
             f"{path} is not contiguous in the example call, so its strides at {shape} are not "
-            "known; "
-            "pass a contiguous tensor"
+            "known; pass a contiguous tensor"
         )
     try:
         made = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)

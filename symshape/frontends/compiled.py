@@ -56,8 +56,7 @@ _cannot_serve: Callable[[], bool] = dispatch.is_jit_tracing if refusal() is None
 _saving_hooks = autograd.top_saving_hooks
 _IN_JIT_TRACE = (
     "torch.jit.trace is around the call and turns sizes into tensors, so its graph would keep the "
-    "sizes of this "
-    "call; use torch.jit.trace on the uncompiled function, or use torch.export"
+    "sizes of this call; use torch.jit.trace on the uncompiled function, or use torch.export"
 )
 
 

@@ -31,8 +31,7 @@ def traffic_of(entries: Sequence[Entry], number: int | None = None) -> Traffic:
     if not places:
         raise InputError(
             f"entry {entry.number} has no symbols: call the function with other sizes first, or "
-            "compile it "
-            "with dynamic=True"
+            "compile it with dynamic=True"
         )
     admits = compile_check(entry.guards, slot_names(len(program.slots))).check
     sources = [slot.source for slot in program.slots]

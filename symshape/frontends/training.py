@@ -148,8 +148,7 @@ def _parameters(
     if not found:
         raise InputError(
             "there is no parameter to train: pass parameters=model.parameters(), or an optimizer "
-            "of them "
-            "(only parameters that require gradients count)"
+            "of them (only parameters that require gradients count)"
         )
     return found
 
@@ -176,8 +175,7 @@ def _single(found: Any) -> torch.Tensor:
         what = _described(found, found)
         raise InputError(
             f"loss=… returns {what}, which is not one number; pass a function that returns a "
-            "scalar, "
-            "such as loss=torch.mean"
+            "scalar, such as loss=torch.mean"
         )
     return found
 

@@ -268,8 +268,7 @@ def _wanted(sizes: Any, entry: Entry) -> list[dict[str, int]]:
             more = "".join(f" (and, if you like, {name})" for name in sorted(_of_data(entry)))
             raise InputError(
                 f"sizes of {', '.join(names)}{more} are needed, not of "
-                f"{', '.join(each) or 'nothing'}: those are the "
-                f"symbols of entry {entry.number}"
+                f"{', '.join(each) or 'nothing'}: those are the symbols of entry {entry.number}"
             )
     return list({tuple(each.items()): each for each in found}.values())
 

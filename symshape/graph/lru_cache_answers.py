@@ -217,8 +217,7 @@ class MemoAnswer:
                 f"{self.memo.__name__}{found.args} answers {made!r}, where the traced program "
                 "computed "
                 f"{found.answer!r}; this is a defect of symshape, please report it with the "
-                "function; "
-                "call the function once before, or compile without it"
+                "function; call the function once before, or compile without it"
             )
         if self.has_tensor:
             self._own = {key: each for key, each in self._own.items() if key in self._answers}

@@ -110,10 +110,8 @@ def settle(
                 if each.ask() is not None and through:
                     raise UnsupportedError(
                         "reshape returns a view or a copy here, depending on sizes that are known "
-                        "only at run "
-                        "time; its result or its argument is written to in place; call "
-                        "contiguous() or clone() "
-                        "before reshape",
+                        "only at run time; its result or its argument is written to in place; call "
+                        "contiguous() or clone() before reshape",
                         reason=Reason.MEMORY,
                     )
         elif each.copy in returned:

@@ -131,8 +131,7 @@ def _advice(seen: Traffic, varying: Sequence[str]) -> str:
         )
     return (
         f"{' and '.join(equal)} in every call: give dimensions that are always equal one name, "
-        "such as "
-        "dynamic={'x': {0: 'batch'}, 'mask': {0: 'batch'}}, then only "
+        "such as dynamic={'x': {0: 'batch'}, 'mask': {0: 'batch'}}, then only "
         f"{len(columns)} {'size varies' if len(columns) == 1 else 'sizes vary'}."
     )
 

@@ -45,11 +45,9 @@ _REMEDY = (
 )
 _HELP = (
     "This warning comes once for each compiled function. Programs that exist still serve their "
-    "sizes, and "
-    "frequent sizes are still traced.\n  To avoid it, change that line so that the size is not "
-    "used as a plain "
-    "number or in a branch; dynamic={...} with the dimension makes it an error. "
-    "symshape.Options(free_traces=None) traces every size."
+    "sizes, and frequent sizes are still traced.\n  To avoid it, change that line so that the size "
+    "is not used as a plain number or in a branch; dynamic={...} with the dimension makes it an "
+    "error. symshape.Options(free_traces=None) traces every size."
 )
 _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError, KeyboardInterrupt)
 """Errors that are always raised: broken constraints, wrong requests, and the user's interrupt."""
@@ -430,8 +428,7 @@ class EagerCalls:
                 f"{name} was traced {self.programs.traces} times, mostly for arguments in new "
                 "containers (a list "
                 f"that grows, other keys); each trace served little more than one call; {name} "
-                "runs eagerly "
-                "for calls with new containers from now on"
+                "runs eagerly for calls with new containers from now on"
             )
             return f"{start}. {self._why()}", here
         start = (
@@ -481,8 +478,7 @@ _WAITS = "the next trace waits until eager calls have taken long enough to pay f
 _FIRST = "the first calls on a CUDA device run eagerly: they tell which sizes change"
 _SPECIAL = (
     "a size that changes is 0 or 1 in this call: a program for that size alone is traced once such "
-    "calls have "
-    "taken long enough to pay for it"
+    "calls have taken long enough to pay for it"
 )
 _QUIET = (_WAITS, _FIRST, _SPECIAL)
 """Temporary reasons, for which no warning is given."""

@@ -299,8 +299,7 @@ def _cause(entry: Entry, find: Find, spare: Arguments, expected: Seen) -> str:
         )
     return (
         "traced again, the program still differs: the function reads something that changes at "
-        "every call, or "
-        "a rule is wrong"
+        "every call, or a rule is wrong"
     )
 
 

@@ -56,8 +56,7 @@ def question_to_json(
         except NotStorable:
             reason = (
                 "a program that branches on a number in a tensor that another process could not "
-                "find by the "
-                "names that the program read"
+                "find by the names that the program read"
             )
             raise NotStorable(reason) from None
 

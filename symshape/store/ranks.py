@@ -227,8 +227,7 @@ class Meeting:
                 if time.monotonic() > end:
                     raise RankError(
                         f"{self._name}: rank {self._rank} waited {self._timeout:g} s for rank "
-                        f"{rank}, which "
-                        f"should say that it {doing}; {self._states()}"
+                        f"{rank}, which should say that it {doing}; {self._states()}"
                     )
                 time.sleep(pause)
                 pause = min(2 * pause, max(_LATE, _LATE_A_RANK * self._size))

@@ -205,8 +205,7 @@ class StateWriter:
         if not is_library(file) or not self._by_name(function):
             raise NotStorable(
                 f"the function {function.__qualname__}, which another process could not find by "
-                "the "
-                "names that the program read"
+                "the names that the program read"
             )
 
     def _by_name(self, function: types.FunctionType) -> bool:

@@ -164,8 +164,7 @@ def capture(
     if inspect.iscoroutinefunction(fn.forward if isinstance(fn, torch.nn.Module) else fn):
         raise UnsupportedError(
             f"{name_of(fn)} is a coroutine function, whose calls compute nothing before they are "
-            "awaited; compile the "
-            "function that computes, and await around it",
+            "awaited; compile the function that computes, and await around it",
             reason=Reason.COROUTINE,
         )
     thresholds = gc.get_threshold()
@@ -220,8 +219,7 @@ def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:
         f"symshape itself failed while it traced {name_of(fn)} (at {raised_at(error)}): {said} at "
         f"{place}; "
         "this is a defect of symshape, please report it with the function; symshape.compile "
-        "without fullgraph=True "
-        "runs the function eagerly"
+        "without fullgraph=True runs the function eagerly"
     ) from error
 
 

@@ -60,9 +60,8 @@ class OpArguments:
                 if arg._tracer is not trace:
                     raise UnsupportedError(
                         "the program uses a tensor that belongs to an earlier trace, whose "
-                        "function stored it "
-                        "outside itself; return that tensor from the function and pass it as an "
-                        "argument",
+                        "function stored it outside itself; return that tensor from the function "
+                        "and pass it as an argument",
                         reason=Reason.OTHER_TRACE,
                     )
                 specs.append(arg._spec)
@@ -102,10 +101,8 @@ class OpArguments:
             where = self._trace.env.origin()
             raise UnsupportedError(
                 f"the function creates a torch.Generator (used at {where}), which a compiled graph "
-                "would not "
-                "create again: its numbers would continue where they should start over; create it "
-                "outside and "
-                "pass it as an argument",
+                "would not create again: its numbers would continue where they should start over; "
+                "create it outside and pass it as an argument",
                 reason=Reason.GENERATOR,
             )
 
@@ -118,8 +115,7 @@ def _scalar(arg: torch.SymInt | torch.SymFloat | torch.SymBool) -> tuple[Any, An
     if not isinstance(node, (IntNode, FloatNode, BoolNode)):
         raise SymShapeError(
             "an argument of an op is a torch.SymInt of another tracer (torch.compile, "
-            "torch.export); pass plain "
-            "integers, or trace outside that tracer"
+            "torch.export); pass plain integers, or trace outside that tracer"
         )
     term = node.term
     if isinstance(term, Term):

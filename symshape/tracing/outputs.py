@@ -143,8 +143,7 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
         if attributes_of(leaf):
             raise UnsupportedError(
                 f"the function sets the attribute {attributes_of(leaf)[0]} on {path}, which a "
-                "compiled graph would "
-                "not repeat; return the attribute's value too",
+                "compiled graph would not repeat; return the attribute's value too",
                 reason=Reason.TENSOR_ATTRIBUTES,
             )
         # under no_grad views keep the flag
@@ -153,8 +152,7 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
             if leaf.grad is not None:
                 raise UnsupportedError(
                     f"{path} requires gradients by requires_grad_() and has a gradient, which a "
-                    "compiled graph "
-                    "would not set; return the gradient instead",
+                    "compiled graph would not set; return the gradient instead",
                     reason=Reason.LOST_GRADIENTS,
                 )
             tracer.own.need(leaf._value)
@@ -172,8 +170,7 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
         return leaf
     raise UnsupportedError(
         f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns "
-        "tensors, numbers, "
-        "strings, None, or containers of them (register others with "
+        "tensors, numbers, strings, None, or containers of them (register others with "
         "torch.utils._pytree.register_pytree_node)",
         reason=Reason.RESULT,
     )

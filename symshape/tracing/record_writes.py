@@ -284,8 +284,7 @@ class _Outgoing:
             if self._given:
                 raise UnsupportedError(
                     "the function returns a list or dictionary that is an argument, or stores it "
-                    "in another "
-                    "argument; use a copy of it",
+                    "in another argument; use a copy of it",
                     reason=Reason.OBJECTS,
                 )
             return value

@@ -238,6 +238,5 @@ def _check_fits(dim: Dim, source: Source, hint: int) -> None:
     if hint < dim.min or (dim.max is not None and hint > dim.max) or hint % dim.multiple_of:
         raise DimError(
             f"{source.text()} is {hint} in this call, which is outside the declared {dim!r}; widen "
-            "the "
-            "Dim, or call with a size inside it"
+            "the Dim, or call with a size inside it"
         )

@@ -312,9 +312,8 @@ class Tracer:
         if torch.get_default_dtype() is not self._default_dtype:
             raise UnsupportedError(
                 f"the function changes torch's default dtype (before {self.env.origin()}), which a "
-                "compiled graph "
-                "would not repeat; pass dtype= explicitly, or change the default outside the "
-                "function",
+                "compiled graph would not repeat; pass dtype= explicitly, or change the default "
+                "outside the function",
                 reason=Reason.DEFAULTS,
             )
         changed = call.args[0] if call.plan.changes_shape else None
@@ -421,10 +420,8 @@ class Tracer:
             else:
                 raise UnsupportedError(
                     f"{op} creates a size that depends on data ({name}), but none of its results "
-                    "has a dimension "
-                    "of exactly that size; a compiled graph could not read it; return a tensor "
-                    "with such a "
-                    "dimension from the fake implementation",
+                    "has a dimension of exactly that size; a compiled graph could not read it; "
+                    "return a tensor with such a dimension from the fake implementation",
                     reason=Reason.NO_FAKE,
                 )
         return found

@@ -94,8 +94,7 @@ def _written(name: str, kind: str) -> tuple[str, ...]:
         f"{kind}.__eq__ = lambda self, other: True\n{kind}.__hash__ = object.__hash__",
         (
             f"{kind}.__init__ = lambda self, a, by=2: (setattr(self, 'a', a), setattr(self, 'by', "
-            "1), "
-            "None)[-1]"
+            "1), None)[-1]"
         ),
         f"{kind}.by = property(lambda self: {behind}, lambda self, value: None)",
         f"{kind}.__setattr__ = lambda self, name, value: object.__setattr__(self, name, value)",

@@ -30,17 +30,14 @@ def page() -> str:
         "# Benchmarks",
         "<!-- This page is made by `python -m tests.pages --write`; do not edit it. -->\n",
         "Each figure here is read from a file that a benchmark wrote. Peers are measured in the "
-        "same run unless the "
-        "benchmark says otherwise. Compare ratios within one run; absolute times depend on the "
-        "machine.",
+        "same run unless the benchmark says otherwise. Compare ratios within one run; absolute "
+        "times depend on the machine.",
         "",
         "## From the first call on, sizes never repeating",
         "",
         "Totals over all calls. *Most behind eager*: the most seconds by which symshape's total so "
-        "far was above "
-        "eager's, after any call. *Ahead from call*: the call from which its total stays below "
-        "eager's; – if it does "
-        "not within these calls.",
+        "far was above eager's, after any call. *Ahead from call*: the call from which its total "
+        "stays below eager's; – if it does not within these calls.",
         "",
         streams.table(_FOLDER),
         "## Slower than eager",
@@ -51,8 +48,7 @@ def page() -> str:
         "",
         streams.slower(_FOLDER),
         "On a CPU arithmetic is eager's: programs of a few small operators gain nothing there, and "
-        "run eagerly once "
-        "that is measured to be faster ([Speed](sharp-bits/speed.md)).",
+        "run eagerly once that is measured to be faster ([Speed](sharp-bits/speed.md)).",
         "",
         "## The streams as pictures",
         "",

@@ -35,8 +35,7 @@ _PRONOUN = re.compile(
 )
 _VAGUE = re.compile(
     r"\b(hangs? on|as it is|as they are|taken apart|the world|by turns|had a moment ago|lies? "
-    r"in|tells? of|laps?"
-    r"|alike|apart|whoever|whatever it|left alone)\b",
+    r"in|tells? of|laps?|alike|apart|whoever|whatever it|left alone)\b",
     re.IGNORECASE,
 )
 _MADE = "<!-- This page is made by"

@@ -70,17 +70,15 @@ def events() -> str:
     lines = [
         "# Events",
         _NOTE,
-        "`symshape.events.subscribe(function)` calls the function with each event. "
-        "It returns a function that ends this. "
-        "`symshape.set_logs(...)` and `SYMSHAPE_LOGS` send events to Python's `logging` instead. "
-        "*Ledger*, *offer* and *purchase* are explained under "
-        "[What is made when](../how-it-works.md#what-is-made-when).",
+        "`symshape.events.subscribe(function)` calls the function with each event. It returns a "
+        "function that ends this. `symshape.set_logs(...)` and `SYMSHAPE_LOGS` send events to "
+        "Python's `logging` instead. *Ledger*, *offer* and *purchase* are explained under [What is "
+        "made when](../how-it-works.md#what-is-made-when).",
         "",
         _EVENTS_EXAMPLE,
         (
             "A topic's events go to the logger `symshape.TOPIC`, at level INFO unless the table "
-            "names "
-            "another."
+            "names another."
         ),
         "",
         "| event | topic | when | fields |",
@@ -183,9 +181,8 @@ def command_line() -> str:
         "# Command line",
         _NOTE,
         "The command `symshape` comes with the extra `cli` (`pip install '.[cli]'` in a checkout "
-        "of the source). "
-        "PROGRAM is `gpt2` or `llama` (the demo's models), or `MODULE:FACTORY`, which answers "
-        "`(fn, args)`.",
+        "of the source). PROGRAM is `gpt2` or `llama` (the demo's models), or `MODULE:FACTORY`, "
+        "which answers `(fn, args)`.",
         "",
     ]
     for words in _below(typer.main.get_command(app), []):

@@ -27,8 +27,7 @@ _WORD = re.compile(r"[a-z]+|\d+")
 _COMMON = frozenset(
     _WORD.findall(
         "a an and are as at be by can do does for from how i if in is it its me my now of on or "
-        "should so that the them"
-        " this to was what when where which who why will with would you your"
+        "should so that the them this to was what when where which who why will with would you your"
     )
 )
 _ENDINGS = ("ing", "ed", "es", "s", "e")

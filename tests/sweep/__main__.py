@@ -97,10 +97,9 @@ def _summed_up(report: Report) -> None:
     report.note(f"learnt at (batch, length) {LEARNT}, then {OTHERS}")
     report.note(
         "as a compiler sees it: the model computes otherwise where torch.compiler.is_compiling() "
-        "(an associative scan "
-        "in place of a loop, about 1e-7 away; another mask); equal bit for bit to the model run "
-        "with that flag set, "
-        "or close to it where it is far from the one without"
+        "(an associative scan in place of a loop, about 1e-7 away; another mask); equal bit for "
+        "bit to the model run with that flag set, or close to it where it is far from the one "
+        "without"
     )
     report.note(
         "of eager's time: the least of twelve calls each, in turn, at batch 4 and length 16, on a "

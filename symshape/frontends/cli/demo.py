@@ -170,8 +170,7 @@ NOTES = (
     "without the calls "
     "that compiled. It is measured in the same way for all. Both run their graph op by op "
     '(backend="eager", runner="eager"); Dynamo\'s is one of torch functions, symshape\'s one of '
-    "ATen ops. "
-    "A fallback is a call that no compiled graph served."
+    "ATen ops. A fallback is a call that no compiled graph served."
 )
 
 

@@ -16,8 +16,7 @@ from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
 
 _NOTE = (
     "The guards are those of Dynamo's own cache, read from their text. Guards that are not about "
-    "sizes, or were not "
-    "understood, are listed unchanged and are assumed to hold here."
+    "sizes, or were not understood, are listed unchanged and are assumed to hold here."
 )
 _OTHERS = (
     "Programs of the same code that are for other objects, or for this one as it was "

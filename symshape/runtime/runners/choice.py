@@ -204,18 +204,15 @@ RUNNERS: Mapping[str, Row] = {
         "assumptions allow",
         chosen="never; `Options(kernels=...)` brings Inductor's kernels into padded programs",
         needs="a C++ compiler, on CUDA Triton; a program that reads no data on the host, returns "
-        "no sizes, has no "
-        "`torch.cond` or loop, and does not switch gradients inside",
+        "no sizes, has no `torch.cond` or loop, and does not switch gradients inside",
     ),
     "padded": Row(
         _padded,
         does="runs one program for a range of sizes on buffers of a fixed size, the bucket; on "
-        "CUDA, one CUDA graph "
-        "for each bucket",
+        "CUDA, one CUDA graph for each bucket",
         chosen="on CUDA, where a bucket is worth its price",
         needs="a size that can be padded; all tensors on one device; no gradients of the caller's "
-        "(a whole step and "
-        "the backend have their own)",
+        "(a whole step and the backend have their own)",
         auto=_on_cuda,
     ),
     "cudagraph": Row(

@@ -72,9 +72,8 @@ class KeptStates:
         _, value = self._values.get(id(state), (None, None))
         if value is None:
             raise UnsupportedError(
-                "a checkpoint restores a state of a random generator that was saved outside "
-                "the function; run the whole checkpoint, forward and backward, inside the "
-                "function",
+                "a checkpoint restores a state of a random generator that was saved outside the "
+                "function; run the whole checkpoint, forward and backward, inside the function",
                 reason=Reason.SEEDING,
             )
         self._add(_Keep(generator, back=True), (value,), ())

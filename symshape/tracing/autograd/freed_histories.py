@@ -39,9 +39,8 @@ class _Spent(torch.autograd.Function):
         """Raise the error that eager raises."""
         raise RuntimeError(
             "Trying to backward through the graph a second time: the compiled function ran "
-            "backward through what this "
-            "result was computed by; specify retain_graph=True there if you need to backward "
-            "through it again"
+            "backward through what this result was computed by; specify retain_graph=True there if "
+            "you need to backward through it again"
         )
 
 
@@ -192,12 +191,9 @@ class SpentHistories:
             if made:
                 raise UnsupportedError(
                     "the function computes gradients of a tensor created outside it, and backward "
-                    "passes through "
-                    "an argument that was itself computed with gradients: that part of backward "
-                    "differs from call "
-                    "to call and is not in a compiled graph; detach that argument, or compute it "
-                    "inside the "
-                    "function",
+                    "passes through an argument that was itself computed with gradients: that part "
+                    "of backward differs from call to call and is not in a compiled graph; detach "
+                    "that argument, or compute it inside the function",
                     reason=Reason.LOST_GRADIENTS,
                 )
 

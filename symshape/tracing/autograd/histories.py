@@ -108,7 +108,6 @@ class MadeOfParts(torch.autograd.Function):
         """
         raise needs_loops(
             f"the function computes gradients of a {ctx.name} itself, of which a trace does not "
-            "know what it runs; "
-            "call backward outside of the function, or train through "
+            "know what it runs; call backward outside of the function, or train through "
             "torch.compile(backend='symshape')"
         )

@@ -331,8 +331,7 @@ class OwnHistories:
                 "the function returns a result that depends on a "
                 f"{'constant' if constant else 'tensor'} to which "
                 "it applied requires_grad_(), which a compiled graph would not repeat; return "
-                "detached results, "
-                "or pass that tensor as an argument",
+                "detached results, or pass that tensor as an argument",
                 reason=Reason.LOST_GRADIENTS,
             )
         self._needed.add(value)

@@ -242,8 +242,7 @@ class Parts:
         if not made.isdisjoint(read) or not (self._born - bound).isdisjoint(numbers):
             raise UnsupportedError(
                 "a tensor or a size is created inside a function given to torch.cond, while_loop "
-                "or a scan and "
-                "used outside it; return it from that function",
+                "or a scan and used outside it; return it from that function",
                 reason=Reason.CONTROL_FLOW,
             )
 
@@ -375,8 +374,7 @@ class Parts:
         if changed:
             said = (
                 f"{name} {changed[0]} (at {env.origin()}), which would happen only in calls that "
-                "run this "
-                "function; return the new value instead"
+                "run this function; return the new value instead"
             )
             raise EffectError(said, reason=Reason.CONTROL_FLOW) from failed
         if failed is not None:

@@ -69,8 +69,7 @@ def of_real_tensors(gradients: Gradients, own: Telling) -> dict[Any, Callable[..
 def _refuse_version(tensor: torch.Tensor) -> Any:
     raise UnsupportedError(
         "the function reads Tensor._version of a tensor created outside it, which a compiled graph "
-        "does not "
-        "guard; pass the number as an argument",
+        "does not guard; pass the number as an argument",
         reason=Reason.AUTOGRAD_STATE,
     )
 
@@ -88,8 +87,7 @@ def _unless_made_here(attribute: Any, what: str, reason: Reason) -> Callable[...
             return attribute(tensor, *args)
         raise UnsupportedError(
             f"the function {what} of a tensor created outside it, which a compiled graph would not "
-            "repeat; do that "
-            "outside the function, or pass the gradient as an argument",
+            "repeat; do that outside the function, or pass the gradient as an argument",
             reason=reason,
         )
 
@@ -118,8 +116,7 @@ def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
 def _set_data(tensor: torch.Tensor, value: Any) -> None:
     raise UnsupportedError(
         "the function assigns to Tensor.data, which a compiled graph would not repeat; write into "
-        "the tensor "
-        "instead: tensor.data.copy_(value)",
+        "the tensor instead: tensor.data.copy_(value)",
         reason=Reason.ASSIGNED_DATA,
     )
 
@@ -175,8 +172,7 @@ def _refuse_for_gradients(method: Any, what: str, reason: Reason) -> Callable[..
             return method(tensor, *args, **kwargs)
         raise UnsupportedError(
             f"the function calls {what} of a tensor that requires gradients, which a compiled "
-            "graph would not "
-            "repeat; do that outside the function, or train through "
+            "graph would not repeat; do that outside the function, or train through "
             "torch.compile(backend='symshape')",
             reason=reason,
         )
@@ -212,8 +208,7 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
         if argument and (tensor.requires_grad or name not in ("is_leaf", "grad_fn")):
             raise UnsupportedError(
                 f"the function reads Tensor.{name} of an argument, which a compiled graph does not "
-                "guard; read it "
-                "outside the function",
+                "guard; read it outside the function",
                 reason=Reason.AUTOGRAD_STATE,
             )
         if _tracked(tensor):
@@ -239,10 +234,8 @@ def gradients(*args: Any, **kwargs: Any) -> Any:
                 if tensor._tracer.note(Question(position, "hooked"), original):
                     raise UnsupportedError(
                         "the function computes gradients, and an argument has hooks, which a "
-                        "compiled graph would "
-                        "not call; register the hooks on a tensor that the function creates, or "
-                        "outside the "
-                        "function",
+                        "compiled graph would not call; register the hooks on a tensor that the "
+                        "function creates, or outside the function",
                         reason=Reason.HOOKS,
                     )
             break

@@ -102,10 +102,9 @@ class SavedResults:
             return value
         raise UnsupportedError(
             "the function computes gradients of gradients through a tensor that autograd saved and "
-            "that was "
-            "recomputed or overwritten since (a checkpoint, "
-            "torch.autograd.graph.saved_tensors_hooks); a compiled "
-            "graph would lose them; compute them without the checkpoint or the hooks",
+            "that was recomputed or overwritten since (a checkpoint, "
+            "torch.autograd.graph.saved_tensors_hooks); a compiled graph would lose them; compute "
+            "them without the checkpoint or the hooks",
             reason=Reason.LOST_GRADIENTS,
         )
 

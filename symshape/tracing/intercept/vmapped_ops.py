@@ -80,8 +80,7 @@ class Batched(torch.autograd.Function):
         ) as error:  # the latter where autograd makes a written view again
             raise Restart(
                 "the function writes into a tensor that an op under torch.vmap has read, and the "
-                "gradient of that "
-                "op reads the tensor again; write into a copy",
+                "gradient of that op reads the tensor again; write into a copy",
                 with_fewer_symbols,
                 Reason.TRANSFORMS,
             ) from error

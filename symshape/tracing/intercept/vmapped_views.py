@@ -78,8 +78,7 @@ class Views:
                 if position >= self._made.get(id(written.storage), (None, len(self._steps)))[1]:
                     raise Restart(
                         "the function writes into a slice, or into a tensor that it has sliced, "
-                        "inside of "
-                        "vmap(grad()); write into a copy",
+                        "inside of vmap(grad()); write into a copy",
                         with_fewer_symbols,
                         Reason.TRANSFORMS,
                     )

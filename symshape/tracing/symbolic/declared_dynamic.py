@@ -41,8 +41,7 @@ def check_promises(env: ShapeEnv) -> None:
             f"{source} was declared dynamic ({symbol.name}), but the program fixes it to "
             f"{symbol.hint}:\n{lines}\n"
             f"Either declare it static (dynamic={{...: None}}), allow specialisation "
-            "(Policy.AUTO), "
-            "or change that line.",
+            "(Policy.AUTO), or change that line.",
             symbol=symbol.name,
             source=source,
         )

@@ -166,8 +166,7 @@ class SymbolicTensor(torch.Tensor):
                 return arg._tracer.dispatch(func, args, kwargs or {})
         raise UnsupportedError(
             f"{func} was called on a symbolic tensor after its trace ended; a traced function must "
-            "return its "
-            "tensors, not store them outside itself",
+            "return its tensors, not store them outside itself",
             reason=Reason.OTHER_TRACE,
         )
 
@@ -229,8 +228,7 @@ class SymbolicTensor(torch.Tensor):
         if not _is_own(name) and _is_argument(self) and not hasattr(type(self), name):
             raise UnsupportedError(
                 f"the function sets the attribute {name} of an argument tensor, which a compiled "
-                "graph would not "
-                "repeat; return the value, or store it in a dictionary",
+                "graph would not repeat; return the value, or store it in a dictionary",
                 reason=Reason.TENSOR_ATTRIBUTES,
             )
         super().__setattr__(name, value)
@@ -239,8 +237,7 @@ class SymbolicTensor(torch.Tensor):
         if _is_argument(self):
             raise UnsupportedError(
                 f"the function deletes the attribute {name} of an argument tensor, which a "
-                "compiled graph would "
-                "not repeat; delete it outside the function",
+                "compiled graph would not repeat; delete it outside the function",
                 reason=Reason.TENSOR_ATTRIBUTES,
             )
         super().__delattr__(name)
@@ -249,8 +246,7 @@ class SymbolicTensor(torch.Tensor):
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         raise UnsupportedError(
             "the function reads all attributes of a tensor at once (__dict__, vars()), which "
-            "cannot be traced; "
-            "read them by name",
+            "cannot be traced; read them by name",
             reason=Reason.TENSOR_ATTRIBUTES,
         )
 
@@ -266,9 +262,8 @@ class SymbolicTensor(torch.Tensor):
         if _is_argument(self):
             raise UnsupportedError(
                 "the function uses an argument tensor as a key of a dictionary, a set or a cache; "
-                "the "
-                "identity of that tensor differs from call to call; use a name or a number as the "
-                "key",
+                "the identity of that tensor differs from call to call; use a name or a number as "
+                "the key",
                 reason=Reason.IDENTITY,
             )
         return id(self)
@@ -331,8 +326,7 @@ def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
     if found:
         raise UnsupportedError(
             f"the function makes a deep copy of a tensor that {found[0]}, which a compiled graph "
-            "cannot repeat; "
-            "use tensor.detach().clone()",
+            "cannot repeat; use tensor.detach().clone()",
             reason=Reason.MEMORY,
         )
     memo[id(storage)] = storage

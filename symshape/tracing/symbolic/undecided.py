@@ -74,8 +74,7 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
             "only at run time.\n"
             f"  needed at {env.origin()}\n"
             "  No torch._check can give a float's value: compute with it as a tensor "
-            "(torch.where), "
-            "or pass it to the function as a float argument.",
+            "(torch.where), or pass it to the function as a float argument.",
             symbols=names,
             condition=str(asked),
         )

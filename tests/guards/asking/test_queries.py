@@ -76,9 +76,8 @@ def test_the_functions_are_public_and_the_modules_importable() -> None:
 
 def test_importing_needs_neither_torch_nor_a_solver() -> None:
     code = (
-        "import guards, sys; assert guards.prove('(s + 7)//8*8 >= s') is True; "
-        "assert not {'torch', 'sympy', 'z3'} & set(sys.modules), sys.modules.keys() & {'torch', "
-        "'sympy', 'z3'}"
+        "import guards, sys; assert guards.prove('(s + 7)//8*8 >= s') is True; assert not "
+        "{'torch', 'sympy', 'z3'} & set(sys.modules), sys.modules.keys() & {'torch', 'sympy', 'z3'}"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=guards.__path__[0] + "/..")
 

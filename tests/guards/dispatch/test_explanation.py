@@ -231,8 +231,7 @@ class TestConflict:
         assert [g.origin.line for g in found.program if g.origin] == [3, 9]
         assert str(found) == (
             "declared x.size(0) <= 8 contradicts the program: x.size(0) == y.size(0) by m.py:3 (`a "
-            "+ b`), "
-            "and y.size(0) == 16 by m.py:9 (`b.view(16)`)"
+            "+ b`), and y.size(0) == 16 by m.py:9 (`b.view(16)`)"
         )
 
     def test_no_conflict(self) -> None:

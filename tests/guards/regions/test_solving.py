@@ -330,8 +330,7 @@ def test_a_remainder_of_a_huge_modulus_is_no_list() -> None:
         (
             (
                 "((min((x)%y, x))//x if (x + 7) <= z else (z - x)) >= (2*(y) if (z if z > -2 else "
-                "x) "
-                "!= z else y)"
+                "x) != z else y)"
             ),
             "x",
             {"x": (0, None), "y": (0, 0), "z": (None, None)},

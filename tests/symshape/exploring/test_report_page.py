@@ -128,8 +128,7 @@ def test_sliders_change_verdicts(page: Page, tmp_path: Path) -> None:
     assert "The nearest that passes: n = 8 " in said or "The nearest that passes: n = 16 " in said
     said = page.run(
         "[...document.querySelectorAll('button')].find((b) => b.textContent === 'go "
-        "there').click();"
-        "return document.querySelector('.whatif').innerText"
+        "there').click();return document.querySelector('.whatif').innerText"
     )
     assert "Every guard holds" in said
 

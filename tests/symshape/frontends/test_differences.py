@@ -177,8 +177,7 @@ class TestEveryMissIsExplained:
         texts = self.told(f, [lambda: f(torch.ones(2, 3), nn.Linear(3, 3))])
         assert texts == [
             f"{symshape.user_code.name_of(f.fn)} was traced again because no program was left: an "
-            "object that it was "
-            "traced for no longer exists."
+            "object that it was traced for no longer exists."
         ]
 
     def test_the_sentence_outlives_the_entries(self) -> None:

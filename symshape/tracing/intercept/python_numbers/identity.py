@@ -92,8 +92,7 @@ class Identity:
             return False
         raise UnsupportedError(
             "the program compares two equal numbers with `is`, whose answer Python does not "
-            "define; compare them "
-            "with ==",
+            "define; compare them with ==",
             reason=Reason.NUMBERS,
         )
 

@@ -44,8 +44,7 @@ def check_cast_inside(function: Any) -> None:
         name = getattr(function, "__name__", str(function))
         raise UnsupportedError(
             f"{name} runs ops inside it that autocast changes, which a compiled graph, where casts "
-            "are ops of "
-            "their own, would leave out; turn autocast off around that call (torch.autocast(..., "
-            "enabled=False))",
+            "are ops of their own, would leave out; turn autocast off around that call "
+            "(torch.autocast(..., enabled=False))",
             reason=Reason.OPERATOR,
         )

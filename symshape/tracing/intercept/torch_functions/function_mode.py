@@ -104,8 +104,7 @@ def _is_contiguous(
     if images and tensor._value not in tensor._tracer.laid_out and _is_empty(tensor):
         raise UnsupportedError(
             f"the function asks whether a tensor is contiguous in {memory_format}; for an empty "
-            "tensor the sizes "
-            "do not tell; check x.numel() == 0 first",
+            "tensor the sizes do not tell; check x.numel() == 0 first",
             reason=Reason.MEMORY,
         )
     return torch.Tensor.is_contiguous(tensor, memory_format=memory_format)
@@ -216,9 +215,8 @@ def _refuse(what: str) -> Callable[..., Any]:
     def refuse(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedError(
             f"{what} reads a tensor's data or address while the function is traced, and a compiled "
-            "graph would "
-            "reuse that value in every call; compute with the tensor, or read it outside the "
-            "function",
+            "graph would reuse that value in every call; compute with the tensor, or read it "
+            "outside the function",
             reason=Reason.DATA_ON_HOST,
         )
 
@@ -269,8 +267,7 @@ def _resolve(which: int) -> Callable[..., Any]:
 def _refuse_view_question(tensor: SymbolicTensor) -> Any:
     raise UnsupportedError(
         "the function asks whether a tensor is a view (Tensor._is_view), which differs from call "
-        "to call and is "
-        "not guarded; pass the answer as an argument",
+        "to call and is not guarded; pass the answer as an argument",
         reason=Reason.AUTOGRAD_STATE,
     )
 

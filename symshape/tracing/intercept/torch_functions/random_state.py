@@ -33,8 +33,7 @@ _REFUSED = frozenset(
 )
 _SEEDS = (
     "seeds or reads a random generator, which a compiled graph would not repeat; do that outside "
-    "the function, or "
-    "pass a torch.Generator that is seeded outside"
+    "the function, or pass a torch.Generator that is seeded outside"
 )
 
 
@@ -185,8 +184,7 @@ class Draws:
         if changed:
             raise UnsupportedError(
                 f"{self._name} draws numbers from {changed[0]}, and a compiled graph would reuse "
-                "the same numbers "
-                "in every call; draw them with torch, or pass them as arguments",
+                "the same numbers in every call; draw them with torch, or pass them as arguments",
                 reason=Reason.RANDOM_NUMBERS,
             )
 

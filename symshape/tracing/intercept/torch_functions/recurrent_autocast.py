@@ -26,8 +26,7 @@ aten = torch.ops.aten
 _library = torch.library.Library("symshape", "FRAGMENT")
 _ARGUMENTS = (
     "str layer, Tensor[] tensors, bool has_biases, int num_layers, float dropout, bool train, bool "
-    "bidirectional, "
-    "bool batch_first, ScalarType autocast, ScalarType output, ScalarType hidden"
+    "bidirectional, bool batch_first, ScalarType autocast, ScalarType output, ScalarType hidden"
 )
 _TAGS = (torch.Tag.nondeterministic_seeded,)
 _library.define(

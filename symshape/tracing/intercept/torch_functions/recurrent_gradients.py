@@ -27,10 +27,8 @@ _MOST_NODES = 512
 _library = torch.library.Library("symshape", "FRAGMENT")
 _library.define(
     "recurrent_gradients(str layer, Tensor[] outputs, Tensor[] tensors, Tensor?[] upstream, bool[] "
-    "needed, "
-    "bool has_biases, int num_layers, bool train, bool bidirectional, bool batch_first, "
-    "ScalarType? autocast=None, "
-    "ScalarType? casts=None) -> Tensor[]"
+    "needed, bool has_biases, int num_layers, bool train, bool bidirectional, bool batch_first, "
+    "ScalarType? autocast=None, ScalarType? casts=None) -> Tensor[]"
 )
 _library.define(
     "unpacked_gradient(Tensor upstream, Tensor lengths, Tensor data, bool batch_first) -> Tensor"

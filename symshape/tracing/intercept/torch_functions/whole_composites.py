@@ -91,8 +91,7 @@ class WholeOp(torch.autograd.Function):
         if torch.is_grad_enabled() or _draws(ctx.op, ctx.leaves):
             raise UnsupportedError(
                 f"the function itself computes gradients of {ctx.op}, which cannot be recomputed "
-                "exactly: it "
-                "applied dropout, or gradients of gradients are needed; train through "
+                "exactly: it applied dropout, or gradients of gradients are needed; train through "
                 "torch.compile(backend='symshape')",
                 reason=Reason.LOST_GRADIENTS,
             )

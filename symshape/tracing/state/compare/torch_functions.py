@@ -41,20 +41,16 @@ from symshape.tracing.state.record.places import MISSING, PLAIN
 
 _MODULES = words(
     "torch.nn.functional torch.functional torch.nn.init torch.overrides torch.utils.checkpoint "
-    "torch.special "
-    "torch.linalg torch.fft torch.autograd torch.random torch.func torch._tensor torch._VF "
-    "torch.nn._reduction "
-    "torch._C torch._C._nn math operator"
+    "torch.special torch.linalg torch.fft torch.autograd torch.random torch.func torch._tensor "
+    "torch._VF torch.nn._reduction torch._C torch._C._nn math operator"
 )
 """The names of the modules whose functions torch's own code, or tracing itself, looks up."""
 _CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Module)
 _UNCOUNTED = frozenset(
     words(
         "__repr__ __str__ __format__ __dir__ __doc__ __module__ __annotations__ __dict__ "
-        "__weakref__ __reduce__ "
-        "__reduce_ex__ __setstate__ __getstate__ __init_subclass__ __subclasshook__ "
-        "__static_attributes__ "
-        "__firstlineno__"
+        "__weakref__ __reduce__ __reduce_ex__ __setstate__ __getstate__ __init_subclass__ "
+        "__subclasshook__ __static_attributes__ __firstlineno__"
     )
 )
 """The attributes of classes that compute nothing."""

@@ -55,8 +55,7 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
             if type(each) not in _INITIALIZED and issubclass(type(each), UninitializedTensorMixin):
                 raise UnsupportedError(
                     f"{_shown(module, name)} is a lazy module: its first call creates its "
-                    "parameters, which a "
-                    "trace would undo; call it once before it is traced",
+                    "parameters, which a trace would undo; call it once before it is traced",
                     reason=Reason.MODULES,
                 )
     own: type = type(module)

@@ -25,8 +25,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 _OF_FUNCTIONS = frozenset(
     trusted_code.words(
         "__code__ __defaults__ __kwdefaults__ __dict__ __class__ __name__ __qualname__ __module__ "
-        "__doc__ "
-        "__annotations__ __type_params__"
+        "__doc__ __annotations__ __type_params__"
     )
 )
 _OF_CLASSES = frozenset(("__bases__", "__class__", "__name__", "__qualname__"))

@@ -81,10 +81,8 @@ def is_machinery(name: str) -> bool:
 _CHANGING = frozenset(
     words(
         "time _time _random secrets _secrets uuid _uuid queue _queue socket _socket select "
-        "tempfile subprocess io _io "
-        "posix nt os gc genericpath pathlib glob shutil fileinput locale platform getpass signal "
-        "asyncio _thread "
-        "multiprocessing concurrent"
+        "tempfile subprocess io _io posix nt os gc genericpath pathlib glob shutil fileinput "
+        "locale platform getpass signal asyncio _thread multiprocessing concurrent"
     )
 )
 _CHANGING_CALLS = frozenset(
@@ -98,15 +96,12 @@ CHANGING_METHODS = frozenset({"now", "today", "utcnow"})
 _CHANGING_NAMES = frozenset(
     words(
         "sys.getrecursionlimit sys.getrefcount sys._getframe sys.gettrace sys.getprofile "
-        "sys.getswitchinterval "
-        "sys.getallocatedblocks sys.exc_info sys.setrecursionlimit inspect.stack "
-        "inspect.currentframe inspect.trace "
-        "inspect.getouterframes traceback.extract_stack traceback.format_stack "
-        "threading.current_thread "
+        "sys.getswitchinterval sys.getallocatedblocks sys.exc_info sys.setrecursionlimit "
+        "inspect.stack inspect.currentframe inspect.trace inspect.getouterframes "
+        "traceback.extract_stack traceback.format_stack threading.current_thread "
         "threading.get_ident threading.main_thread threading.active_count threading.enumerate "
-        "decimal.getcontext "
-        "decimal.localcontext _decimal.getcontext importlib.import_module importlib.reload "
-        "builtins.__import__"
+        "decimal.getcontext decimal.localcontext _decimal.getcontext importlib.import_module "
+        "importlib.reload builtins.__import__"
     )
 )
 WARNING = frozenset(
@@ -121,9 +116,8 @@ LOGGING = frozenset(
 WALKS = frozenset(
     words(
         "modules named_modules children named_children parameters named_parameters buffers "
-        "named_buffers state_dict "
-        "get_submodule get_parameter get_buffer apply train eval zero_grad requires_grad_ to half "
-        "float double cuda"
+        "named_buffers state_dict get_submodule get_parameter get_buffer apply train eval "
+        "zero_grad requires_grad_ to half float double cuda"
     )
 )
 """The methods of modules that read the parameters, buffers and submodules of a whole tree of
@@ -280,12 +274,9 @@ def is_whole(kind: type) -> bool:
 READING_METHODS = frozenset(
     words(
         "__call__ forward _call_impl _wrapped_call_impl __init__ __getattr__ __setattr__ "
-        "__delattr__ __dir__ __repr__ "
-        "parameters named_parameters buffers named_buffers modules named_modules children "
-        "named_children "
-        "_named_members _version training state_dict get_submodule get_parameter get_buffer "
-        "get_extra_state extra_repr "
-        "_get_name"
+        "__delattr__ __dir__ __repr__ parameters named_parameters buffers named_buffers modules "
+        "named_modules children named_children _named_members _version training state_dict "
+        "get_submodule get_parameter get_buffer get_extra_state extra_repr _get_name"
     )
 )
 """The methods of ``nn.Module`` that set no attributes, or only those that they are asked to set."""

@@ -131,8 +131,7 @@ _BINARY = trusted_code.words(
 )
 _UNARY = trusted_code.words(
     "call getitem len iter next contains bool float int index getattr getattribute enter exit get "
-    "set "
-    "eq ne lt le gt ge hash neg pos abs invert round missing reversed"
+    "set eq ne lt le gt ge hash neg pos abs invert round missing reversed"
 )
 _USED = frozenset(
     f"__{prefix}{name}__" for name in _BINARY for prefix in ("", "r", "i")

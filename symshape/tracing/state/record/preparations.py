@@ -93,8 +93,7 @@ def _registered(
     ):
         text = (
             f"makes {function.__name__} look up its tensor backend, which happens once in a "
-            "process; call the "
-            "function once before it is traced"
+            "process; call the function once before it is traced"
         )
         raise Restart(text, after(lambda: function(torch.empty(0))), Reason.MEMO, prepares=True)
     return function(tensor, *rest, **more)

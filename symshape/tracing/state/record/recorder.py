@@ -41,10 +41,8 @@ TABLES = ("_parameters", "_buffers", "_modules")
 """The names of a ``torch.nn.Module``'s dictionaries of parameters, buffers and submodules."""
 _OF_A_TRANSFORM = (
     "the program reads {} outside its arguments, which a transform of torch.func (grad, vmap …) "
-    "around the call "
-    "has replaced by a tensor of its own; compile the function that applies the transform, or pass "
-    "the tensor as "
-    "an argument"
+    "around the call has replaced by a tensor of its own; compile the function that applies the "
+    "transform, or pass the tensor as an argument"
 )
 NOT_TO_SEE = "whose result symshape cannot see; pass that result as an argument"
 

@@ -36,14 +36,11 @@ def validation_of_distributions() -> bool:
 
 _ANSWERS = {
     "": "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
-    "get_num_threads "
-    "get_deterministic_debug_mode get_num_interop_threads is_warn_always_enabled "
-    "is_anomaly_enabled "
-    "is_anomaly_check_nan_enabled get_default_device",
+    "get_num_threads get_deterministic_debug_mode get_num_interop_threads is_warn_always_enabled "
+    "is_anomaly_enabled is_anomaly_check_nan_enabled get_default_device",
     "autograd.": "is_view_replay_enabled forward_ad._is_fwd_grad_enabled",
     "backends.": "mha.get_fastpath_enabled cuda.flash_sdp_enabled cuda.mem_efficient_sdp_enabled "
-    "cuda.math_sdp_enabled "
-    "cuda.cudnn_sdp_enabled cuda.fp16_bf16_reduction_math_sdp_allowed",
+    "cuda.math_sdp_enabled cuda.cudnn_sdp_enabled cuda.fp16_bf16_reduction_math_sdp_allowed",
     "__future__.": "get_swap_module_params_on_conversion get_overwrite_module_params_on_conversion",
     "_C.": (
         "_get_flash_sdp_enabled _get_mem_efficient_sdp_enabled _get_math_sdp_enabled "
@@ -52,11 +49,9 @@ _ANSWERS = {
 }
 _SETS = {
     "": "set_num_threads set_num_interop_threads use_deterministic_algorithms "
-    "set_deterministic_debug_mode "
-    "set_printoptions set_float32_matmul_precision set_warn_always set_flush_denormal "
-    "set_default_device "
-    "set_default_tensor_type set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled "
-    "set_anomaly_enabled",
+    "set_deterministic_debug_mode set_printoptions set_float32_matmul_precision set_warn_always "
+    "set_flush_denormal set_default_device set_default_tensor_type set_autocast_enabled "
+    "set_autocast_dtype set_autocast_cache_enabled set_anomaly_enabled",
     "backends.": "mha.set_fastpath_enabled mkldnn.set_flags cudnn.set_flags cuda.enable_flash_sdp "
     "cuda.enable_math_sdp "
     "cuda.enable_mem_efficient_sdp cuda.enable_cudnn_sdp cuda.allow_fp16_bf16_reduction_math_sdp",

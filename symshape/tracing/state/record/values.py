@@ -218,8 +218,7 @@ def touch_array(recorder: Recorder, value: Any, name: str) -> None:
     if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
         recorder.refuse(
             f"reads the NumPy array {name} of {value.nbytes:,} bytes, too large to be guarded by "
-            "its "
-            "content; pass it as a tensor",
+            "its content; pass it as a tensor",
             Reason.UNCOMPARED,
         )
     recorder.containers.append(Container(value, items_of(value), name))

@@ -362,8 +362,7 @@ def _text(value: Any) -> str:
 def _changes(where: str, then: str, now: str) -> str:
     return (
         f"changes {where} (from {then} to {now}), which a compiled graph would not repeat; do that "
-        "outside the "
-        "function, or use a buffer and write into it in place"
+        "outside the function, or use a buffer and write into it in place"
     )
 
 

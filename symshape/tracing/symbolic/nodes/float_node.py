@@ -272,9 +272,8 @@ class FloatNode(Node):
         if answer != compare(self._whole(self.term, x), self._whole(other_term, y)):
             raise UnsupportedError(
                 f"the program compares {self.term} with {other_term}, and one of them is an "
-                "integer too large for "
-                "a float: a trace cannot tell whether Python compares integers or floats; compare "
-                "smaller numbers",
+                "integer too large for a float: a trace cannot tell whether Python compares "
+                "integers or floats; compare smaller numbers",
                 reason=Reason.NUMBERS,
             )
         return BoolNode(self.env, boolean.boolean(answer))

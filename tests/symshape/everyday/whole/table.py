@@ -14,10 +14,9 @@ Rows = Mapping[str, Mapping[str, Row]]
 _OUTCOMES = ("right", "as eager", "refused", "slow", "wrong")
 _TITLE = (
     "whole programs at six shapes, with gradients and effects, held to eager: how many came out "
-    "how; their traces or "
-    "Dynamo's graphs; seconds of the six first calls (all programs together); the median of the "
-    "warm calls over that "
-    "of eager's (its median over programs, the quickest, the slowest)"
+    "how; their traces or Dynamo's graphs; seconds of the six first calls (all programs together); "
+    "the median of the warm calls over that of eager's (its median over programs, the quickest, "
+    "the slowest)"
 )
 _COLUMNS = (
     "way",
