@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import os
 import sys
 from collections.abc import Sequence
 from types import FrameType
@@ -30,6 +31,11 @@ ON_THE_WAY = ("UNARY_NOT", "TO_BOOL", "EXTENDED_ARG")
 """The instructions that may be between a question and its branch."""
 # they load a name in recorded code (state/hooks, or C++)
 _RECORDED = ("_load_global", "load_global")
+# Since torch 2.15 ``Distribution`` asks through this function, which returns the truth at once.
+_VALIDATION = (
+    os.path.join(os.path.dirname(torch.__file__), "distributions", "distribution.py"),
+    "_all_true_or_runtime_assert",
+)
 _MANY = 400  # instructions of a message
 _AS_A_BOOL = 16  # in the argument of COMPARE_OP
 _LEAVES = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RERAISE", "SEND", "RETURN_GENERATOR")
@@ -56,6 +62,9 @@ def way_on() -> tuple[bool, type[Exception]] | None:
         return None
     instructions = list(dis.get_instructions(frame.f_code))
     at = next((i for i, each in enumerate(instructions) if each.offset == frame.f_lasti), None)
+    if frame.f_code.co_filename == _VALIDATION[0] and not _branches(instructions, at):
+        # the branch is on the result of the function that asks for a distribution
+        at = next(i for i, each in enumerate(instructions) if each.offset > frame.f_lasti)
     negated = False
     while at is not None and at < len(instructions) and leads_to_a_branch(instructions[at]):
         negated ^= instructions[at].opname == "UNARY_NOT"
@@ -76,6 +85,13 @@ def way_on() -> tuple[bool, type[Exception]] | None:
     return (jumps_if if jumping is None else not jumps_if) ^ negated, kind
 
 
+def _branches(instructions: Sequence[dis.Instruction], at: int | None) -> bool:
+    """Return whether the instruction at a position branches, or is on the way to a branch."""
+    return at is not None and (
+        instructions[at].opname in JUMPS or leads_to_a_branch(instructions[at])
+    )
+
+
 def leads_to_a_branch(instruction: dis.Instruction) -> bool:
     """Return whether an instruction is on the way from a question to a branch; in Python 3.13 also
     a comparison.
@@ -91,12 +107,14 @@ def is_caught() -> bool:
 
 
 def asking() -> FrameType | None:
-    """Return the frame that asks for a truth: the first one outside symshape and torch's symbolic
-    numbers.
+    """Return the frame that asks for a truth: the first one outside symshape, torch's symbolic
+    numbers, and torch's function that asks for a distribution.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (
-        is_ours(frame.f_code.co_filename) or frame.f_code.co_filename == torch.__file__
+        is_ours(frame.f_code.co_filename)
+        or frame.f_code.co_filename == torch.__file__
+        or (frame.f_code.co_filename, frame.f_code.co_name) == _VALIDATION
     ):
         frame = frame.f_back
     return frame
