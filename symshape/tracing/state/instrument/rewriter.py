@@ -91,11 +91,11 @@ class Hooks:
     called: Callable[[Any], Any]
 
 
-CALLED_BY_NAME = frozenset(("bool", "int", "float", "map", "range", "FunctionType", "LambdaType"))
+CALLED_BY_NAME = frozenset(("bool", "int", "float", "map", "range"))
 """The names of classes that are replaced by substitutes where they are called, and only there."""
-_CALLED_AS_ATTRIBUTE = frozenset(("FunctionType", "LambdaType"))
-"""The names among them that programs also call as attributes of a module
-(``types.FunctionType``).
+_CLASS_OF_FUNCTIONS = frozenset(("FunctionType", "LambdaType"))
+"""The names of the class of functions, which is replaced where it is called, also as an attribute
+of a module.
 """
 
 _MOST_KEPT = 1024  # codes
@@ -302,7 +302,7 @@ def _load_global(to: _Writer, arg: int, own: bytes) -> bytes:
     call = to.call(to.hooks.load_global, [to.load(name)])
     if not arg & 1:
         return call
-    if name in CALLED_BY_NAME:
+    if name in CALLED_BY_NAME or name in _CLASS_OF_FUNCTIONS:
         call += to.call_on_top(to.hooks.called, 1)
     return call + _NULL if NULL_LAST else _NULL + call
 
@@ -320,7 +320,7 @@ def _load_method(to: _Writer, arg: int, own: bytes) -> bytes:
 
 def _as_method(to: _Writer, name: str, call: bytes) -> bytes:
     """Return the instructions that load an attribute for a call of it."""
-    if name in _CALLED_AS_ATTRIBUTE:
+    if name in _CLASS_OF_FUNCTIONS:
         call += to.call_on_top(to.hooks.called, 1)
     return call + _AS_METHOD
 

@@ -12,6 +12,7 @@ import operator
 import types
 import warnings
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 from unittest import mock
 
@@ -697,3 +698,18 @@ def test_a_patch_inside_of_the_program_is_put_back() -> None:
         warnings.simplefilter("ignore", symshape.FallbackWarning)
         assert torch.equal(compiled(X), f(X))
     assert helper.__defaults__ is None
+
+
+def test_a_new_function_is_recorded_by_whatever_name_its_class_is_called() -> None:
+    space: dict[str, Any] = {"k": 1}
+    exec("def helper(x): return x * k\n", space)
+    helper, thing = space["helper"], _Plain()
+    for make in (
+        lambda: types.FunctionType(helper.__code__, {"k": thing.k}),
+        lambda: types.LambdaType(helper.__code__, {"k": thing.k}),
+        lambda: FunctionType(helper.__code__, {"k": thing.k}),
+    ):
+        compiled = symshape.compile(lambda x, make=make: make()(x), fullgraph=True)
+        for k in (2, 5):
+            thing.k = k
+            assert torch.equal(compiled(X), X * k)
