@@ -147,10 +147,8 @@ class _Watched:
                     key in before if _is_ours(now) else not _is_wrapped_by_torch(now, then)
                 ):
                     found.add(key)
-        for key in entries:
-            if (value := inherited.get(key, entries[key])) is not entries[key] and value != entries[
-                key
-            ]:
+        for key in inherited.keys() & entries.keys():
+            if inherited[key] is not entries[key] and inherited[key] != entries[key]:
                 found.add(key)
         return frozenset(found)
 

@@ -298,6 +298,10 @@ def test_what_torch_and_symshape_replace_does_not_count(monkeypatch: pytest.Monk
     torch.compile(lambda x: x + 1, backend="eager")(X)
     torch.fx.symbolic_trace(nn.Linear(4, 4))
     torch.func.grad(lambda x: x.sum())(X)
+    torch.set_default_dtype(torch.float64)  # binds torch.Storage anew
+    meanwhile = torch_functions.replaced()
+    torch.set_default_dtype(torch.float32)
+    assert meanwhile == ""
     assert torch_functions.replaced() == ""
     found = []
 
