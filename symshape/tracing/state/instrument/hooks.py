@@ -102,11 +102,9 @@ def with_their_own_code(recorder: Recorder) -> None:
     """
     alone = recorder.alone and is_alone()
     for function, code in reversed(recorder.swapped):
-        now = function.__code__
-        if now is instrumented(code, HOOKS) or now is code:
-            function.__code__ = code
-        else:
-            function.__code__ = code if alone else original_of(now, HOOKS)
+        now = original_of(function.__code__, HOOKS)
+        function.__code__ = code if alone or now is code else now
+        if now is not code:
             recorder.refusals.append(stores.not_repeated(function, "__code__"))
     recorder.swapped.clear()
     while recorder.exchanged:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import threading
 import types
 import warnings
 from collections.abc import Callable
@@ -21,6 +22,8 @@ import torch
 
 import symshape
 from symshape import UnsupportedError
+from symshape.tracing.state.instrument import hooks, rewriter
+from symshape.tracing.state.undo import side_effects
 
 X = torch.arange(4.0) + 1
 Case = tuple[Callable[[Any], Any], Callable[[], Any]]
@@ -640,7 +643,12 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_write_that_no_call_can_repeat_is_refused_and_undone(name: str) -> None:
+def test_a_write_that_no_call_can_repeat_is_refused_and_undone(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A write that no hook sees may be another thread's, and stays; threads of other tests may live.
+    for module in (hooks, side_effects):
+        monkeypatch.setattr(module, "is_alone", lambda: True)
     make = REFUSED[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", symshape.FallbackWarning)
@@ -713,3 +721,25 @@ def test_a_new_function_is_recorded_by_whatever_name_its_class_is_called() -> No
         for k in (2, 5):
             thing.k = k
             assert torch.equal(compiled(X), X * k)
+
+
+def _twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["alone", "beside another thread"])
+def test_instrumented_code_that_is_no_longer_kept_is_no_write(
+    threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rewriter, "_MOST_KEPT", 1)
+    done = threading.Event()
+    other = threading.Thread(target=done.wait, daemon=True)
+    if threads:
+        other.start()
+    try:
+        layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.LayerNorm(4))
+        compiled = symshape.compile(lambda x: layers(_twice(x)), fullgraph=True)
+        assert torch.equal(compiled(X), layers(X * 2))
+        assert _twice.__code__.co_names == ()
+    finally:
+        done.set()
