@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from meta_fns.core.broadcasting import broadcast
+from meta_fns.core.inference import infer
 from meta_fns.core.sizes import Shape, product, same
 from meta_fns.core.spec import TensorSpec
 from meta_fns.core.view_strides import infer_sizes, view_strides, view_strides_asking
@@ -23,6 +24,7 @@ from symshape.errors import ProgramError
 from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.torch_internals import operators
 from symshape.tracing.intercept.torch_functions import matmul_before_2_13
+from symshape.tracing.intercept.vmapped_branches import is_transformed
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 from symshape.user_code import user_location
@@ -167,14 +169,16 @@ def linear(
     Source: aten/src/ATen/native/Linear.cpp.
     """
     if input.dim() < 2 or weight.dim() != 2:
-        return matmul_before_2_13.linear(input, weight, bias)  # type: ignore[no-any-return]
+        if bias is None or _is_folded(input, bias, casts=False):
+            return matmul_before_2_13.linear(input, weight, bias)  # type: ignore[no-any-return]
+        return _biased(matmul_before_2_13.linear(input, weight), bias)
     casts = bias is not None and _is_cast(input.device.type)
     if bias is not None and casts:  # casts the whole layer; autocast would not cast a plain sum
         input, weight, bias = _cast(input), _cast(weight), _cast(bias)
     spec = _spec(input)
     if bias is not None and len(spec.sizes) == 2:
         return torch.addmm(bias, input, weight.t())
-    if bias is not None and (spec.canonical() or (casts and input.is_contiguous())):
+    if bias is not None and _is_folded(input, bias, casts):
         flat = _flat_rows(input, spec)
         result = torch.addmm(bias, flat, weight.t())
         sizes = [outward(size) for size in (*spec.sizes[:-1], _spec(result).sizes[1])]
@@ -182,7 +186,37 @@ def linear(
             return result.view(sizes)
         return _unsafe_view(result, sizes)  # type: ignore[no-any-return]
     result = matmul(input, weight.t())
-    return result if bias is None else torch.add(result, bias)
+    return result if bias is None else _biased(result, bias)
+
+
+def _is_folded(input: torch.Tensor, bias: torch.Tensor, casts: bool) -> bool:
+    """Return whether a linear layer with a bias folds its rows for one ``addmm``: rows that are
+    contiguous.
+
+    With a bias of the usual kind the results are the same either way, so that nothing is asked
+    about sizes.
+    """
+    spec = _spec(bias)
+    one_row = len(spec.sizes) == 1 or sum(bool(size != 1) for size in spec.sizes) == 1
+    if not one_row or not (spec.canonical() or bias.is_contiguous()):
+        return False
+    usual = len(spec.sizes) == 1 and bias.dtype is input.dtype and not casts
+    return bool(_spec(input).canonical() if usual else input.is_contiguous())
+
+
+def _biased(result: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Add a bias to a product, which keeps its shape and dtype: eager adds in place, except under a
+    transform.
+
+    Raises:
+        ShapeError, DtypeError: the sum does not fit into the product.
+    """
+    if is_transformed():
+        return torch.add(result, bias)
+    infer(aten.add_.Tensor, [_spec(result), _spec(bias)])
+    if torch.promote_types(result.dtype, bias.dtype) is result.dtype:
+        return torch.add(result, bias)
+    return result.add_(bias)
 
 
 def _is_cast(kind: str) -> bool:

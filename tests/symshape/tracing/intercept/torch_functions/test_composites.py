@@ -65,6 +65,49 @@ def test_linear(shape: tuple[int, ...], bias: bool, grad: bool, transposed: bool
         _same_work(lambda x: F.linear(x, weight, offset), x)
 
 
+_INPUTS: dict[str, Callable[[], torch.Tensor]] = {
+    "a vector": lambda: torch.randn(4),
+    "a vector with gaps": lambda: torch.randn(8)[::2],
+    "a matrix": lambda: torch.randn(3, 4),
+    "a turned matrix": lambda: torch.randn(4, 3).t(),
+    "three dimensions": lambda: torch.randn(2, 3, 4),
+    "three turned dimensions": lambda: torch.randn(3, 2, 4).transpose(0, 1),
+    "four dimensions": lambda: torch.randn(2, 2, 3, 4),
+    "four turned dimensions": lambda: torch.randn(2, 3, 2, 4).transpose(1, 2),
+    "nothing": lambda: torch.randn(2, 0, 4).transpose(0, 1),
+}
+_BIASES: dict[str, torch.Tensor] = {
+    **{str(sizes): torch.randn(sizes) for sizes in ((4,), (4, 4), (1,), (), (1, 4), (3, 4), (5,))},
+    **{str(sizes): torch.randn(sizes) for sizes in ((2, 3, 4), (1, 1, 2, 3, 4))},
+    "double": torch.randn(4, dtype=torch.float64),
+    "integers": torch.arange(4),
+    "complex": torch.randn(4, dtype=torch.complex64),
+    "bfloat16": torch.randn(4, dtype=torch.bfloat16),
+}
+
+
+@pytest.mark.parametrize("out", [4, 1])
+@pytest.mark.parametrize("name", _INPUTS)
+def test_any_bias_of_a_linear_layer(name: str, out: int) -> None:
+    """Eager adds a bias in place where it does not fold rows: the sum must fit into the product."""
+    x, weight = _INPUTS[name](), torch.randn(out, 4)
+    for kind, bias in _BIASES.items():
+        layer = lambda x, bias: F.linear(x, weight, bias)  # noqa: E731
+        expected, got = (_outcome(fn, x, bias) for fn in (layer, symshape.compile(layer)))
+        assert type(expected) is type(got), (kind, expected, got)
+        if isinstance(expected, torch.Tensor):
+            assert expected.dtype is got.dtype, kind
+            torch.testing.assert_close(got, expected)
+            assert expected.numel() == 0 or expected.stride() == got.stride(), kind
+
+
+def _outcome(fn: Callable[..., torch.Tensor], *args: torch.Tensor) -> Any:
+    try:
+        return fn(*args)
+    except Exception as error:
+        return error
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [
