@@ -137,6 +137,8 @@ def test_what_dynamo_marks_modules_with_is_no_change_of_the_program(
     import torch._dynamo.mutation_guard as marking
 
     marking.install_generation_tagging_init()
+    if not hasattr(nn.Module, "___needs_generation_tag_patch"):
+        pytest.skip("this Dynamo marks no module (torch 2.15)")
     for name in ("__init__", "__setstate__"):
         monkeypatch.setattr(nn.Module, name, getattr(nn.Module, name))
     monkeypatch.setattr(nn.Module, "___needs_generation_tag_patch", True)

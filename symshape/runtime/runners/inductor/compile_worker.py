@@ -12,6 +12,7 @@ import queue
 import struct
 import sys
 import threading
+import warnings
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -64,9 +65,11 @@ class Conditions:
 
         from symshape.runtime.runners.inductor.code import made_for
 
-        for module, saved in zip(_configs(), self.configs, strict=True):
-            for name, value in saved.items():
-                setattr(module, name, value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of settings that do nothing any more
+            for module, saved in zip(_configs(), self.configs, strict=True):
+                for name, value in saved.items():
+                    setattr(module, name, value)
         torch.set_num_threads(self.threads)
         for name, value in self.matmul.items():
             setattr(torch.backends.cuda.matmul, name, value)
