@@ -102,6 +102,10 @@ class Trace(Protocol):
         """The values whose memory layout the program read."""
 
     @property
+    def guessed(self) -> set[Value]:
+        """The values of which the trace took for granted whether they lie in channels last."""
+
+    @property
     def own(self) -> Telling:
         """The program's own autograd settings and hooks."""
 
@@ -378,6 +382,16 @@ def _strides_like(t: SymbolicTensor, memory_format: torch.memory_format) -> bool
     return bool(t._spec.is_contiguous(memory_format))
 
 
+def _contiguous(t: SymbolicTensor, memory_format: torch.memory_format) -> Any:
+    """Return whether a tensor is contiguous in a memory format.
+
+    The answer is exact, but for channels last of an empty tensor whose strides are not tracked.
+    """
+    if memory_format is not torch.contiguous_format and t._value not in t._tracer.laid_out:
+        t._tracer.guessed.add(t._value)
+    return t._spec.is_contiguous(memory_format)
+
+
 METADATA: dict[Any, Callable[..., Any]] = {
     aten.sym_size.default: _sizes,
     aten.sym_size.int: lambda t, d: outward(t._spec.sizes[d]),
@@ -391,12 +405,12 @@ METADATA: dict[Any, Callable[..., Any]] = {
     aten.numel.default: lambda t: _plain(t._spec.numel()),
     aten.storage_offset.default: lambda t: _plain(t._spec.storage_offset),
     aten.is_contiguous.default: lambda t: t._spec.is_contiguous(),
-    aten.is_contiguous.memory_format: lambda t, f: t._spec.is_contiguous(f),
+    aten.is_contiguous.memory_format: _contiguous,
     aten.is_strides_like_format.default: lambda t, f: _strides_like(t, f),
     aten.is_non_overlapping_and_dense.default: _dense,
     torch.ops.prim.layout.default: lambda t: t._spec.layout,
 }
 if hasattr(aten, "sym_is_contiguous"):
-    METADATA[aten.sym_is_contiguous.default] = lambda t, f=torch.contiguous_format: (
-        t._spec.is_contiguous(f)
+    METADATA[aten.sym_is_contiguous.default] = lambda t, f=torch.contiguous_format: _contiguous(
+        t, f
     )

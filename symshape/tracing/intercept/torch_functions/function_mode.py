@@ -72,6 +72,10 @@ def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
     The stride of a dimension of size 1, and every stride of an empty tensor, depends on how the
     tensor was made. Rules do not track these strides: the program then gets a guard on the size,
     and the graph reads the stride when it runs.
+
+    Raises:
+        UnsupportedError: the tensor is empty, and a copy in channels last was left out or made
+            before, which may be otherwise in eager.
     """
     spec = tensor._spec
     tensor._tracer.looked_at.add(tensor._value)
@@ -81,6 +85,12 @@ def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
         found = [spec.strides[d] for d in dims]
     else:
         empty = _is_empty(tensor)
+        if empty and tensor._tracer.guessed:
+            raise UnsupportedError(
+                "the function reads the strides of an empty tensor after a copy into channels "
+                "last, for which the sizes do not tell; check x.numel() == 0 first",
+                reason=Reason.MEMORY,
+            )
         found = [
             tensor._tracer.read_integer(aten.stride.int, tensor, d)
             if empty or spec.sizes[d] == 1

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import re
+import warnings
 from typing import Any
 
 import pytest
@@ -593,3 +594,29 @@ def test_how_an_empty_result_lies_is_not_asked() -> None:
     assert seen.count("equal") >= 1
     assert not traced.check(empty)
     agree(lambda x: x.is_contiguous(memory_format=torch.channels_last), (empty,), (R(2, 3, 4, 5),))
+
+
+LAST, LAST_3D = torch.channels_last, torch.channels_last_3d
+
+
+@pytest.mark.parametrize(
+    ("program", "rank"),
+    [
+        (lambda x: (x + 1).contiguous(memory_format=LAST), 4),
+        (lambda x: (x + x.sum()).contiguous(memory_format=LAST) * 1, 4),
+        (lambda x: x.relu().contiguous(memory_format=LAST).transpose(1, 2), 4),
+        (lambda x: (x * 2.0).contiguous(memory_format=LAST_3D), 5),
+        (lambda x: torch.where(x > 0, x, 1.0).contiguous(memory_format=LAST), 4),
+    ],
+)
+def test_strides_of_empty_tensors_after_copies_into_channels_last(program: Any, rank: int) -> None:
+    def strides(x: torch.Tensor) -> Any:
+        return program(x).stride()
+
+    compiled = symshape.compile(strides, dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", symshape.FallbackWarning)
+        for sizes in [(2, 3, 2, 3), (2, 1, 1, 0), (0, 1, 0, 0), (0, 1, 0, 1), (2, 2, 1, 0)]:
+            x = torch.zeros((*sizes, 2)[:rank])
+            for each in (x, x.transpose(1, 3)):
+                assert compiled(each) == strides(each)
