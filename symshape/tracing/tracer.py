@@ -80,8 +80,8 @@ class Tracer:
         laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1
             too: arguments, and views of them that only pick and order dimensions.
         looked_at: the values whose memory layout the program read.
-        guessed: the values of which the trace took for granted whether they lie in channels last:
-            of an empty tensor, the sizes do not tell.
+        guessed: the values whose contiguity in channels last the trace took for granted; of an
+            empty tensor, the sizes do not tell.
         own: the autograd calls of the program itself.
         op_arguments: converts the arguments of ops.
         counts: the numbers of nonzero elements of masks.

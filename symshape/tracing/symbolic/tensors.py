@@ -103,7 +103,7 @@ class Trace(Protocol):
 
     @property
     def guessed(self) -> set[Value]:
-        """The values of which the trace took for granted whether they lie in channels last."""
+        """The values whose contiguity in channels last the trace took for granted."""
 
     @property
     def own(self) -> Telling:
