@@ -30,6 +30,7 @@ without_batch_dim: Callable[[Any, int, int, int], Any] = needed(
 vmap_level: Callable[[Any, str], AbstractContextManager[int]] = needed(
     "torch._functorch.vmap.vmap_increment_nesting"
 )
+vmapped: Callable[[Any], Any] = needed("torch._C._functorch.CVmapInterpreterPtr")
 TransformType: Any = needed("torch._C._functorch.TransformType")
 layers: Callable[[], int] = needed("torch._C._functorch.get_dynamic_layer_stack_depth")
 undo_layers_to: Callable[[int], None] = needed(

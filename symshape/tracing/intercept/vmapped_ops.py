@@ -213,14 +213,15 @@ def _has_gradients(tensor: torch.Tensor) -> bool:
 
 
 def can_be_batched(tensors: Tensors, takes_any: bool = False) -> bool:
-    """Return whether one ``vmap`` and at most one ``grad`` surround a call, some tensor of which
-    has a symbolic size.
+    """Return whether one ``vmap`` and at most one ``grad`` surround a call, and sizes are symbolic.
 
-    A tensor without a batch must not have gradients, except where the rule ``takes_any``: each
-    example has its own. Autograd outside the transforms must not record the call either, as the
-    gradient of ``grad`` is computed without a history.
+    Either some tensor has a batch and symbolic sizes, or none has a batch and each example of a
+    symbolic number has its own gradient. A tensor without a batch must not have gradients, except
+    where the rule ``takes_any``. Autograd outside the transforms must not record the call either,
+    as the gradient of ``grad`` is computed without a history.
     """
-    kinds = [each.key() for each in functorch.interpreter_stack() or ()]
+    stack = functorch.interpreter_stack() or ()
+    kinds = [each.key() for each in stack]
     if (
         kinds.count(functorch.TransformType.Vmap) != 1
         or kinds.count(functorch.TransformType.Grad) != len(kinds) - 1
@@ -230,11 +231,21 @@ def can_be_batched(tensors: Tensors, takes_any: bool = False) -> bool:
     if any(torch.is_autocast_enabled(kind) for kind in {each.device.type for each in tensors}):
         return False
     looked = [_look(each) for each in tensors]
-    return any(each.has_symbolic_batch for each in looked) and all(
+    own = takes_any and any(each.has_gradients for each in looked)
+    if not any(each.has_symbolic_batch for each in looked) and not (own and _many(stack[0])):
+        return False
+    return all(
         (takes_any or each.has_batch or not each.has_gradients)
         and (len(kinds) == 1 or not each.is_recorded)
         for each in looked
     )
+
+
+def _many(outermost: Any) -> bool:
+    """Return whether the outermost transform maps over a symbolic number of examples."""
+    if outermost.key() != functorch.TransformType.Vmap:
+        return False
+    return type(functorch.vmapped(outermost).batchSize()) is torch.SymInt
 
 
 @attrs.frozen
@@ -381,6 +392,7 @@ def _selected(
     return [input], Batchable(
         lambda given: torch.index_select(given[0], along, index),
         lambda flags, given: torch.index_select(given[0], along + 1, index),
+        takes_any=True,
     )
 
 
@@ -391,6 +403,7 @@ def _of_each(function: Callable[..., Any]) -> Rule:
         return [input], Batchable(
             lambda given: function(given[0], *rest, **options),
             lambda flags, given: function(given[0], *rest, **options),
+            takes_any=True,
         )
 
     return rule
@@ -408,7 +421,7 @@ def _of_images(function: Callable[..., Any], spatial: int) -> Rule:
         ):
             return None
         compute = lambda given: function(given[0], *rest, **options)  # noqa: E731
-        return [images], Batchable(compute, _folded(compute, rank))
+        return [images], Batchable(compute, _folded(compute, rank), takes_any=True)
 
     return rule
 
@@ -503,7 +516,7 @@ def _of_many(function: Callable[..., Any], fewest: int = 2) -> Rule:
         if images.dim() < fewest or any(map(_is_tensor, (*rest, *options.values()))):
             return None
         compute = lambda given: function(given[0], *rest, **options)  # noqa: E731
-        return [images], Batchable(compute, _folded(compute, rank=2))
+        return [images], Batchable(compute, _folded(compute, rank=2), takes_any=True)
 
     return rule
 

@@ -101,7 +101,9 @@ def _alone(
     adds in front.
     """
     return [tensor], Batchable(
-        lambda given: _tensors(view(given[0], 0)), lambda flags, given: _tensors(view(given[0], 1))
+        lambda given: _tensors(view(given[0], 0)),
+        lambda flags, given: _tensors(view(given[0], 1)),
+        takes_any=True,
     )
 
 

@@ -113,6 +113,16 @@ def test_gradients_of_each_example(name: str) -> None:
     served(vmap(grad(lambda x: (op(x) ** 2).sum())), batches(*sizes))
 
 
+@pytest.mark.parametrize("name", OPS)
+def test_gradients_of_a_weight_for_each_example(name: str) -> None:
+    """Of a tensor without a batch: each example has its own gradient of it."""
+    op, sizes = OPS[name]
+    calls = [(torch.randn(sizes), torch.randn(n, 3)) for n in BATCHES]
+    most = len(BATCHES) if name == "grid_sample" else 2
+    served(vmap(grad(lambda w, x: (op(w).sin() * x.sum()).sum()), (None, 0)), calls, most)
+    served(vmap(grad(lambda w, x: (op(w) * 2).sum()), (None, 0)), calls, len(BATCHES))
+
+
 @pytest.mark.parametrize("name", ["conv2d", "gather", "cat", "topk", "sort", "max_pool2d", "glu"])
 def test_results_of_each_example(name: str) -> None:
     op, sizes = OPS[name]

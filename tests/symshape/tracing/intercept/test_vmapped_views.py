@@ -54,6 +54,33 @@ def test_gradients_of_each_example(name: str) -> None:
     served(vmap(grad(lambda x: (view(x * 2).sin() * view(x)).sum())), *sizes)
 
 
+@pytest.mark.parametrize("name", VIEWS)
+def test_gradients_of_a_weight_for_each_example(name: str) -> None:
+    """Of a tensor without a batch: each example has its own gradient of it."""
+    view, sizes = VIEWS[name]
+    weight = torch.randn(sizes)
+    own = vmap(grad(lambda w, x: (view(w).sin() * x.sum() + view(w)).sum()), (None, 0))
+    served(lambda x: own(weight, x), 3)
+    compiled = symshape.compile(own, dynamic=True)
+    for n in BATCHES:
+        x = torch.randn(n, 3)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+            torch.testing.assert_close(compiled(weight, x), own(weight, x))
+    assert compiled.stats().traces <= 2
+
+
+def test_a_weight_is_written_to_after_a_view() -> None:
+    def loss(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        y = w * 2
+        before = y[:4] * 3
+        y[1:3].mul_(3)
+        return (before.sum() + y**3 * x.sum() + y[:1]).sum()
+
+    weight, own = torch.randn(8), vmap(grad(loss), (None, 0))
+    served(lambda x: own(weight, x), 3, most=len(BATCHES) + 1)
+
+
 WRITES: dict[str, Function] = {
     "into the view": lambda y: y[1:3].mul_(3),
     "into the tensor": lambda y: y.mul_(y[1:3].sum()),
