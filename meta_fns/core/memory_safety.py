@@ -102,7 +102,7 @@ _PRIVATE_AND_SAFE = frozenset(
         ),
         *("sigmoid_backward", "silu_backward", "slice_backward", "smooth_l1_loss_backward"),
         *("soft_margin_loss_backward", "softplus_backward", "tanh_backward", "threshold_backward"),
-        *("unfold_backward", "upsample_nearest2d_backward"),
+        "upsample_nearest2d_backward",
     }
 )
 # Python's operators (``__and__``), and safe ops on lists of tensors
@@ -216,6 +216,19 @@ def _pool_backward(
         raise ShapeError(f"an index beyond the {inside} elements that were pooled")
 
 
+def _unfold_backward(
+    gradient: Any, sizes: Sequence[int], dim: int, size: int, step: int, *_: Any
+) -> None:
+    rank = len(sizes)
+    if not -max(rank, 1) <= dim < max(rank, 1) or step <= 0 or size < 0:
+        raise ShapeError(f"windows of {size} elements by {step} along the dimension {dim}")
+    windows = list(sizes)
+    if rank:
+        windows[dim] = (windows[dim] - size) // step + 1 if windows[dim] >= size else -1
+    if list(gradient.shape) != [*windows, size]:
+        raise ShapeError(f"a gradient of sizes {list(gradient.shape)} for {[*windows, size]}")
+
+
 def _finite(matrix: Any) -> None:
     if not bool(matrix.isfinite().all()):
         raise ShapeError("LAPACK does not return from eigenvalues of NaN or infinity")
@@ -236,6 +249,7 @@ _CHECKED: dict[str, Callable[..., None]] = {
     "_scaled_dot_product_flash_attention_for_cpu": _attention_by_kernel,
     "scaled_dot_product_attention": _attention_of_any_layout,
     "max_pool2d_with_indices_backward": _pool_backward,
+    "unfold_backward": _unfold_backward,
     "_linalg_eigvals": _finite,
     "linalg_eigvals": _finite,
     **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu", "mkldnn_rnn_layer"), _by_rule),

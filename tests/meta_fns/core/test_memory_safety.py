@@ -37,6 +37,14 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...]]] = {
         aten.max_pool2d_with_indices_backward.default,
         (R(1, 2, 1, 1), R(1, 2, 1, 3), *POOL, torch.full((1, 2, 1, 1), 7)),
     ),
+    "windows of fewer dimensions": (
+        aten.unfold_backward.default,
+        (R(5, 5, 3), [5, 5, 5, 5], 2, 3, 1),
+    ),
+    "windows of a smaller tensor": (aten.unfold_backward.default, (R(2, 3, 3), [9, 5], 1, 3, 1)),
+    "fewer windows": (aten.unfold_backward.default, (R(4, 2, 3), [4, 9], 1, 3, 1)),
+    "shorter windows": (aten.unfold_backward.default, (R(4, 3, 2), [4, 5], 1, 3, 1)),
+    "steps backwards": (aten.unfold_backward.default, (R(4, 3, 3), [4, 5], 1, 3, -1)),
 }
 
 
@@ -63,6 +71,14 @@ def test_right_calls_of_checked_ops_are_admitted() -> None:
     x = R(1, 2, 1, 3)
     pooled, indices = aten.max_pool2d_with_indices.default(x, *POOL)
     check_memory(aten.max_pool2d_with_indices_backward.default, (pooled, x, *POOL, indices), {})
+    for x, dim, size, step in (
+        (R(4, 9), 1, 3, 2),
+        (R(4, 9), -2, 4, 1),
+        (R(5), 0, 5, 1),
+        (R(3, 0), 0, 2, 1),
+    ):
+        windows = x.unfold(dim, size, step)
+        check_memory(aten.unfold_backward.default, (windows, list(x.shape), dim, size, step), {})
 
 
 @pytest.mark.parametrize(
