@@ -94,13 +94,14 @@ def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> to
     """Compute ``tensor.flatten(start_dim, end_dim)``."""
     sizes = list(tensor._spec.sizes)
     number = len(sizes)
-    if not number:
-        return reshape(tensor, 1)
+    least = max(number, 1)  # a number has a dimension to name, as everywhere in torch
     for d in (start_dim, end_dim):
-        if not -number <= d < number:
+        if not -least <= d < least:
             raise IndexError(
                 f"flatten: dimension {d} is out of range for a tensor of {number} dimension(s)"
             )
+    if not number:
+        return reshape(tensor, 1)
     start, end = start_dim % number, end_dim % number
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")

@@ -333,3 +333,23 @@ def test_a_linear_layer_on_a_device_that_has_no_autocast() -> None:
     layer = torch.nn.Linear(3, 2, device="meta")
     traced = symshape.trace(layer, torch.ones(4, 3, device="meta"))
     assert [str(each.op) for each in traced.graph.nodes] == ["aten.t.default", "aten.addmm.default"]
+
+
+@pytest.mark.parametrize("dims", [(1,), (0, 1), (-2,), (0, -2), (0,), (-1, 0), ()])
+def test_flattening_a_number_names_its_one_dimension(dims: tuple[int, ...]) -> None:
+    """The dimensions of a tensor of rank 0 are checked, too, as where ``squeeze()`` makes it."""
+    for program in (
+        lambda x: torch.flatten(x.squeeze(), *dims),
+        lambda x: x.squeeze().flatten(*dims) * 2,
+    ):
+        compiled = symshape.compile(program, dynamic=True)
+        for x in (torch.rand(5, 5), torch.rand(1, 1)):
+            try:
+                expected: Any = program(x)
+            except (IndexError, RuntimeError) as error:
+                expected = type(error)
+            if isinstance(expected, type):
+                with pytest.raises(expected):
+                    compiled(x)
+            else:
+                assert torch.equal(compiled(x), expected)
