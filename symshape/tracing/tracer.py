@@ -46,7 +46,7 @@ from symshape.tracing.op_plans import plan_of
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.symbolic.tensors import KnownLayouts, SymbolicTensor
 from symshape.tracing.symbolic.untracked_views import UntrackedViews
 from symshape.user_code import user_location
 
@@ -80,8 +80,6 @@ class Tracer:
         laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1
             too: arguments, and views of them that only pick and order dimensions.
         looked_at: the values whose memory layout the program read.
-        guessed: the values whose contiguity in channels last the trace took for granted; of an
-            empty tensor, the sizes do not tell.
         own: the autograd calls of the program itself.
         op_arguments: converts the arguments of ops.
         counts: the numbers of nonzero elements of masks.
@@ -113,7 +111,7 @@ class Tracer:
         self.arguments, self.inference = set[Value](), set[object]()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
         self.questions: dict[Question, Hashable] = {}
-        self.laid_out, self.looked_at, self.guessed = set[Value](), set[Value](), set[Value]()
+        self.laid_out, self.looked_at = KnownLayouts(), set[Value]()
         told: set[Value] = set()
         self.lazy: dict[Value, tuple[bool, bool]] = {}
         self.untracked_views, self.saved = UntrackedViews(env), SavedResults(told)

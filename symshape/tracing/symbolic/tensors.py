@@ -62,6 +62,18 @@ class Telling(Protocol):
         """Return the substitutes for methods that register hooks."""
 
 
+class KnownLayouts(set[Value]):
+    """The values whose strides are known exactly, those of dimensions of size 0 and 1 too.
+
+    Attributes:
+        guessed: other values whose contiguity in channels last the trace took for granted; of an
+            empty tensor, the sizes do not tell.
+    """
+
+    def __init__(self) -> None:
+        self.guessed = set[Value]()
+
+
 class Trace(Protocol):
     """The parts of a trace that its symbolic tensors and the handlers of their calls use: see
     ``Tracer``.
@@ -94,16 +106,12 @@ class Trace(Protocol):
         """
 
     @property
-    def laid_out(self) -> set[Value]:
+    def laid_out(self) -> KnownLayouts:
         """The values whose strides are known exactly."""
 
     @property
     def looked_at(self) -> set[Value]:
         """The values whose memory layout the program read."""
-
-    @property
-    def guessed(self) -> set[Value]:
-        """The values whose contiguity in channels last the trace took for granted."""
 
     @property
     def own(self) -> Telling:
@@ -388,7 +396,7 @@ def _contiguous(t: SymbolicTensor, memory_format: torch.memory_format) -> Any:
     The answer is exact, but for channels last of an empty tensor whose strides are not tracked.
     """
     if memory_format is not torch.contiguous_format and t._value not in t._tracer.laid_out:
-        t._tracer.guessed.add(t._value)
+        t._tracer.laid_out.guessed.add(t._value)
     return t._spec.is_contiguous(memory_format)
 
 

@@ -85,7 +85,7 @@ def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
         found = [spec.strides[d] for d in dims]
     else:
         empty = _is_empty(tensor)
-        if empty and tensor._tracer.guessed:
+        if empty and tensor._tracer.laid_out.guessed:
             raise UnsupportedError(
                 "the function reads the strides of an empty tensor after a copy into channels "
                 "last, for which the sizes do not tell; check x.numel() == 0 first",
