@@ -220,7 +220,7 @@ def can_be_batched(tensors: Tensors, takes_any: bool = False) -> bool:
     where the rule ``takes_any``. Autograd outside the transforms must not record the call either,
     as the gradient of ``grad`` is computed without a history.
     """
-    stack = functorch.interpreter_stack() or ()
+    stack: Sequence[Any] = functorch.interpreter_stack() or ()
     kinds = [each.key() for each in stack]
     if (
         kinds.count(functorch.TransformType.Vmap) != 1
