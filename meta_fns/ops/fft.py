@@ -85,7 +85,7 @@ def _executed(
         # MKL makes no plan for an empty batch.
         if not FROM_2_15:
             need_nonempty("self", self, batch)
-        elif any(sizes[d] == 0 for d in batch):
+        elif not all(sizes[d] >= 1 for d in batch):
             return TensorSpec.contiguous(sizes, dtype, self.device)
     batch = _by_stride(_partition(len(sizes), dims), self)
     strides: list[Size] = [0] * len(sizes)
