@@ -24,6 +24,7 @@ from symshape.runtime.variables import Layout
 from symshape.store.entry_stores import NoStore, store_of
 from symshape.store.function_entries import FunctionEntries
 from symshape.store.ranks import Ranks
+from symshape.tracing.state.compare import torch_functions
 from symshape.user_code import name_of
 
 __all__ = ["RankPrograms", "StoredPrograms", "stored_programs"]
@@ -70,6 +71,7 @@ class StoredPrograms:
 
     def program(self, request: ProgramRequest) -> Program:
         """Return a stored program for a call, or else a new one, which is stored."""
+        torch_functions.begin()
         if request.variables:  # places that programs write are among the leaves
             return self._not_stored(request)
         call, values = request.call, values_of(request.call.leaves, request.call.keys)

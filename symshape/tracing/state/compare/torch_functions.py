@@ -6,10 +6,11 @@ look-ups are not recorded.  Tracing itself calls functions of torch and Python, 
 is right only while these functions are the originals, and is made, stored and served only then.
 While one of them is replaced, calls run eagerly.
 
-The originals are those of the moment when this module is imported; of other classes of torch
-(distributions …), of the moment when a traced program first uses one.  The dictionaries that hold
-them are watched as a whole: each call asks one question (0.05 µs) of our own C++ (see
-``compiled``), or of torch's guards (some 3 µs).
+The originals are those of the moment when this module is imported.  Before the first trace, what
+libraries have put there when they were imported counts as original, too (PyG: ``torch.select``).
+Of other classes of torch (distributions …), the originals are those of the moment when a traced
+program first uses one.  The dictionaries that hold them are watched as a whole: each call asks one
+question (0.05 µs) of our own C++ (see ``compiled``), or of torch's guards (some 3 µs).
 
 Not counted: new names, submodules, plain values, functions that only show or pickle something, and
 what symshape and Dynamo put there themselves.
@@ -38,6 +39,7 @@ from symshape.tracing.state import compiled
 from symshape.tracing.state.compare import dict_versions
 from symshape.tracing.state.instrument.trusted_code import words
 from symshape.tracing.state.record.places import MISSING, PLAIN
+from symshape.user_code import is_library
 
 _MODULES = words(
     "torch.nn.functional torch.functional torch.nn.init torch.overrides torch.utils.checkpoint "
@@ -88,7 +90,7 @@ class _Watched:
     name: str
     owner: Any
     entries: Mapping[str, Any]
-    originals: Mapping[str, Any]
+    originals: dict[str, Any]
     inherited: Mapping[str, Any] = attrs.field(factory=dict)
 
     @classmethod
@@ -152,6 +154,14 @@ class _Watched:
                 found.add(key)
         return frozenset(found)
 
+    def accept_libraries(self) -> None:
+        """Take functions of installed libraries, which stand there now, for the originals."""
+        for key in self.originals:
+            now = self.entries.get(key)
+            code = getattr(now, "__code__", None)
+            if now is not self.originals[key] and code and is_library(code.co_filename):
+                self.originals[key] = now
+
     def counts(self, key: str) -> bool:
         """Return whether a new value under this name would count."""
         return key in self.originals or key in self.inherited
@@ -202,6 +212,7 @@ _wanted: dict[int, type] = {}
 _lock = forks.lock()
 _found: list[frozenset[str]] = [frozenset()] * len(_watched)
 _said = ""
+_begun = False
 
 
 def _never(_: Any) -> bool:
@@ -237,10 +248,23 @@ def replaced() -> str:
     """
     if quiet(None):
         return ""
+    begin()
     with _lock:
         if not _unchanged(None):
             _ask_again()
         return _said
+
+
+def begin() -> None:
+    """Take what libraries have put there for the originals, before the first program of the process
+    is made or read from a store.
+    """
+    global _begun
+    with _lock:
+        if not _begun:
+            _begun = True
+            for each in _watched:
+                each.accept_libraries()
 
 
 def watch(kind: type) -> None:
@@ -260,6 +284,7 @@ def settle() -> None:
     From now on, the present functions of these classes count as the originals.
     """
     global _dicts
+    begin()
     if not _wanted:
         return
     with _lock:
@@ -298,7 +323,8 @@ def refusal() -> UnsupportedError | None:
     return UnsupportedError(
         f"{name} is not torch's or Python's own function any more, and torch's own code may call "
         "it: calls run eagerly "
-        "until the original is back; give your function a name of its own, and call that",
+        "until the original is back; give your function a name of its own, and call that (if a "
+        "library did it: import that before the first compiled call)",
         reason=Reason.REPLACED,
     )
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+import subprocess
+import sys
 import threading
 import types
 import warnings
@@ -377,3 +379,34 @@ def test_every_way_to_watch_sees_writes(monkeypatch: pytest.MonkeyPatch, way: st
 
 def _lacks(_: Any) -> Any:
     raise ImportError("torch has no such guards")
+
+
+LIBRARY = """
+import torch, warnings
+import symshape
+
+def library(name):
+    original = getattr(torch, name)
+    source = f"def {name}(*args, **kwargs):\\n    return original(*args, **kwargs)\\n"
+    namespace = {"original": original}
+    exec(compile(source, f"/nowhere/site-packages/library/{name}.py", "exec"), namespace)
+    setattr(torch, name, namespace[name])
+
+compiled = symshape.compile(lambda x: torch.relu(x) + torch.select(x, 0, 0))
+library("select")
+for n in (3, 4, 5):
+    assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 2.0))
+assert (compiled.stats().traces, compiled.stats().fallbacks) == (2, 0)
+library("relu")
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    assert torch.equal(compiled(torch.ones(6)), torch.full((6,), 2.0))
+assert "torch.relu is not torch's" in str(said[0].message), said
+"""
+
+
+def test_what_a_library_replaces_before_the_first_trace_is_original() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LIBRARY], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
