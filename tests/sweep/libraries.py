@@ -226,8 +226,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
         "wrong calls",
     )
     only = [each for each in args.only.split(",") if each] or list(LIBRARIES)
-    for library in only:
-        programs, version = programs_of(library)
+    # before the first trace, as in a script: PyG replaces functions of torch when it is imported
+    found = {library: programs_of(library) for library in only}
+    for library, (programs, version) in found.items():
         chosen = [each for each in programs if args.match in each.name][
             : SMOKE if args.smoke else None
         ]
