@@ -118,14 +118,14 @@ def _command(run: dict[str, Any]) -> str:
 
 
 def _module(run: dict[str, Any]) -> Path | None:
-    """Return the file of the module that made a run: a benchmark, or the module or package of its
-    command.
+    """Return the file of the module that made a run: a benchmark, or the module, subcommand or
+    package of its command.
     """
     paths = [REPOSITORY / "tests" / "bench" / f"bench_{run['bench']}.py"]
-    named = re.match(r"python -m ([\w.]+)", " ".join(run["arguments"]))
+    named = re.match(r"python -m ([\w.]+)(?: (\w+))?", " ".join(run["arguments"]))
     if named:
         base = REPOSITORY.joinpath(*named[1].split("."))
-        paths += [base.with_suffix(".py"), base / "__init__.py"]
+        paths += [base / f"{named[2]}.py", base.with_suffix(".py"), base / "__init__.py"]
     return next((path for path in paths if path.exists()), None)
 
 
