@@ -36,7 +36,8 @@ _torch_fill_diagonal = torch.Tensor.fill_diagonal_
 _torch_max_pool1d = torch.nn.functional.max_pool1d
 
 
-def _spec(tensor: torch.Tensor) -> TensorSpec:
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    """Return the metadata of a tensor, with symbols where it is traced."""
     return tensor._spec if type(tensor) is SymbolicTensor else TensorSpec.of(tensor)
 
 
@@ -176,13 +177,13 @@ def linear(
     casts = bias is not None and _is_cast(input.device.type)
     if bias is not None and casts:  # casts the whole layer; autocast would not cast a plain sum
         input, weight, bias = _cast(input), _cast(weight), _cast(bias)
-    spec = _spec(input)
+    spec = spec_of(input)
     if bias is not None and len(spec.sizes) == 2:
         return torch.addmm(bias, input, weight.t())
     if bias is not None and _is_folded(input, bias, casts):
         flat = _flat_rows(input, spec)
         result = torch.addmm(bias, flat, weight.t())
-        sizes = [outward(size) for size in (*spec.sizes[:-1], _spec(result).sizes[1])]
+        sizes = [outward(size) for size in (*spec.sizes[:-1], spec_of(result).sizes[1])]
         if operators.LINEAR_IS_A_VIEW:
             return result.view(sizes)
         return _unsafe_view(result, sizes)  # type: ignore[no-any-return]
@@ -197,12 +198,12 @@ def _is_folded(input: torch.Tensor, bias: torch.Tensor, casts: bool) -> bool:
     With a bias of the usual kind the results are the same either way, so that nothing is asked
     about sizes.
     """
-    spec = _spec(bias)
+    spec = spec_of(bias)
     one_row = len(spec.sizes) == 1 or sum(bool(size != 1) for size in spec.sizes) == 1
     if not one_row or not (spec.canonical() or bias.is_contiguous()):
         return False
     usual = len(spec.sizes) == 1 and bias.dtype is input.dtype and not casts
-    return bool(_spec(input).canonical() if usual else input.is_contiguous())
+    return bool(spec_of(input).canonical() if usual else input.is_contiguous())
 
 
 def _biased(result: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -214,7 +215,7 @@ def _biased(result: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """
     if is_transformed():
         return torch.add(result, bias)
-    infer(aten.add_.Tensor, [_spec(result), _spec(bias)])
+    infer(aten.add_.Tensor, [spec_of(result), spec_of(bias)])
     if torch.promote_types(result.dtype, bias.dtype) is result.dtype:
         return torch.add(result, bias)
     return result.add_(bias)
@@ -244,14 +245,14 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     Source: aten/src/ATen/native/LinearAlgebra.cpp (folding of leading dimensions into ``mm``
     included).
     """
-    a, b = _spec(input), _spec(other)
+    a, b = spec_of(input), spec_of(other)
     if len(a.sizes) < 2 or len(b.sizes) < 2 or len(a.sizes) < len(b.sizes):
         return matmul_before_2_13.matmul(input, other)  # type: ignore[no-any-return]
     if len(a.sizes) == 2:
         return torch.mm(input, other)
     if len(b.sizes) == 2 and (other.requires_grad or _rows_collapse(a)):
         result = torch.mm(_flat_rows(input, a), other)
-        sizes = (*a.sizes[:-1], _spec(result).sizes[1])
+        sizes = (*a.sizes[:-1], spec_of(result).sizes[1])
     else:
         batch = broadcast(a.sizes[:-2], b.sizes[:-2])
         result = torch.bmm(_batched(input, a, batch), _batched(other, b, batch))

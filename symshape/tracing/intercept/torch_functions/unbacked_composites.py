@@ -13,13 +13,19 @@ from typing import Any
 import attrs
 import torch
 
+from meta_fns.core.broadcasting import broadcast
+from meta_fns.core.inference import infer
+from meta_fns.core.sizes import same
+from meta_fns.core.spec import TensorSpec
 from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.torch_internals import operators
+from symshape.tracing.intercept.torch_functions.composites import spec_of
 from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import (
     SIZES_ARE_SYMBOLS,
     of_symbols,
 )
 from symshape.tracing.intercept.torch_functions.whole_composites import can_be_whole, run_whole
+from symshape.tracing.intercept.vmapped_branches import is_transformed
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
@@ -73,6 +79,8 @@ def attention(
 
     Source: aten/src/ATen/native/transformers/sdp_utils_cpp.cpp.
     """
+    if isinstance(attn_mask, torch.Tensor) and not is_transformed():
+        _need_fitting(attn_mask, query, key, enable_gqa)
     attn_mask = _plainly_broadcast(attn_mask, query, key)
     args = (query, key, value, attn_mask, dropout_p, is_causal)
     named = {"scale": scale, "enable_gqa": enable_gqa}
@@ -82,6 +90,23 @@ def attention(
     if query.dim() == 4 and not query._spec.canonical():
         return _taken_apart(*args, **named)
     return run_whole(aten.scaled_dot_product_attention.default, args)
+
+
+def _need_fitting(mask: torch.Tensor, query: Any, key: Any, enable_gqa: bool) -> None:
+    """Require that a mask does not enlarge the scores: eager adds it in place, where torch adds it
+    out of place to traced tensors.
+
+    Raises:
+        ShapeError: the mask has more dimensions than the scores, or a larger one.
+    """
+    of, by, wide = spec_of(query), spec_of(key), spec_of(mask).sizes
+    batch = of.sizes[:-2] if enable_gqa else broadcast(of.sizes[:-2], by.sizes[:-2])
+    scores = (*batch, of.sizes[-2], by.sizes[-2])
+    pairs = zip(reversed(wide), reversed(scores), strict=False)
+    plain = all(same(a, b) or (type(a) is int and a == 1) for a, b in pairs)
+    if not plain or len(wide) > len(scores):
+        product = TensorSpec.contiguous(scores, of.dtype, of.device)
+        infer(aten.add_.Tensor, [product, spec_of(mask)])
 
 
 def _plainly_broadcast(mask: Any, query: SymbolicTensor, key: Any) -> Any:

@@ -162,3 +162,22 @@ def test_backward_under_autocast_computes_again_without() -> None:
         x = torch.randn(n, 8)
         x[0, 0] = 1.0
         torch.testing.assert_close(compiled(x), fn(x), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bool])
+@pytest.mark.parametrize("query", [(3, 4), (2, 3, 4), (1, 3, 4), (1, 2, 3, 4), (7, 1, 2, 3, 4)])
+def test_a_mask_that_does_not_fit_the_scores(query: tuple[int, ...], kind: torch.dtype) -> None:
+    """Eager adds the mask to the scores in place: it may not enlarge them."""
+    q, k = R(*query), R(*query[:-2], 6, 4)
+    attention = lambda q, k, mask: F.scaled_dot_product_attention(q, k, k, mask)  # noqa: E731
+    for sizes in ((3, 6), (1, 6), (5, 3, 6), (2, 3, 6), (5, 2, 3, 6), (1,) * 4 + (6,)):
+        mask = R(*sizes) if kind is torch.float32 else R(*sizes) > -1
+        expected = _shape_or_error(attention, q, k, mask)
+        assert _shape_or_error(symshape.compile(attention), q, k, mask) == expected, sizes
+
+
+def _shape_or_error(fn: Any, *args: torch.Tensor) -> Any:
+    try:
+        return fn(*args).shape
+    except RuntimeError:
+        return "an error"
