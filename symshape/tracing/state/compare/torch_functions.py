@@ -156,10 +156,9 @@ class _Watched:
 
     def accept_libraries(self) -> None:
         """Take functions of installed libraries, which stand there now, for the originals."""
-        for key in self.originals:
+        for key, then in self.originals.items():
             now = self.entries.get(key)
-            code = getattr(now, "__code__", None)
-            if now is not self.originals[key] and code and is_library(code.co_filename):
+            if now is not None and now is not then and _is_of_a_library(now, then):
                 self.originals[key] = now
 
     def counts(self, key: str) -> bool:
@@ -183,6 +182,18 @@ def _is_ours(value: Any) -> bool:
     while isinstance(value, (functools.partial, staticmethod, classmethod)):
         value = value.func if isinstance(value, functools.partial) else value.__func__
     return str(getattr(value, "__module__", "")).startswith(_OURS)
+
+
+def _is_of_a_library(value: Any, original: Any) -> bool:
+    """Return whether a function, and each one that it wraps before the original, is in a file of an
+    installed library.
+    """
+    while value is not None and value is not original:
+        code = getattr(value, "__code__", None)
+        if code is None or not is_library(code.co_filename):
+            return False
+        value = getattr(value, "__wrapped__", None)
+    return True
 
 
 def _is_wrapped_by_torch(value: Any, original: Any) -> bool:

@@ -397,7 +397,7 @@ library("select")
 for n in (3, 4, 5):
     assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 2.0))
 assert (compiled.stats().traces, compiled.stats().fallbacks) == (2, 0)
-library("relu")
+library("relu")  # after the first program
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     assert torch.equal(compiled(torch.ones(6)), torch.full((6,), 2.0))
