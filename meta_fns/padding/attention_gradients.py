@@ -149,7 +149,7 @@ class _Backward:
         rows, emit = self.logarithms, self.emit
         if len(rows.spec.sizes) > 3:
             rows = emit.call(_aten.squeeze.dim, rows, -1)
-        number = int(rows.spec.sizes[2])
+        number = rows.spec.sizes[2]
         if number % ALIGNED:
             rows = emit.call(_aten.constant_pad_nd.default, rows, [0, -number % ALIGNED], math.inf)
         return rows

@@ -278,7 +278,7 @@ def infinite_beyond(emit: Emitter, logarithms: Handle, queries: Axis) -> Handle:
     if not is_padded(queries) or logarithms.spec.sizes[2] == 0:
         return logarithms
     number = logarithms.spec.sizes[2]
-    place = positions(emit, int(number), logarithms.spec.device)
+    place = positions(emit, number, logarithms.spec.device)
     valid = emit.call(_aten.lt.Tensor, place, emit.size(prefix(queries)))
     shaped = emit.call(
         _aten.view.default, valid, [1, 1, number] + [1] * (len(logarithms.spec.sizes) - 3)
