@@ -28,6 +28,14 @@ checking: Any = needed("torch._check_with")
 wrapped_in_a_warning: str = optional("torch._check_is_size.__code__.co_filename", "")
 """The file of the wrapper of torch's deprecated functions."""
 
+foreach_classes: tuple[list[type], ...] = (
+    optional("torch.utils._foreach_utils._foreach_supported_types", []),
+    optional("torch.optim.optimizer._foreach_supported_types", []),
+)
+"""The classes whose tensors get kernels for many tensors at once by default: in clipping, and in
+optimizers.
+"""
+
 whole_layers: tuple[Any, ...] = tuple(
     each
     for each in (

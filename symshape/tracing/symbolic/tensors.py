@@ -23,6 +23,7 @@ from symshape.errors import Reason, UnsupportedError
 from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Step, Value
 from symshape.torch_internals import pytree
+from symshape.torch_internals.operators import foreach_classes
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.texts import wants_value
@@ -422,3 +423,5 @@ if hasattr(aten, "sym_is_contiguous"):
     METADATA[aten.sym_is_contiguous.default] = lambda t, f=torch.contiguous_format: _contiguous(
         t, f
     )
+for classes in foreach_classes:  # the tensors that it stands for are among them
+    classes.append(SymbolicTensor)

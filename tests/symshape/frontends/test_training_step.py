@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.optim.adamw import adamw
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
 
@@ -302,3 +303,37 @@ def test_a_float_and_a_size_that_change_together_cost_two_traces() -> None:
         module.scale = scale
         assert torch.equal(compiled(torch.ones(n)), module(torch.ones(n)))
     assert compiled.stats().traces == 2
+
+
+class _Ops(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_many_tensors_are_clipped_at_once_as_in_eager() -> None:
+    """By the class of the gradients: the 77 of GPT-2 were clipped one by one."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_value_(model.parameters(), 0.5)
+        optimizer.step()
+        return norm
+
+    with _Ops() as eager:
+        step(torch.randn(3, 4))
+    compiled: Any = symshape.compile(step, dynamic=True)
+    compiled(torch.randn(3, 4))
+    mine = [str(node.op) for node in compiled.entries[0].program.graph.nodes]
+    assert [name for name in mine if "foreach" in name] == [
+        name for name in eager.names if "foreach" in name
+    ]
+    assert any("_foreach_norm" in name for name in mine)
