@@ -11,6 +11,7 @@ from typing import TypeVar
 import attrs
 
 from symshape.cost.allocator import Allocator, Block
+from symshape.cost.workspaces.column_sums import Multiprocessors, partial_sums
 from symshape.cost.workspaces.op_requests import OpRequests
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Value, values_in
@@ -81,8 +82,9 @@ def requests_of(
         graph: the graph.
         values: the values of its symbols.
         measured: what ops were seen to ask for at these values, by the position of the node; other
-            ops ask for their results alone.
+            ops ask for their results, and sums over rows for partial sums.
     """
+    device = Multiprocessors.here()
     owners = memory_owners(graph, values)
     there = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
     returned = [owners.get(value, value) for value in values_in(graph.outputs)]
@@ -113,7 +115,10 @@ def requests_of(
         seen = measured[position].holding(list(born), fresh) if position in measured else None
         if seen is not None:
             known.add(position)
-        steps.append((tuple(born.items()) if seen is None else seen, gone))
+        else:
+            partial = [(fresh(), size) for size in partial_sums(node, values, device)]
+            seen = (*born.items(), *partial, *((number, 0) for number, _ in partial))
+        steps.append((seen, gone))
     kept = dict.fromkeys(numbers[value] for value in returned if value in numbers)
     return Requests(tuple(steps), tuple(kept), frozenset(known))
 

@@ -12,6 +12,7 @@ from torch import nn
 
 import symshape
 from symshape import Options
+from symshape.cost.workspaces.column_sums import Multiprocessors
 from symshape.torch_internals import cuda
 
 
@@ -105,3 +106,25 @@ def test_fits_measures_convolutions() -> None:
     torch.cuda.synchronize()
     measured = torch.cuda.max_memory_allocated()
     assert 0.95 * measured - 68 * 2**20 <= at.allocated <= 1.05 * measured + 68 * 2**20
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_partial_sums_of_columns_are_foretold(dtype: torch.dtype) -> None:
+    device = Multiprocessors.here()
+    for rows, columns in (
+        (16384, 2048),
+        (6304, 512),
+        (4000, 770),
+        (9001, 33),
+        (1024, 96),
+        (300, 8),
+    ):
+        x = torch.ones(rows, columns, dtype=dtype, device="cuda")
+        x.sum(0)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        made = x.sum(0)
+        asked = torch.cuda.max_memory_allocated() - before
+        wanted = (made.nbytes, *device.partial_sums(rows, columns, max(dtype.itemsize, 4)))
+        assert asked == sum(-(-each // 512) * 512 for each in wanted), (rows, columns)
