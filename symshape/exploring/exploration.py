@@ -75,5 +75,6 @@ class Exploration:
             for name in ("entries", "ops", "guards", "calls")
             if name in facts
         ]
-        title = self.report.title
-        return f"<Exploration of {title[0].lower()}{title[1:]}: {', '.join(counted)}>"
+        article, _, rest = self.report.title.partition(" ")
+        title = f"{article.lower()} {rest}" if article in ("A", "The") else self.report.title
+        return f"<Exploration of {title}: {', '.join(counted)}>"

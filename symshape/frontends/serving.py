@@ -96,7 +96,7 @@ def serving_of(entry: Entry, costs: Costs | None = None) -> list[ServingRecord]:
         whole = program is entry.program
         part = "" if whole else program.name.rpartition(", ")[2]
         if not isinstance(runner, PaddedRunner):
-            found.append(ServingRecord(part, "as it is", reasons=list(runner)))
+            found.append(ServingRecord(part, "eager", reasons=list(runner)))
             continue
         buckets, notes = (
             _of_entry(entry, runner, costs or Costs(entry)) if whole else (_of_piece(runner), [])

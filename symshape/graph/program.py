@@ -219,6 +219,16 @@ def slot_names(number: int) -> tuple[str, ...]:
     return tuple(f"v{position}" for position in range(number))
 
 
+def size_names(program: Program) -> dict[str, str]:
+    """Return how people read each symbol of the arguments: the user's name for the size
+    (``batch``), or else where it is read.
+    """
+    return {
+        name: given_name(arithmetic.symbol(name)) or source.text()
+        for name, source in program.sources.items()
+    }
+
+
 def limits_of(source: Source) -> tuple[int | None, int | None]:
     """Return the range of a source: any integer for an integer argument or a stride, else a
     size.

@@ -21,7 +21,7 @@ class DispatchTree {
     this.serving = this.space.serving(this.space.values);
     this.whole = Math.max(1, tree.calls);
     this.drawn = 0;
-    fill(this.root, h("p", { class: "quiet" }, "From the top: what is looked at, the answers, and the entries that are tried there in order.", tree.calls ? " Bars are shares of the recorded calls." : null), h("ul", null, this.node(tree)));
+    fill(this.root, h("p", { class: "quiet" }, "How a call finds its entry: the size or formula that is looked at, its value, and the entries that are tried for it, in order.", tree.calls ? " Bars are shares of the recorded calls." : null), h("ul", null, this.node(tree)));
   }
 
   node(node) {

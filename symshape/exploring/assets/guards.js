@@ -8,7 +8,7 @@ class GuardList {
     this.list = h("div", { class: "lines" });
     this.count = h("p", { class: "quiet", role: "status" });
     this.graph = h("div");
-    this.root = h("div", null, h("div", { class: "tools" }, this.search, h("label", { class: "check" }, this.quiet, " also what is fixed or laid out as it was")), this.count, this.graph, this.list);
+    this.root = h("div", null, h("div", { class: "tools" }, this.search, h("label", { class: "check" }, this.quiet, " show fixed sizes and layouts too")), this.count, this.graph, this.list);
   }
 
   show(space) {
@@ -69,7 +69,7 @@ class GuardList {
       h("span", { class: "mark", role: "img", "aria-label": holds ? "holds" : "fails" }, holds ? "✓" : "✗"), " ", code(guard.text),
       guard.words !== guard.text ? [" ", h("span", { class: "quiet" }, "that is "), code(guard.words)] : null,
       gap ? h("span", { class: "gap" }, ` ${gap}`) : null,
-      many ? h("span", { class: "quiet" }, " in ", entries.slice(0, 8).map((i) => [swatch(i), this.space.entries[i].label, " "]), entries.length > 8 ? `and ${entries.length - 8} more` : null) : null,
+      many ? h("span", { class: "quiet" }, " in ", entries.slice(0, 8).map((i) => [h("span", { class: "whole" }, swatch(i), this.space.entries[i].label), " "]), entries.length > 8 ? `and ${entries.length - 8} more` : null) : null,
       guard.note ? h("span", { class: "tag" }, guard.note) : null);
   }
 

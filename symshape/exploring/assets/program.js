@@ -26,7 +26,7 @@ class ProgramView {
     this.besideLabel = h("label", { class: "check" }, this.beside, " ", this.besideName = h("span"));
     this.symbols = h("div", { class: "chips", role: "group", "aria-label": "symbols" });
     this.told = h("p", { class: "quiet", role: "status" });
-    this.body = h("div", { class: "ops" });
+    this.body = h("div", { class: "ops", tabindex: 0, role: "region", "aria-label": "the ops of the program" });
     fill(this.root, h("div", { class: "tools" }, entries.length > 1 && this.select, this.search, h("label", { class: "check" }, this.toggle, " numbers at these sizes"), this.besideLabel), this.symbols, this.told, this.body);
     this.open(general.index);
     space.onChange(() => this.space === space && this.numbers && this.root.isConnected && this.list());
@@ -37,7 +37,7 @@ class ProgramView {
     this.chosen = null;
     const { after } = this.model.record;
     this.besideLabel.hidden = !after;
-    if (after) this.besideName.textContent = after.how === "padded" ? "beside it padded" : "beside it with kernels merged";
+    if (after) this.besideName.textContent = after.how === "padded" ? "the padded program beside it" : "merged kernels beside it";
     this.list();
   }
 

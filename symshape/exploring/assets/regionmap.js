@@ -43,7 +43,7 @@ class RegionMap {
     const button = (text, label, action) => h("button", { type: "button", class: "small", "aria-label": label, title: label, onclick: action }, text);
     fill(
       this.root,
-      h("div", { class: "tools" }, h("label", null, "→ ", choose("x")), h("label", null, "↑ ", choose("y")),
+      h("div", { class: "tools axes" }, h("label", null, "→ ", choose("x")), h("label", null, "↑ ", choose("y")),
         button("+", "zoom in", () => this.zoom(0.5)), button("−", "zoom out", () => this.zoom(2)), button("all", "all: show the whole range", () => { this.reset(true); this.draw(); })),
       h("div", { class: "canvas-box" }, this.canvas), this.readout, this.legend, this.caption,
     );
@@ -313,7 +313,7 @@ class RegionMap {
       h("li", null, swatch(null), cache ? "no entry: traced when it comes" : "some guard fails"),
       cells.outside.includes(1) && h("li", null, h("span", { class: "swatch veiled", "aria-hidden": "true" }), "outside the declared ranges"),
       (space.record.points ?? []).length > 0 && h("li", null, h("span", { class: "dot", "aria-hidden": "true" }), "recorded calls (rings: with other sizes elsewhere)"),
-      h("li", null, h("span", { class: "plus", "aria-hidden": "true" }, "+"), "the sizes above"),
+      h("li", null, h("span", { class: "plus", "aria-hidden": "true" }, "+"), "the sizes under “What if”"),
     );
     const apart = [["from left to right", cells.columns.stride], ["upwards", cells.rows.stride]].filter(([, stride]) => stride > 1);
     this.caption.textContent = apart.length

@@ -21,7 +21,7 @@ class Timeline {
     this.lanes = [...LANES.filter((lane) => kinds.delete(lane)), ...kinds];
     fill(this.kind, h("option", { value: "" }, "everything"), this.lanes.map((lane) => h("option", { value: lane }, lane)));
     fill(this.root,
-      moments.length ? [this.picture(moments), h("div", { class: "tools" }, h("label", null, "list ", this.kind)), this.frame("history", ["call", "what", "sizes, and why"], this.body, [0]), this.left] : h("p", { class: "quiet" }, "No history was recorded."),
+      moments.length ? [this.picture(moments), h("div", { class: "tools" }, h("label", null, "list ", this.kind)), this.frame("history", ["call, at", "what", "sizes, and why"], this.body, [0]), this.left] : h("p", { class: "quiet" }, "No history was recorded."),
       this.frequent());
     this.table();
   }
@@ -36,7 +36,7 @@ class Timeline {
     const { lanes } = this;
     const last = Math.max(1, ...moments.map((moment) => moment.call), Number(this.app.fact("calls") ?? 0));
     const width = Math.max(360, Math.min(780, this.root.clientWidth || 780)); // drawn as wide as it is shown: text keeps its size
-    const x = (call) => 110 + (call / last) * (width - 140);
+    const x = (call) => 114 + ((Math.max(1, call) - 1) / Math.max(1, last - 1)) * (width - 148);
     const height = 30 * lanes.length + 34;
     return svg("svg", { class: "lanes", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": lanes.map((lane) => `${counted(moments.filter((m) => m.kind === lane).length, "event")}: ${lane}`).join("; ") },
       lanes.map((lane, i) => [svg("text", { x: 100, y: 30 * i + 24, "text-anchor": "end" }, lane), svg("line", { x1: 110, x2: width - 30, y1: 30 * i + 20, y2: 30 * i + 20 })]),
@@ -55,7 +55,11 @@ class Timeline {
   }
 
   table() {
-    const moments = (this.app.report.moments ?? []).filter((moment) => !this.kind.value || moment.kind === this.kind.value);
+    const all = this.app.report.moments ?? [];
+    const traced = new Set(all.filter((moment) => moment.kind === "trace").map((moment) => `${moment.call} ${moment.entry}`));
+    // That the sizes of a trace were new says nothing that the row of the trace does not say.
+    const repeated = (moment) => moment.kind === "new sizes" && !moment.text && traced.has(`${moment.call} ${moment.entry}`);
+    const moments = all.filter((moment) => (this.kind.value ? moment.kind === this.kind.value : !repeated(moment)));
     this.left.textContent = moments.length > SHOWN ? `The last ${SHOWN} of ${grouped(moments.length)} are listed.` : "";
     fill(this.body, moments.slice(-SHOWN).map((m) => h("tr", null, h("td", { class: "value" }, grouped(m.call), h("div", { class: "beneath" }, `${m.seconds.toFixed(2)} s`)),
       h("td", { class: "whole" }, m.entry === undefined ? null : swatch(this.position(m.entry)), m.kind, m.entry === undefined || this.app.fact("entries") === "1" ? null : `, entry ${m.entry}`, m.milliseconds !== undefined && h("div", { class: "beneath" }, `took ${m.milliseconds} ms`)), h("td", null, h("div", null, this.sizes(m)), m.text && h("div", { class: "quiet" }, m.text)))));

@@ -5,12 +5,13 @@ const SHOWN_ENTRIES = 6;
 class WhatIf {
   constructor(app) {
     this.app = app;
-    this.root = h("section", { class: "panel whatif", "aria-labelledby": "symshape-whatif" });
+    const title = fresh("whatif"); // a notebook may show several reports
+    this.root = h("section", { class: "panel whatif", "aria-labelledby": title });
     this.rows = h("div", { class: "sliders" });
     this.answer = h("div", { class: "answer", role: "status", "aria-live": "polite" });
     this.results = h("div", { class: "results" });
     this.entries = h("div", { class: "verdicts" });
-    append(this.root, [h("h2", { id: "symshape-whatif" }, "What if"), this.rows, this.answer, this.results, this.entries]);
+    append(this.root, [h("h2", { id: title }, "What if"), this.rows, this.answer, this.results, this.entries]);
   }
 
   show(space) {
@@ -56,7 +57,8 @@ class WhatIf {
       onkeydown: (event) => this.stepped(slot, event),
     });
     this.inputs.push({ slot, slider, number });
-    return h("div", { class: "row" }, h("span", { class: "label" }, name && h("b", null, name), name && " ", code(places)), slider, number);
+    const long = name.length + places.length > 20; // beside the slider it would break in the middle of a word
+    return h("div", { class: long ? "row long" : "row" }, h("span", { class: "label" }, name && h("b", null, name), name && " ", code(places)), slider, number);
   }
 
   typed(slot, input) {
@@ -100,7 +102,7 @@ class WhatIf {
     if (serving !== null) {
       const entry = space.entries[serving];
       const text = single ? "Every guard holds." : `${entry.label} serves this call.`;
-      fill(this.answer, h("p", { class: "good" }, single ? "✓ " : swatch(serving), text, entry.runner ? h("span", { class: "quiet" }, ` ${entry.runner}`) : null));
+      fill(this.answer, h("p", { class: "good" }, single ? "✓ " : swatch(serving), text, entry.runner ? h("span", { class: "quiet" }, ` Runner: ${entry.runner}`) : null));
       return;
     }
     const nearest = space.nearest(space.values);
@@ -127,7 +129,7 @@ class WhatIf {
     const later = record.symbols.filter((s) => s.slot === undefined);
     fill(
       this.results,
-      h("h3", null, "What comes out", outside ? h("span", { class: "quiet" }, " (if the guards held)") : null),
+      h("h3", null, "Results and cost", outside ? h("span", { class: "quiet" }, " (if the guards held)") : null),
       later.map((s) => this.later(program, s)),
       h("table", { class: "shapes" }, h("tbody", null, record.outputs.map((each) => this.output(each, program, registers)))),
       Object.keys(record.costs).length > 0 && h("table", { class: "costs" }, h("tbody", null, Object.entries(record.costs).map(([name, index]) => this.cost(name, index, program, registers)))),

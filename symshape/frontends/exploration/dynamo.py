@@ -16,7 +16,8 @@ from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
 
 _NOTE = (
     "The guards are those of Dynamo's own cache, read from their text. Guards that are not about "
-    "sizes, or were not understood, are listed unchanged and are assumed to hold here."
+    "sizes, or were not understood, are listed unchanged and are assumed to hold here. "
+    "Entries are numbered as in TORCH_LOGS=recompiles; Dynamo tries them in this order."
 )
 _OTHERS = (
     "Programs of the same code that are for other objects, or for this one as it was "
@@ -109,9 +110,13 @@ def _is_fixed(cache: DynamoCache, name: str) -> bool:
 
 
 def _start(cache: DynamoCache, general: DynamoEntry) -> dict[str, int]:
-    """Return initial values: from the most general entry, where it fixes any, else values that it
-    accepts.
+    """Return initial values: small ones that the most general entry accepts, so that maps begin
+    where calls are.
     """
-    found = GuardSet(general.guards, {}).sample(1)
-    inside = found[0] if found else {}
-    return {name: inside.get(name, 2) for name in cache.sources}
+    for most in (16, 256, 4096, None):
+        least = None if most is None else -most
+        limits = {name: (0 if "(" in text else least, most) for name, text in cache.sources.items()}
+        found = GuardSet(general.guards, limits).sample(1)
+        if found:
+            return {name: found[0].get(name, 2) for name in cache.sources}
+    return dict.fromkeys(cache.sources, 2)

@@ -36,6 +36,7 @@ _SIZE = re.compile(
 )
 _OFFSET = re.compile(r"(?P<source>[LG]\['(?:[^'\\]|\\.)+'\](?:[.\w\[\]']*?))\.storage_offset\(\)")
 _PLACE = re.compile(r"  # (?P<text>.*?)  # (?P<file>\S.*?):(?P<line>\d+) in (?P<function>\S+)")
+_DUCK = re.compile(r"duck sizing added this equality .* had the same size (?P<size>\d+)")
 _INTEGER = re.compile(r"^(?P<source>[LG]\['[^']+'\]) == (?P<value>-?\d+)$")
 
 
@@ -127,7 +128,7 @@ class _Reader:
         guards: dict[Guard, None] = {}
         left: list[str] = []
         for kind, condition, comment in lines:
-            found = list(self._guards(kind, condition, _origin(f"  # {comment}", kind)))
+            found = list(self._guards(kind, condition, _origin(f"  # {comment}")))
             guards.update(dict.fromkeys(found))
             if not found and self._tensor(condition) is None:
                 left.append(condition)
@@ -222,14 +223,21 @@ def _items(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _origin(comment: str, kind: str) -> Origin:
+def _origin(comment: str) -> Origin:
     match = _PLACE.search(comment)
     if match is None:
-        return Origin("", 0, text=comment.removeprefix("  # ")[:200], rule=kind.lower())
-    return Origin(
-        match["file"],
-        int(match["line"]),
-        match["function"],
-        match["text"].strip(),
-        rule=kind.lower(),
-    )
+        return Origin("", 0, text=_without_line(comment.removeprefix("  # ").strip()))
+    return Origin(match["file"], int(match["line"]), match["function"], match["text"].strip())
+
+
+def _without_line(comment: str) -> str:
+    """Return the reason of a guard for which Dynamo knows no line of the user's."""
+    equal = _DUCK.match(comment)
+    if equal is not None:
+        return (
+            f"duck sizing: the sizes were both {equal['size']} when Dynamo compiled "
+            "(torch.fx.experimental._config.use_duck_shape = False keeps them apart)"
+        )
+    if not comment or comment.startswith("(unknown "):
+        return "Dynamo names no line for these"
+    return comment[:200]

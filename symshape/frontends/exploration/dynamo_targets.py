@@ -68,9 +68,12 @@ def _target(fn: object) -> Target | None:
     if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType):
         code, owner = fn.__func__.__code__, fn.__self__
         name = type(owner).__qualname__ if isinstance(owner, torch.nn.Module) else code.co_qualname
-        return Target(code, name, code.co_varnames[0] if code.co_argcount else "", owner)
+        local = code.co_varnames[0] if code.co_argcount else ""
+        return Target(code, name, local, owner, _wrapped_arguments(code, fn))
     plain = getattr(fn, "__code__", None)
-    return Target(plain, plain.co_qualname) if isinstance(plain, CodeType) else None
+    if not isinstance(plain, CodeType):
+        return None
+    return Target(plain, plain.co_qualname, arguments=_wrapped_arguments(plain, fn))
 
 
 def _name(fn: object) -> str:
@@ -91,6 +94,15 @@ def _arguments(fn: object) -> dict[str, str]:
         {f"args[{place}]": each.name for place, each in enumerate(parameters) if each.kind in named}
     )
     return found
+
+
+def _wrapped_arguments(code: CodeType, fn: object) -> dict[str, str]:
+    """Return the wrapped function's names for the arguments that a decorator of it takes as
+    ``*args, **kwargs``.
+    """
+    only_stars = code.co_argcount == isinstance(fn, MethodType) and not code.co_kwonlyargcount
+    stars = code.co_varnames[code.co_argcount :][:2]
+    return _arguments(fn) if only_stars and stars == ("args", "kwargs") else {}
 
 
 class Owned:

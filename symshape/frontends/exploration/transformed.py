@@ -7,10 +7,9 @@ from typing import Any
 
 import attrs
 
-from guards.sets.sources import spelled
 from symshape.exploring.report_records import TransformedRecord, TransformedStepRecord
 from symshape.graph.graph import Graph
-from symshape.graph.program import Program
+from symshape.graph.program import Program, size_names
 from symshape.graph.steps import Assertion, Node, Step, Value, map_argument
 from symshape.graph.text import describe, describe_spec, shown_argument
 from symshape.options import Options
@@ -63,7 +62,7 @@ def padded(
     """Return the record of a padded program, or piece of the ``whole``; if nothing was padded, only
     the refusals.
     """
-    words = spelled(program.sources)
+    words = size_names(program)
     refused = [
         f"{words[name]} keeps its value: {refusal}" for name, refusal in made.refusals.items()
     ]

@@ -15,9 +15,8 @@ from typing import Any
 import attrs
 import torch
 
-from guards.sets.sources import spelled
 from symshape import events
-from symshape.graph.program import Program
+from symshape.graph.program import Program, size_names
 from symshape.runtime.padding.buckets import step_up
 from symshape.runtime.padding.planning import Choice, Plan, blueprints_of, candidates, choose, plan
 from symshape.runtime.padding.results import Lend
@@ -88,7 +87,7 @@ class BucketFinder:
         self.refusals: dict[str, Refusal] = {}
         self._number = store.number()
         self._symbols = list(program.positions.items())
-        self._sources = spelled(program.sources)
+        self._sources = size_names(program)
         self._calls: OrderedDict[Any, Found] = OrderedDict()
         self._guests: OrderedDict[Any, tuple[int, Found | None]] = OrderedDict()
         self._waited: Counter[Any] = Counter()  # calls since sizes asked for a bucket of their own

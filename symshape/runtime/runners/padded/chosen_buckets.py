@@ -13,8 +13,7 @@ from typing import Any
 import attrs
 import torch
 
-from guards.sets.sources import spelled
-from symshape.graph.program import Program
+from symshape.graph.program import Program, size_names
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.policy.ledger import LONGEST_REST, Ledger
 from symshape.runtime.policy.nesting import LEVELS, Widest
@@ -77,7 +76,7 @@ class ChosenBuckets:
     ) -> None:
         self._finder, self._ledger, self._lend = finder, ledger, lend
         self._symbols = list(program.positions.items())
-        self._sources = spelled(program.sources)
+        self._sources = size_names(program)
         self._work = Work(program.graph, tuple(name for name, _ in self._symbols))
         self._on_cuda = device.type == "cuda"
         self.estimates = estimates_of(program.graph)

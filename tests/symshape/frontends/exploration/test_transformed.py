@@ -30,7 +30,7 @@ def test_a_trace_is_shown_padded_around_its_example() -> None:
         Attention(), torch.ones(2, 5, 8), torch.ones(8), dynamic={"x": {1: "length"}}
     )
     after = _after(traced)
-    assert (after.how, after.sizes, after.refused) == ("padded", "x.size(1) up to 6", [])
+    assert (after.how, after.sizes, after.refused) == ("padded", "length up to 6", [])
     assert after.reads[0] == "x: f32[2, length, 8] in a buffer f32[2, 6, 8]"
     assert any(line.endswith("the true length") for line in after.reads)
     steps = [str(step.op) for step in traced.graph.nodes]
