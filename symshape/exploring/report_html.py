@@ -4,11 +4,19 @@ escaped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from guards.sets.html import table
 from guards.text.escaping import encodable
-from symshape.exploring.report_records import EntryRecord, GuardRecord, ProgramRecord, Report, Space
+from symshape.exploring.report_records import (
+    EntryRecord,
+    GuardRecord,
+    MomentRecord,
+    ProgramRecord,
+    Report,
+    Space,
+)
 from symshape.exploring.serving_records import BucketRecord, ServingRecord
 from symshape.exploring.static_map import map_svg
 
@@ -24,11 +32,36 @@ def report_html(report: Report) -> str:
     parts += [_space(space, report) for space in report.spaces]
     parts += [f"<p>{escape(note)}</p>" for note in report.notes]
     if report.moments:
-        rows = [(str(m.call), m.kind, m.sizes, m.text) for m in report.moments[-_MOST:]]
+        rows = _history(report.moments)[-_MOST:]
         parts.append(
-            table(("call", "what", "sizes", "why"), rows, caption="history", code=("sizes",))
+            _filled(("call", "what", "sizes", "why"), rows, caption="history", code=("sizes",))
         )
     return encodable(f"<div>{''.join(parts)}</div>")
+
+
+def _filled(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, code: Sequence[str]
+) -> str:
+    """Return a table without the columns that have no text in any row."""
+    shown = [at for at in range(len(columns)) if any(row[at] for row in rows)]
+    named = [columns[at] for at in shown]
+    return table(named, [[row[at] for at in shown] for row in rows], caption=caption, code=code)
+
+
+def _history(moments: Sequence[MomentRecord]) -> list[tuple[str, str, str, str]]:
+    """Return a row for each moment; a trace has the sizes that came with it in its own row."""
+    came = {(m.call, m.entry): m.sizes for m in moments if m.kind == "new sizes"}
+    traced = {(m.call, m.entry) for m in moments if m.kind == "trace"}
+    return [
+        (
+            str(m.call),
+            m.kind,
+            m.sizes or (came.get((m.call, m.entry), "") if m.kind == "trace" else ""),
+            m.text,
+        )
+        for m in moments
+        if m.kind != "new sizes" or m.text or (m.call, m.entry) not in traced
+    ]
 
 
 def _space(space: Space, report: Report) -> str:
@@ -42,9 +75,11 @@ def _space(space: Space, report: Report) -> str:
         parts.append(map_svg(space))
         return "".join(parts)
     rows = [_entry_row(entry, report) for entry in space.entries[:_MOST]]
-    columns = ("entry", "calls", "fixed", "guards", "outputs", "runs on")
+    columns = ("entry", "calls", "fixed", "guards", "outputs", "runner")
+    if not any(entry.calls for entry in space.entries):  # nobody counts the calls of these
+        rows = [(row[0], "", *row[2:]) for row in rows]
     parts.append(
-        table(
+        _filled(
             columns,
             rows,
             caption=f"entries ({len(space.entries)})",
@@ -79,8 +114,10 @@ def _guards(entry: EntryRecord, report: Report) -> str:
         for guard in entry.guards
         if guard.kind != "range"
     ]
+    if all(words == text for text, words, *_ in rows):
+        rows = [(text, "", *origin) for text, _, *origin in rows]
     columns = ("guard", "in your words", "needed at", "line", "asked by")
-    return table(
+    return _filled(
         columns, rows, caption=f"guards ({len(rows)})", code=("guard", "in your words", "line")
     )
 
@@ -113,14 +150,15 @@ def _serving(entry: EntryRecord) -> str:
     if not rows:
         return ""
     columns = ("part", "bucket", "calls", "waste", "captured", "memory", "a replay")
-    made = table(columns, rows, caption=f"what serves {entry.label}", code=("bucket",))
+    made = _filled(columns, rows, caption=f"what serves {entry.label}", code=("bucket",))
     return made + "".join(_told(part) for part in entry.serving)
 
 
 def _bucket_row(part: ServingRecord, bucket: BucketRecord) -> tuple[str, ...]:
     calls = "" if bucket.calls is None else str(bucket.calls)
     waste = "" if bucket.waste is None else f"{bucket.waste:.0%}"
-    captured = f"{bucket.captures} times, {bucket.milliseconds:.1f} ms"
+    times = "once" if bucket.captures == 1 else f"{bucket.captures} times"
+    captured = f"{times}, {bucket.milliseconds:.1f} ms"
     replays = ", ".join(
         f"{milliseconds:.3g} ms ({kernels})" for kernels, milliseconds in bucket.replays
     )

@@ -61,7 +61,7 @@ def map_svg(space: Space) -> str:
         '<svg xmlns="http://www.w3.org/2000/svg" '
         f"{shape}>{body}{frame}{_edges(across, up, width, height)}</svg>"
     )
-    names = ", ".join(_named(space, index) for index in seen[:12]) or "nothing is served here"
+    names = ", ".join(_named(space, index) for index in seen[:12]) or "no entry serves these sizes"
     steps = [axis.values[1] - axis.values[0] for axis in (across, up)]
     coarse = (
         ""
@@ -70,7 +70,8 @@ def map_svg(space: Space) -> str:
         "differ"
     )
     caption = (
-        f"{escape(across.label)} across, {escape(up.label)} upwards; {names}; blank: none{coarse}"
+        f"{escape(across.label)} across, {escape(up.label)} upwards; {names}; "
+        f"blank: no entry{coarse}"
     )
     return f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from guards.domains.interval_arithmetic import Pair
 from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
 from guards.terms.arithmetic import split
@@ -19,6 +20,7 @@ _NOTE = (
     "sizes, or were not understood, are listed unchanged and are assumed to hold here. "
     "Entries are numbered as in TORCH_LOGS=recompiles; Dynamo tries them in this order."
 )
+_SMALL = (16, 256, 4096)  # sizes to begin with are no greater, if the guards hold for such
 _OTHERS = (
     "Programs of the same code that are for other objects, or for this one as it was "
     "before, are left out: {}."
@@ -33,9 +35,7 @@ def dynamo_report(target: Target) -> Report:
     origins = Origins()
     facts = [("entries", str(len(cache.entries)))]
     notes = [_NOTE, _OTHERS.format(cache.others)] if cache.others else [_NOTE]
-    unread = sorted({text for entry in cache.entries for text in entry.texts})
-    structure = [text if len(text) < 200 else f"{text[:200]}…" for text in unread]
-    space = attrs.evolve(_space(cache, origins), structure=structure)
+    space = attrs.evolve(_space(cache, origins), structure=_unread(cache))
     return Report(
         f"Dynamo's programs of {target.name}",
         "dynamo",
@@ -46,6 +46,22 @@ def dynamo_report(target: Target) -> Report:
         [],
         notes,
     )
+
+
+def _unread(cache: DynamoCache) -> list[str]:
+    """Return the guards that are not about sizes; first those that only some entries have, with
+    the entries.
+    """
+    having: dict[str, list[str]] = {}
+    for entry in cache.entries:
+        for text in dict.fromkeys(entry.texts):
+            having.setdefault(text, []).append(entry.name)
+    every = len(cache.entries)
+    found = []
+    for text, names in sorted(having.items(), key=lambda item: (len(item[1]) == every, item[0])):
+        short = text if len(text) < 200 else f"{text[:200]}…"
+        found.append(short if len(names) == every else f"{short}  (only {', '.join(names)})")
+    return found
 
 
 def _space(cache: DynamoCache, origins: Origins) -> Space:
@@ -113,10 +129,17 @@ def _start(cache: DynamoCache, general: DynamoEntry) -> dict[str, int]:
     """Return initial values: small ones that the most general entry accepts, so that maps begin
     where calls are.
     """
-    for most in (16, 256, 4096, None):
-        least = None if most is None else -most
-        limits = {name: (0 if "(" in text else least, most) for name, text in cache.sources.items()}
-        found = GuardSet(general.guards, limits).sample(1)
-        if found:
-            return {name: found[0].get(name, 2) for name in cache.sources}
-    return dict.fromkeys(cache.sources, 2)
+    limits: dict[str, Pair] = {
+        name: (0 if "(" in text else None, None) for name, text in cache.sources.items()
+    }
+    found = GuardSet(general.guards, limits).sample(1)
+    for names in (tuple(limits), *((name,) for name in limits)):
+        for most in _SMALL:
+            tried = {**limits, **dict.fromkeys(names, (0, most))}
+            smaller = GuardSet(general.guards, tried).sample(1)
+            if smaller:
+                found, limits = smaller, tried
+                break
+        if found and max(found[0].values(), default=0) <= _SMALL[0]:
+            break
+    return {name: found[0].get(name, 2) if found else 2 for name in cache.sources}

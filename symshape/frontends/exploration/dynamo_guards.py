@@ -180,6 +180,15 @@ class _Reader:
             yield from self._relation(condition, origin)
 
     def _relation(self, condition: str, origin: Origin) -> Iterator[Guard]:
+        known = len(self._names)
+        found = self._parsed(condition, origin)
+        if found is not None:
+            yield found
+            return
+        for source in list(self._names)[known:]:  # of a condition that nothing is read of
+            del self.sources[self._names.pop(source)]
+
+    def _parsed(self, condition: str, origin: Origin) -> Guard | None:
         text = _SIZE.sub(
             lambda m: self._symbol(f"{self._plain(m['source'])}.{m['what']}({m['dim']})"), condition
         )
@@ -192,11 +201,11 @@ class _Reader:
             not names
             or not names - {"min", "max", "Mod", "FloorDiv", "Min", "Max"} <= self.sources.keys()
         ):
-            return
+            return None
         try:
-            yield Guard(parse(text), origin)
+            return Guard(parse(text), origin)
         except (GuardsError, TypeError):
-            return
+            return None
 
     def _plain(self, source: str) -> str:
         """Return ``L['x']`` in the caller's words: ``x``."""
