@@ -130,11 +130,28 @@ function mountPage(page) {
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app?.map.draw(true));
 }
 
-/** What anywidget calls with the model of a widget. */
+/** The theme of the notebook around a widget, as JupyterLab and VS Code say it; null elsewhere. */
+function themeAround(page) {
+  const { jpThemeLight, vscodeThemeKind } = page.body.dataset;
+  if (jpThemeLight !== undefined) return jpThemeLight === "true" ? "light" : "dark";
+  if (vscodeThemeKind !== undefined) return vscodeThemeKind.endsWith("light") ? "light" : "dark";
+  return null;
+}
+
+/** What anywidget calls with the model of a widget; what it answers ends the widget. */
 function render({ model, el }) {
   const root = h("div");
   el.append(root);
   root.app = mount(model.get("data"), root);
+  const follow = () => {
+    const theme = themeAround(root.ownerDocument);
+    if (theme !== null) root.dataset.theme = theme;
+    root.app?.map.draw(true);
+  };
+  const themes = new MutationObserver(follow);
+  themes.observe(root.ownerDocument.body, { attributeFilter: ["data-jp-theme-light", "data-vscode-theme-kind"] });
+  follow();
+  return () => themes.disconnect();
 }
 
 export default { render };

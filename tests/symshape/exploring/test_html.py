@@ -5,6 +5,7 @@ becomes markup.
 from __future__ import annotations
 
 import linecache
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -147,7 +148,7 @@ def test_a_row_has_a_cell_for_each_column() -> None:
         html.table(["a", "b"], [["1"]])
 
 
-def test_a_compiled_function_shows_its_buckets_and_what_runs_as_it_is() -> None:
+def test_a_compiled_function_shows_its_buckets_and_what_runs_eagerly() -> None:
     def fn(x: torch.Tensor) -> object:
         return (x[x > 0] * 2).sum(), x.sin().cos().tan().exp().abs().sqrt()  # <script>
 
@@ -158,5 +159,37 @@ def test_a_compiled_function_shows_its_buckets_and_what_runs_as_it_is() -> None:
     assert "what serves entry 0" in told
     assert "<code>s0&lt;=6</code>" in told
     assert "<details><summary>piece 1: padded, 3 buckets</summary><pre>s0: padded to 6" in told
-    assert "piece 2: as it is</summary><pre>aten.index.Tensor: it reads data on the host" in told
+    assert "piece 2: eager</summary><pre>aten.index.Tensor: it reads data on the host" in told
     assert "<script" not in told
+
+
+def test_tables_have_no_empty_column_and_a_trace_has_its_sizes() -> None:
+    """Named sizes are not said twice, and calls that nobody counts are no zeros."""
+
+    def tables(shown: str) -> list[list[list[str]]]:
+        rows = [
+            re.findall(r"<tr>(.*?)</tr>", each) for each in re.findall(r"<tbody>.*?</tbody>", shown)
+        ]
+        return [[re.findall(r"<td[^>]*>(.*?)</td>", row) for row in each] for each in rows]
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.size(0) > 4 else x + 1
+
+    compiled = symshape.compile(f, dynamic={"x": {0: symshape.Dim("rows")}})
+    for n in (9, 3, 7):
+        compiled(torch.ones(n))
+    dynamo = torch.compile(f, backend="eager")
+    for n in (9, 3):
+        dynamo(torch.ones(n))
+    traced = symshape.trace(f, torch.ones(9), dynamic={"x": {0: symshape.Dim("rows")}})
+    for each in (compiled, dynamo, traced):
+        shown = symshape.explore(each)._repr_html_()
+        found = tables(shown)
+        assert found
+        for table in found:
+            assert all(any(column) for column in zip(*table, strict=True)), table
+        assert "in your words" not in shown
+        assert (">calls</th>" in shown) is (each is compiled)
+    history = tables(symshape.explore(compiled)._repr_html_())[-1]
+    assert [row[:2] for row in history] == [["1", "trace"], ["2", "trace"], ["3", "new sizes"]]
+    assert [row[2] for row in history[:2]] == ["<code>rows=9</code>", "<code>rows=3</code>"]

@@ -15,6 +15,7 @@ import torch
 
 import symshape
 from guards import Guard, GuardSet, Origin, parse
+from symshape.exploring.page import asset, embedded, script
 from symshape.frontends.compiled import Compiled
 from tests.symshape.exploring.browser import Page, windows
 
@@ -313,6 +314,122 @@ def test_names_of_the_user_label_the_map(page: Page, tmp_path: Path) -> None:
     assert "ids.size(0) = mask.size(0)" in page.run(
         "return document.querySelector('.sliders').innerText"
     )
+
+
+def test_the_history_begins_at_call_one(page: Page, tmp_path: Path) -> None:
+    """Marks stand over the numbers of their calls, a trace has one row, and buckets are named by
+    the user's names.
+    """
+    sizes = {0: symshape.Dim("batch"), 1: symshape.Dim("length")}
+    compiled = symshape.compile(
+        lambda ids, mask: (ids * mask).softmax(1),
+        dynamic={"ids": sizes, "mask": sizes},
+        runner="padded",
+    )
+    for batch, length in ((3, 5), (4, 9), (2, 30)):
+        compiled(torch.ones(batch, length), torch.ones(batch, length))
+    page.show(symshape.explore(compiled), tmp_path)
+    said = page.tab("History")
+    assert "batch up to 3, length up to 6" in said
+    assert "ids.size(0) up to" not in said
+    first, last = page.run(
+        """
+        const boxes = (what) =>
+          [...document.querySelectorAll(what)].map((each) => each.getBoundingClientRect());
+        const marks = boxes(".lanes circle").map((box) => box.x + box.width / 2);
+        const [from, to] = boxes(".lanes text").slice(-2);
+        return [Math.min(...marks) - from.left, to.right - Math.max(...marks)];
+        """
+    )
+    assert 0 <= first < 12
+    assert 0 <= last < 12
+
+
+def test_a_trace_has_one_row(page: Page, saved: Path) -> None:
+    page.open(saved)
+    page.tab("History")
+    rows = page.run(
+        "return [...document.querySelector('.timeline tbody').rows].map((each) => each.innerText)"
+    )
+    calls = [row.split()[0] for row in rows if "trace" in row or "new sizes" in row]
+    assert len(calls) == len(set(calls)), rows
+    assert any("x.size(0)=8" in row for row in rows if "trace" in row)
+
+
+@pytest.mark.parametrize("width", [620, 1280])
+def test_pages_of_dynamo(page: Page, tmp_path: Path, width: int) -> None:
+    """Titles are lines or reasons, long names keep the map's tools in one line, and the map begins
+    at small sizes.
+    """
+
+    class Wrapped(torch.nn.Module):
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+            return input_ids * attention_mask
+
+    torch._dynamo.reset()
+    compiled = torch.compile(Wrapped(), backend="eager", dynamic=True)
+    for n in (70, 100):
+        compiled(input_ids=torch.ones(2, n), attention_mask=torch.ones(2, n))
+    page.show(symshape.explore(compiled), tmp_path, width=width)
+    assert page.run("return app.space.values.every((value) => value <= 256)")
+    tops = (
+        "const tops = [...document.querySelectorAll('.map .tools > *')]"
+        ".map((each) => each.getBoundingClientRect()); "
+        "return Math.max(...tops.map((t) => t.top)) < Math.min(...tops.map((t) => t.bottom))"
+    )
+    assert page.run(tops)
+    said = page.tab("Guards")
+    for wrong in ("file a bug", "unknown", "lambda_guard"):
+        assert wrong not in said
+    labels = page.run("return document.querySelector('.sliders').innerText")
+    assert "input_ids.size(1)" in labels
+    assert "kwargs" not in labels
+
+
+def test_a_focused_map_is_seen_to_be(page: Page, saved: Path) -> None:
+    """The outline lies inside of the box that would cut it off."""
+    from selenium.webdriver.common.keys import Keys
+
+    page.open(saved)
+    button = page.driver.find_elements("css selector", ".map .tools button")[-1]
+    button.send_keys(Keys.TAB)
+    style = page.run(
+        "const at = document.activeElement; const style = getComputedStyle(at); "
+        "return [at.tagName, style.outlineStyle, parseFloat(style.outlineOffset)]"
+    )
+    assert style[:2] == ["CANVAS", "solid"]
+    assert style[2] < 0
+
+
+def test_a_widget_has_the_theme_of_its_notebook(
+    page: Page, compiled: Compiled, tmp_path: Path
+) -> None:
+    """As JupyterLab says it, whatever the system prefers; when it changes, too."""
+    data = embedded(symshape.explore(compiled).report.to_json())
+    path = tmp_path / "notebook.html"
+    path.write_text(
+        f"<!DOCTYPE html><meta charset=utf-8><style>{asset('report.css')}</style>"
+        '<body data-jp-theme-light="false"><div id="symshape"></div>'
+        f'<script type="application/json" id="data">{data}</script>'
+        f'<script type="module">{script()}\n'
+        'const data = JSON.parse(document.getElementById("data").textContent);\n'
+        'const el = document.getElementById("symshape");\n'
+        "window.end = render({ model: { get: () => data }, el });"
+        "</script>",
+        encoding="utf-8",
+    )
+    page.visit(path)
+    page.wait("return document.querySelector('.symshape h1') != null")
+    ground = (
+        "return getComputedStyle(document.querySelector('.symshape')).backgroundColor.slice(4, -1)"
+        ".split(',').reduce((sum, part) => sum + Number(part), 0)"
+    )
+    assert page.driver.execute_script(ground) < 200
+    page.driver.execute_script("document.body.dataset.jpThemeLight = 'true'")
+    page.wait(f"return (() => {{ {ground} }})() > 600")
+    page.driver.execute_script("window.end(); document.body.dataset.jpThemeLight = 'false'")
+    assert page.driver.execute_script(ground) > 600
+    assert page.complaints() == []
 
 
 def test_by_keyboard(page: Page, saved: Path) -> None:

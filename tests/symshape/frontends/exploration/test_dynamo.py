@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -163,6 +164,68 @@ def test_a_function_of_torch_and_a_method() -> None:
     double(torch.ones(6))
     (space,) = symshape.explore(double).report.spaces
     assert "x.size(0) == 6" in [guard.words for guard in space.entries[0].guards]
+
+
+def test_guards_that_only_some_entries_have_say_so() -> None:
+    """And a number of no integer's is nothing to turn."""
+
+    def scaled(x: torch.Tensor, scale: float) -> torch.Tensor:
+        return x * scale
+
+    compiled = torch.compile(scaled, backend="eager")
+    for n, scale in ((9, 1.0), (7, 1.0), (7, 2.0)):
+        compiled(torch.ones(n), scale)
+    report = symshape.explore(compiled)
+    (space,) = report.report.spaces
+    assert repr(report).startswith("<Exploration of Dynamo's programs of ")
+    assert [line for line in space.structure if line.startswith("L['scale'] == 1.0  (only 0/")]
+    assert "scale" not in {slot.source for slot in space.slots}
+
+
+def test_lines_that_dynamo_does_not_know() -> None:
+    compiled = torch.compile(lambda x, y: x * y, backend="eager", dynamic=True)
+    compiled(torch.ones(70, 5), torch.ones(70, 5))
+    report = symshape.explore(compiled).report
+    texts = {origin.text for origin in report.origins if not origin.place}
+    assert any(text.startswith("duck sizing: the sizes were both 70 ") for text in texts), texts
+    assert not any("file a bug" in text for text in texts)
+    assert not any("lambda_guard" in origin.asked for origin in report.origins)
+
+
+def test_a_map_begins_at_small_sizes() -> None:
+    """Also where one size is large: the others stay small."""
+
+    def long_only(x: torch.Tensor) -> torch.Tensor:
+        return x[:, :300] if x.size(1) > 300 else x * 2
+
+    compiled = torch.compile(long_only, backend="eager", dynamic=True)
+    compiled(torch.ones(5, 400))
+    (space,) = symshape.explore(compiled).report.spaces
+    start = {slot.source: slot.start for slot in space.slots}
+    assert start["x.size(0)"] <= 16
+    assert 300 < start["x.size(1)"] <= 4096
+
+
+def test_arguments_of_a_wrapped_function_have_its_names() -> None:
+    def wrap(fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs)
+
+        return inner
+
+    compiled = torch.compile(wrap(lambda ids, mask: ids * mask), backend="eager", dynamic=True)
+    compiled(torch.ones(3, 5), mask=torch.ones(3, 5))
+    (space,) = symshape.explore(compiled).report.spaces
+    assert {"ids.size(0)", "mask.size(0)"} <= {slot.source for slot in space.slots}
+
+    def own(kwargs: dict[str, torch.Tensor]) -> torch.Tensor:
+        return kwargs["ids"] * 2
+
+    compiled = torch.compile(own, backend="eager", dynamic=True)
+    compiled({"ids": torch.ones(3, 5)})
+    (space,) = symshape.explore(compiled).report.spaces
+    assert "kwargs['ids'].size(0)" in {slot.source for slot in space.slots}
 
 
 def test_nothing_was_compiled() -> None:

@@ -160,6 +160,18 @@ def test_buckets_and_captures_are_part_of_the_history() -> None:
     ]
 
 
+def test_buckets_have_the_names_of_the_user() -> None:
+    compiled = symshape.compile(
+        lambda x: x.softmax(1),
+        dynamic={"x": {0: symshape.Dim("batch"), 1: symshape.Dim("length")}},
+        runner="padded",
+    )
+    compiled(torch.ones(3, 5))
+    told = {m.kind: m for m in symshape.explore(compiled).report.moments}
+    assert told["bucket made"].sizes == "batch up to 3, length up to 6"
+    assert told["new sizes"].text == "their own bucket: batch up to 3, length up to 6"
+
+
 def test_what_padding_refuses_is_part_of_the_history() -> None:
     compiled = symshape.compile(
         lambda x, y: (torch.fft.fft(x), y * 2), dynamic=True, runner="padded"
