@@ -23,10 +23,10 @@ class Serving {
     const most = Math.max(1, ...part.buckets.map((bucket) => bucket.calls ?? 0));
     return h("div", { class: "part" },
       h("p", null, h("b", null, name), ` ${part.runner}`, part.accounts.length ? h("span", { class: "beneath" }, `; ${part.accounts[0]}`) : null),
-      part.buckets.length ? h("div", { class: "scroll" }, h("table", null, h("thead", null, h("tr", null, ["bucket", counts && "calls", counts && "waste", "captured", "memory", replays && "a replay"].filter(Boolean).map((column) => h("th", { scope: "col" }, column)))),
+      part.buckets.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "buckets" }, h("table", null, h("thead", null, h("tr", null, ["bucket", counts && "calls", counts && "waste", "captured", "memory", replays && "a replay"].filter(Boolean).map((column) => h("th", { scope: "col" }, column)))),
         h("tbody", null, part.buckets.slice(0, 500).map((bucket) => this.bucket(bucket, counts, replays, most))))) : null,
       part.notes.map((note) => h("p", { class: "note" }, note)),
-      part.padding.length ? h("details", null, h("summary", null, "what came of each symbol"), h("pre", { class: "excerpt" }, part.padding.join("\n"))) : null);
+      part.padding.length ? h("details", null, h("summary", null, "what came of each symbol"), h("pre", { class: "excerpt", tabindex: 0, role: "region", "aria-label": "what came of each symbol" }, part.padding.join("\n"))) : null);
   }
 
   bucket(bucket, counts, replays, most) {

@@ -245,7 +245,7 @@ def _without_line(comment: str) -> str:
     if equal is not None:
         return (
             f"duck sizing: the sizes were both {equal['size']} when Dynamo compiled "
-            "(torch.fx.experimental._config.use_duck_shape = False keeps them apart)"
+            "(torch.fx.experimental._config.use_duck_shape = False avoids it)"
         )
     if not comment or comment.startswith("(unknown "):
         return "Dynamo names no line for these"
