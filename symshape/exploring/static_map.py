@@ -13,7 +13,10 @@ import attrs
 from guards.terms.tape import run_tape
 from symshape.exploring.report_records import Space
 
-COLOURS = ("#4477aa", "#e29534", "#3f9c6b", "#c75b7a", "#8867b8", "#7fb8dd", "#a8a432", "#8c6d5a")
+COLOURS = (
+    *("#4477aa", "#e29534", "#3f9c6b", "#c75b7a", "#8867b8", "#7fb8dd", "#a8a432", "#8c6d5a"),
+    *("#22405f", "#9c5f12", "#1f5638", "#7f2c49", "#54397e", "#2a9aa8", "#66630f", "#4a372a"),
+)
 """The colours of entries by position, as on the page."""
 _CELLS = (64, 36)
 _PICTURE = (680, 396)  # pixels: the map fills GitHub's column of some 750

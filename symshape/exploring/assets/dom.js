@@ -63,7 +63,7 @@ function listed(words) {
   return words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words.join("");
 }
 
-const COLOURS = 8;
+const COLOURS = 16;
 
 /** The style class of an entry's colour, and its mark for those who do not see colours. */
 const colourOf = (index) => `c${index % COLOURS}`;

@@ -43,8 +43,17 @@ class App {
     this.buttons = this.tabs.map(([name], i) => h("button", { type: "button", role: "tab", id: fresh("tab"), "aria-selected": "false", "aria-controls": panels[i].id, tabindex: -1, onclick: () => this.open(i), onkeydown: (e) => this.key(e, i) }, name));
     panels.forEach((panel, i) => panel.setAttribute("aria-labelledby", this.buttons[i].id));
     const body = h("div", { class: "columns" }, this.whatif.root, h("section", { class: "panel views", "aria-label": "views" }, h("div", { class: "tabs", role: "tablist", "aria-label": "views" }, this.buttons), panels));
-    fill(this.root, this.header(), this.report.notes.map((note) => h("p", { class: "note" }, note)), this.spaces.length ? body : h("p", { class: "quiet" }, "Nothing was called yet, so there is nothing to see."));
+    fill(this.root, this.header(), this.report.notes.map((note) => h("p", { class: "note" }, note)), this.spaces.length ? body : this.without());
     if (this.spaces.length) this.choose(0);
+    else this.history?.show(null);
+  }
+
+  /** What is shown where there is no program: why calls run eagerly, if there were any. */
+  without() {
+    if (!this.report.moments?.length) return h("p", { class: "quiet" }, "Nothing was called yet, so there is nothing to see.");
+    this.history = new Timeline(this);
+    const said = this.fact("traces") === "0" ? "No call could be traced, so there is no program: the function runs eagerly." : "No program is stored any more.";
+    return h("section", { class: "panel", "aria-label": "history" }, h("p", null, said), this.history.root);
   }
 
   header() {

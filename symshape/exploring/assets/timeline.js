@@ -50,7 +50,7 @@ class Timeline {
   }
 
   position(number) {
-    const found = this.space.entries.findIndex((entry) => entry.label === `entry ${number}`);
+    const found = (this.space?.entries ?? []).findIndex((entry) => entry.label === `entry ${number}`);
     return found < 0 ? number : found;
   }
 
@@ -73,7 +73,7 @@ class Timeline {
   }
 
   frequent() {
-    const points = this.space.record.points ?? [];
+    const points = this.space?.record.points ?? [];
     if (!points.length) return null;
     const moving = this.space.handles();
     const most = points[0].calls;

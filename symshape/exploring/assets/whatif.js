@@ -27,6 +27,8 @@ class WhatIf {
     const handles = space.handles();
     const fixed = space.free.filter((i) => space.slots[i].fixed);
     const derived = space.slots.map((_, i) => i).filter((i) => space.slots[i].derived !== undefined);
+    // A label that is long stands above its slider, and then so do all: beside it, it would break in the middle of a word.
+    this.long = space.free.some((slot) => this.name(slot).length + space.places(slot).length > 20);
     fill(
       this.rows,
       handles.length ? handles.map((slot) => this.row(slot)) : h("p", { class: "quiet" }, "No size varies here."),
@@ -40,13 +42,19 @@ class WhatIf {
     this.update();
   }
 
+  /** The name of a size: the user's, or, in a trace, that of its symbol. */
+  name(slot) {
+    const record = this.space.slots[slot];
+    return record.given || (this.app.report.kind === "trace" && record.name !== record.source ? record.name : "");
+  }
+
   row(slot) {
     const { space } = this;
     const record = space.slots[slot];
     const low = Math.max(record.low ?? -record.top, -record.top);
     const label = space.label(slot);
     const places = space.places(slot);
-    const name = record.given || (this.app.report.kind === "trace" && record.name !== record.source ? record.name : "");
+    const name = this.name(slot);
     const slider = h("input", {
       type: "range", min: low, max: record.top, step: 1, "aria-label": label,
       oninput: () => space.set(slot, Number(slider.value)),
@@ -57,8 +65,7 @@ class WhatIf {
       onkeydown: (event) => this.stepped(slot, event),
     });
     this.inputs.push({ slot, slider, number });
-    const long = name.length + places.length > 20; // beside the slider it would break in the middle of a word
-    return h("div", { class: long ? "row long" : "row" }, h("span", { class: "label" }, name && h("b", null, name), name && " ", code(places)), slider, number);
+    return h("div", { class: this.long ? "row long" : "row" }, h("span", { class: "label" }, name && h("b", null, name), name && " ", code(places)), slider, number);
   }
 
   typed(slot, input) {

@@ -389,6 +389,27 @@ def test_pages_of_dynamo(page: Page, tmp_path: Path, width: int) -> None:
     assert "kwargs" not in labels
 
 
+def test_a_function_without_a_program_says_why(page: Page, tmp_path: Path) -> None:
+    compiled = symshape.compile(lambda x: x if x.sum() > 0 else -x)
+    with pytest.warns(symshape.FallbackWarning):
+        compiled(torch.ones(3))
+    page.show(symshape.explore(compiled), tmp_path, width=620)
+    said = page.run("return document.querySelector('.symshape').innerText")
+    assert "No call could be traced" in said
+    assert "Nothing was called" not in said
+    assert "known only at run time" in said
+    page.run("document.querySelector('.theme').click()")
+    assert page.run("return document.documentElement.scrollWidth") <= 620
+    assert page.complaints() == []
+
+
+def test_sixteen_entries_have_colours_of_their_own(page: Page, saved: Path) -> None:
+    page.open(saved)
+    for _ in range(2):
+        assert page.run("return new Set(app.map.palette).size") == 16
+        page.run("document.querySelector('.theme').click()")
+
+
 def test_a_focused_map_is_seen_to_be(page: Page, saved: Path) -> None:
     """The outline lies inside of the box that would cut it off."""
     from selenium.webdriver.common.keys import Keys
