@@ -109,13 +109,9 @@ def _shapes(program: ProgramRecord) -> list[str]:
 
 
 def _guards(entry: EntryRecord, report: Report) -> str:
-    rows = [
-        (guard.text, guard.words, *_origin(guard, report))
-        for guard in entry.guards
-        if guard.kind != "range"
-    ]
-    if all(words == text for text, words, *_ in rows):
-        rows = [(text, "", *origin) for text, _, *origin in rows]
+    guards = [guard for guard in entry.guards if guard.kind != "range"]
+    twice = all(guard.words == guard.text for guard in guards)  # then it is said once
+    rows = [(guard.text, "" if twice else guard.words, *_origin(guard, report)) for guard in guards]
     columns = ("guard", "in your words", "needed at", "line", "asked by")
     return _filled(
         columns, rows, caption=f"guards ({len(rows)})", code=("guard", "in your words", "line")

@@ -59,7 +59,7 @@ class App {
   header() {
     const theme = h("button", { type: "button", class: "small theme", "aria-label": "switch between dark and light", title: "dark or light", onclick: () => this.turnTheme() }, "◐");
     const spaces = this.spaces.length > 1 && h("label", { class: "spaces" }, "calls with ", h("select", { onchange: (e) => this.choose(Number(e.target.value)) }, this.spaces.map((space, i) => h("option", { value: i }, space.record.label || `structure ${i + 1}`))));
-    this.structure = h("details", { class: "structure" });
+    this.structure = h("details", { class: "structure", hidden: true });
     return h("header", null, h("div", { class: "title" }, h("h1", null, this.report.title), theme),
       h("dl", { class: "facts" }, this.report.facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))), spaces, this.structure);
   }

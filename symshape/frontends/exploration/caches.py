@@ -110,7 +110,11 @@ def _sizes(moment: Moment) -> str:
     named = dict.fromkeys(
         f"{given_name(slot.term) or slot.source.text()}={value}" for slot, value in pairs
     )
-    return ", ".join(named or map(str, moment.values)) or moment.sizes
+    if (
+        moment.values and not named
+    ):  # the call was not traced, so nobody knows where these were read
+        return f"its integers, in order: {', '.join(map(str, moment.values))}"
+    return ", ".join(named) or moment.sizes
 
 
 def _told(moment: Moment) -> str:

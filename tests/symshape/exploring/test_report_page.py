@@ -398,6 +398,7 @@ def test_a_function_without_a_program_says_why(page: Page, tmp_path: Path) -> No
     assert "No call could be traced" in said
     assert "Nothing was called" not in said
     assert "known only at run time" in said
+    assert page.run("return [...document.querySelectorAll('details')].every((d) => d.hidden)")
     page.run("document.querySelector('.theme').click()")
     assert page.run("return document.documentElement.scrollWidth") <= 620
     assert page.complaints() == []

@@ -188,6 +188,7 @@ def test_refusals_are_part_of_the_history() -> None:
     (moment,) = symshape.explore(compiled).report.moments
     assert moment.kind == "fallback"
     assert "known only at run time" in moment.text
+    assert moment.sizes == "its integers, in order: 3"
 
 
 def test_the_tree_counts_the_calls() -> None:
