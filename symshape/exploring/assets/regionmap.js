@@ -61,7 +61,7 @@ class RegionMap {
       const low = Math.max(slots[slot].low ?? -slots[slot].top, -slots[slot].top);
       const came = (this.space.record.points ?? []).map((point) => Number(point.values[slot])).sort((a, b) => a - b);
       const usual = 2 * Math.max(8, slots[slot].start, came[Math.floor(came.length * 0.8)] ?? slots[slot].top);
-      return [low, Math.max(everything ? slots[slot].top : Math.min(slots[slot].top, usual), Number(this.space.values[slot]))];
+      return [low, Math.max(everything ? slots[slot].top : Math.min(slots[slot].top, usual), Math.ceil(1.1 * Number(this.space.values[slot])))]; // room above the cross
     };
     this.window = { x: span(this.x), y: this.flat ? [0, 0] : span(this.y) };
   }
