@@ -99,7 +99,7 @@ def _no_key(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     return None
 
 
-Reading = tuple[Sequence[Any], Hashable, tuple[int, ...]]
+Reading = tuple[Sequence[Any], tuple[Hashable, ...], tuple[int, ...]]
 """The leaves, the structure and the integers of a call."""
 
 

@@ -26,6 +26,10 @@ ABSENT = "is absent"
 DATA = "data"
 TRANSFORMED = "is_transformed"
 HAS_HISTORY = "is_made"
+_OTHERS = frozenset(
+    ("attribute", "attributes", "hooked", "is", "number", DATA, TRANSFORMED, HAS_HISTORY)
+)
+"""The questions that no method of tensors answers."""
 
 
 interpreters = functorch.interpreters
@@ -116,6 +120,11 @@ class Question:
 
         return method
 
+    @property
+    def is_method(self) -> bool:
+        """Return whether the answer is what a method of tensors returns."""
+        return self.what not in _OTHERS
+
     def text(self, path: str) -> str:
         """Return the question in words."""
         if self.what == "attribute":
@@ -140,18 +149,29 @@ def asker(questions: Sequence[Question]) -> Callable[[Sequence[Any]], tuple[Hash
     leaf.
     """
     asked = [
-        (each.position, each.about if each.what == DATA else each.asks(), each.what == DATA)
-        for each in questions
+        (place, each.position, each.about if each.what == DATA else each.asks(), each.what == DATA)
+        for place, each in enumerate(questions)
+        if not each.is_method
+    ]
+    methods = [
+        (place, each.position, getattr(torch.Tensor, each.what))
+        for place, each in enumerate(questions)
+        if each.is_method
     ]
 
     def answers(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
         number = len(leaves)
-        return tuple(
-            [
-                None if position >= number else ask(leaves) if of_all else ask(leaves[position])
-                for position, ask, of_all in asked
-            ]
-        )
+        found: list[Hashable] = [None] * len(questions)
+        for place, position, ask, of_all in asked:
+            if position < number:
+                found[place] = ask(leaves) if of_all else ask(leaves[position])
+        if methods:
+            with dispatch.DisableTorchFunction():
+                for place, position, method in methods:
+                    if position < number:
+                        leaf = leaves[position]
+                        found[place] = method(leaf) if isinstance(leaf, torch.Tensor) else ABSENT
+        return tuple(found)
 
     return answers
 

@@ -190,6 +190,8 @@ class Dispatcher:
         if isinstance(reading, EagerCall):
             return reading
         leaves, structure, values = reading
+        if new:
+            structure = known.same(structure)
         asked = known.with_answers(structure, leaves) if known.questions else structure
         found: tuple[Branch, Entry] | EagerCall | None = self._of_entries(asked, values, key)
         if found is None:

@@ -4,7 +4,7 @@ arguments.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 from symshape.calls.call_key import Reading, without_integers
@@ -26,6 +26,26 @@ own.
 """
 
 
+class Structure(tuple[Hashable, ...]):
+    """A call's structure with a hash that is computed once: that of a training step has a key of
+    each parameter, and of each number of the optimizer's state.
+    """
+
+    _hash: int
+
+    def __new__(cls, parts: Iterable[Hashable]) -> Structure:
+        """Make a structure of its parts."""
+        made = super().__new__(cls, parts)
+        made._hash = tuple.__hash__(made)
+        return made
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> Any:
+        return Structure, (tuple(self),)  # hashes differ from process to process
+
+
 class KnownCalls:
     """The call structures of one compiled function, by exact key: a call with new sizes is not read
     a second time.
@@ -37,10 +57,22 @@ class KnownCalls:
 
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
-        self.structures: dict[Hashable, Hashable] = {}
+        self.structures: dict[Hashable, Structure] = {}
+        self._same: dict[Hashable, Structure] = {}
         self._answers = asker(())
         self.questions: tuple[Question, ...] = ()
         self._near: dict[bytes, tuple[object, Family[Entry]]] = {}
+
+    def same(self, structure: tuple[Hashable, ...]) -> Structure:
+        """Return the one object for a structure, which dictionaries recognise without a comparison
+        of its parts.
+        """
+        found = self._same.get(structure)
+        if found is None:
+            if len(self._same) >= _MOST:
+                self._same.clear()
+            found = self._same[structure] = Structure(structure)
+        return found
 
     def with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
         """Return the structure of a call, with the answers to programs' questions about its
@@ -92,15 +124,18 @@ class KnownCalls:
                 self._near.clear()
             self._near[key[0]] = branches, family
 
-    def learn(self, key: Hashable, structure: Hashable, values: tuple[int, ...]) -> None:
+    def learn(
+        self, key: Hashable, structure: tuple[Hashable, ...], values: tuple[int, ...]
+    ) -> None:
         """Record how a call with this exact key was read."""
         split = without_integers(asked_without(key))
         if split is not None and split[1] == values:
             if len(self.structures) >= _MOST:
                 self.structures.clear()
-            self.structures[split[0]] = structure
+            self.structures[split[0]] = self.same(structure)
 
     def clear(self) -> None:
         """Forget how calls were read; the questions stay."""
         self.structures.clear()
+        self._same.clear()
         self._near.clear()

@@ -7,6 +7,7 @@ the same answers gets the same program with the formulas evaluated, and no rule 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -271,6 +272,7 @@ class Blueprints:
 
     Attributes:
         derived: the number of times the padding rules walked over the program.
+        derived_ms: the ms that this took, with the code for any capacities.
     """
 
     def __init__(self, derive: Derive, *, most: int = MOST, compiled: bool) -> None:
@@ -280,6 +282,7 @@ class Blueprints:
         self._known: list[Blueprint] = []  # the most recently used first
         self._failed = 0
         self.derived = 0
+        self.derived_ms = 0.0
 
     def padded(self, region: Region) -> PaddedGraph:
         """Return the padded program of a region.
@@ -287,9 +290,13 @@ class Blueprints:
         Raises:
             Refusal: an op refuses.
         """
-        found = next((each for each in self._known if each.serves(region)), None) or self._new(
-            region
-        )
+        found = next((each for each in self._known if each.serves(region)), None)
+        if found is None:
+            start = time.perf_counter()
+            try:
+                found = self._new(region)
+            finally:
+                self.derived_ms += (time.perf_counter() - start) * 1e3
         if found is None:
             self.derived += 1
             return self._derive(region)

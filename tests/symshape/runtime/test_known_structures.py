@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
 from collections.abc import Hashable
 from typing import Any
@@ -13,7 +15,7 @@ from torch import nn
 import symshape
 from symshape.calls.call_key import FLAT, QUICK, ExactKey, read_usual, without_integers
 from symshape.runtime.cache import EntryCache
-from symshape.runtime.known_calls import KnownCalls
+from symshape.runtime.known_calls import KnownCalls, Structure
 
 _DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool, torch.complex64)
 _CONSTANTS = (True, False, None, "a", "b", 1.5, -0.0, 0.0, float("nan"), 2**70, -3, 0, 1, 2)
@@ -81,11 +83,31 @@ def test_few_are_kept() -> None:
     for number in range(3000):
         key = FLAT.makers[2]([torch.ones(2, 3), str(number)], {})
         assert key is not None
-        known.learn(key, number, (2, 3))
+        known.learn(key, (number,), (2, 3))
         split = without_integers(key)
         assert split is not None
-        assert (known.structures[split[0]], split[1]) == (number, (2, 3))
+        assert (known.structures[split[0]], split[1]) == ((number,), (2, 3))
     assert len(known.structures) <= 1024
+
+
+def test_a_structure_is_one_object_that_hashes_once() -> None:
+    class Part:
+        hashed = 0
+
+        def __hash__(self) -> int:
+            Part.hashed += 1
+            return 7
+
+    known, part = KnownCalls(EntryCache(8, 8)), Part()
+    mine = known.same((part, 2))
+    assert mine == (part, 2)
+    assert hash(mine) == hash((part, 2))
+    assert known.same((part, 2)) is mine
+    before = Part.hashed
+    assert {mine: 1, (mine, True): 2}[mine, True] == 2
+    assert Part.hashed == before
+    assert copy.deepcopy(Structure((1, "a"))) == (1, "a")
+    assert hash(pickle.loads(pickle.dumps(Structure((1, "a"))))) == hash((1, "a"))
 
 
 def test_new_sizes_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

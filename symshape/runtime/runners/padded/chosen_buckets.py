@@ -86,7 +86,7 @@ class ChosenBuckets:
         self._calls: OrderedDict[Any, tuple[_Standing, Found | None]] = OrderedDict()
         self._cells: OrderedDict[Any, _Standing] = OrderedDict()
         self._pads: list[bool] | None = None  # whether each symbol is padded; None until computed
-        self._buying: tuple[Bucket, Caps, float, int] | None = None
+        self._buying: tuple[Bucket, Caps, float, int, float] | None = None
         # eager calls; calls answered without the ledger since its last answer
         self._ran = self._unasked_calls = 0
         # ms of asking the ledger, and of calls answered without it
@@ -201,6 +201,7 @@ class ChosenBuckets:
     ) -> Bucket | None:
         """Begin to make a bucket; its first call captures it and completes the purchase."""
         start, failures, caps = time.perf_counter(), self._finder.failures, answer.makes or ()
+        derived = self._finder.blueprints.derived_ms
         padded = {name: cap for (name, _), cap in zip(self._symbols, caps, strict=True)}
         bucket = self._finder.make(named, stream, padded, answer.credit)
         self.changed = True
@@ -210,7 +211,7 @@ class ChosenBuckets:
             offers.failed(caps, taken, dearer=self._finder.failures > failures)
             return None
         bucket.lease.credit.begin(answer.credit, answer.gain, bucket.lease.credit.last_used)
-        self._buying = bucket, caps, start, stream
+        self._buying = bucket, caps, start, stream, self._finder.blueprints.derived_ms - derived
         return bucket
 
     def bought(self, bucket: Bucket) -> None:
@@ -220,13 +221,13 @@ class ChosenBuckets:
         buying, self._buying = self._buying, None
         if buying is None:
             return
-        bought, caps, start, stream = buying
+        bought, caps, start, stream, derived = buying
         offers = self._offers_on(stream)
         if bought is not bucket:
             offers.failed(caps)
             return
         taken = (time.perf_counter() - start) * 1e3
-        self.estimates.price.saw(taken)
+        self.estimates.price.saw(taken - derived)  # the next bucket has the same program
         if bucket.variants and bucket.variants[0].milliseconds is not None:
             self.estimates.replayed(self._work(self._caps(bucket)), bucket.variants[0].milliseconds)
         if self._caps(bucket) != caps:
