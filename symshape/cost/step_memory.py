@@ -15,6 +15,7 @@ from symshape.cost.graph_memory import DeviceMemory, with_own_memory, workspace_
 from symshape.cost.graph_requests import change
 from symshape.cost.liveness import OUTPUTS, PARAMETERS, Storage, storages_of
 from symshape.cost.optimizers import OptimizerMemory
+from symshape.cost.workspaces.column_sums import Multiprocessors, partial_sums
 from symshape.cost.workspaces.op_requests import HERE, OpRequests, Workspaces
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
@@ -119,7 +120,9 @@ class StepMemory:
         self, limit: int | None, sizes: Mapping[str, int], measured: Mapping[int, OpRequests]
     ) -> ReservedAt:
         """Return the most memory at these sizes, with these requests of ops."""
-        values = self._sizes(self.domain.values(sizes))
+        integers = self.domain.values(sizes)
+        values = self._sizes(integers)
+        asked = self._partial_sums(dict(zip(self.domain.symbols, integers, strict=True)))
         allocator = Allocator(limit, expandable=self._device.expandable)
         run = _Run(allocator, self._device)
         kept = run.begin(
@@ -136,12 +139,23 @@ class StepMemory:
         for requests in (
             (None,) if self._optimizer is None else (self._optimizer.first, self._optimizer.later)
         ):
-            made = self._run(run, dict(held), values, measured)
+            made = self._run(run, dict(held), values, measured, asked)
             if requests is not None:
                 run.changes(requests)
             for place in made.keys() - held.keys():
                 allocator.free(made[place])
         return ReservedAt(allocator.most_reserved, allocator.most_allocated)
+
+    def _partial_sums(self, values: Mapping[str, int]) -> Mapping[int, tuple[int, ...]]:
+        """Return the bytes that sums over rows ask for besides their results, by the position of
+        the node.
+        """
+        device = Multiprocessors.here()
+        found = {
+            place: partial_sums(node, values, device)
+            for place, node in enumerate(self._graph.nodes)
+        }
+        return {place: each for place, each in found.items() if each}
 
     def fits(self, limit: int, sizes: Mapping[str, int]) -> bool:
         """Return whether a call of these sizes runs with ``limit`` bytes.
@@ -178,8 +192,17 @@ class StepMemory:
         held: dict[int, Block],
         values: Sequence[int],
         measured: Mapping[int, OpRequests],
+        asked: Mapping[int, tuple[int, ...]],
     ) -> dict[int, Block]:
-        """Run the program once; return the blocks that are left."""
+        """Run the program once; return the blocks that are left.
+
+        Args:
+            run: the simulated process.
+            held: the blocks that are there, by storage.
+            values: the bytes of storages.
+            measured: all requests of some ops, by the position of the node.
+            asked: the bytes that others ask for besides their results.
+        """
         allocator = run.allocator
         fresh = count(len(values)).__next__
         born = self._born(values)
@@ -193,6 +216,8 @@ class StepMemory:
                     held,
                     [(place, values[place]) for place in born[index]] if seen is None else seen,
                 )
+            for block in [allocator.allocate(size) for size in asked.get(index - 1, ())]:
+                allocator.free(block)
             if index - 1 in self._users:
                 run.work(lt=self._users[index - 1], backward=index - 1 > self._loss)
             for place in gone:

@@ -33,6 +33,7 @@ from symshape.runtime.known_calls import KnownCalls
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.variables import AskAgain, Layout, expect, grow
+from symshape.tracing.garbage import seldom_collected
 from symshape.user_code import name_of
 
 __all__ = ["Misses"]
@@ -127,19 +128,13 @@ class Misses:
         Raises:
             AskAgain: there are more variables now, or the call is flattened in another way.
         """
-        args, kwargs, variables, structure, values = (
-            call.args,
-            call.kwargs,
-            call.variables,
-            call.structure,
-            call.values,
-        )
+        args, kwargs, structure, values = call.args, call.kwargs, call.structure, call.values
         profilers.refresh()
         start = self._eager.clock()
         with self.lock:
-            if len(variables.values) != len(self._layout):
+            if len(call.variables.values) != len(self._layout):
                 raise AskAgain
-            full = flatten_call(self._fn, args, kwargs, variables)
+            full = flatten_call(self._fn, args, kwargs, call.variables)
             found = self._cache.find(self._known.with_answers(structure, full.leaves), values)
             if found is not None:  # another thread was first
                 return found
@@ -149,44 +144,69 @@ class Misses:
             eager = self._eager_first(structure, values, full, history) if on_device(full) else None
             if eager is not None:
                 return eager
-            miss = miss_of(name_of(self._fn), full, values, self._cache, self._known.questions)
-            with self._layout.traced(full, self._cache), self._presumptions.around():
-                places = self._layout.variables
-                request = ProgramRequest(full, wanted, given_up, places, asks=self._asks_gradients)
-                try:
-                    program = self._source.program(request)
-                except ReadOtherwise as error:
-                    raise AskAgain from error
-                except GradientsRead as read_first:
-                    self._changing.stay(read_first.variables)
-                    present = {each.where for each in places}
-                    new = [each for each in read_first.variables if each.where not in present]
-                    # else they are read in a way of their own: once is enough
-                    self._asks_gradients = bool(new)
-                    expect(new, self._layout, self._cache)
-                    raise AskAgain from read_first
-            recorded(program)
-            grown = grow(program, self._fn, args, kwargs, self._layout, self._cache)
-            if grown is not None:
-                program, full, structure = grown
-            entry = self.entry(program)
-            self._known.ask(program.questions)
-            asked = self._known.with_answers(structure, full.leaves)
-            branch, gone = self._cache.publish(asked, entry)
-            seconds, clock = self._eager.clock() - start, self._cache.clock
-            self._eager.traced(asked, values, entry, seconds, clock, len(full.leaves))
-            self._cache.history.because(miss)
-            for each in gone:
-                events.emit(events.Evicted(name_of(self._fn), each.number))
-            self._changing.learn(history, program)
-            self.traces += 1
-            self.trace_ms += program.milliseconds
-            self.last = miss or self.last
-            if miss is not None and events.anybody():
-                events.emit(events.CacheMiss(name_of(self._fn), miss.explain()))
-            if grown is not None:
-                raise AskAgain
-            return branch, entry
+            with seldom_collected():  # also while the entry is published
+                return self._traced(call, full, (wanted, history), start, given_up)
+
+    def _traced(
+        self,
+        call: UnservedCall,
+        full: Call,
+        policies: tuple[Any, History],
+        start: float,
+        given_up: Callable[[State], object],
+    ) -> tuple[Branch, Entry]:
+        """Trace a program for a call, and publish its entry.
+
+        Args:
+            call: the call.
+            full: the call, flattened.
+            policies: which sizes change, and the history that says so.
+            start: when the call was found to need a program.
+            given_up: gets the state of a trace that failed.
+
+        Raises:
+            AskAgain: as for ``_trace``.
+        """
+        args, kwargs, structure, values = call.args, call.kwargs, call.structure, call.values
+        wanted, history = policies
+        miss = miss_of(name_of(self._fn), full, values, self._cache, self._known.questions)
+        with self._layout.traced(full, self._cache), self._presumptions.around():
+            places = self._layout.variables
+            request = ProgramRequest(full, wanted, given_up, places, asks=self._asks_gradients)
+            try:
+                program = self._source.program(request)
+            except ReadOtherwise as error:
+                raise AskAgain from error
+            except GradientsRead as read_first:
+                self._changing.stay(read_first.variables)
+                present = {each.where for each in places}
+                new = [each for each in read_first.variables if each.where not in present]
+                # else they are read in a way of their own: once is enough
+                self._asks_gradients = bool(new)
+                expect(new, self._layout, self._cache)
+                raise AskAgain from read_first
+        recorded(program)
+        grown = grow(program, self._fn, args, kwargs, self._layout, self._cache)
+        if grown is not None:
+            program, full, structure = grown
+        entry = self.entry(program)
+        self._known.ask(program.questions)
+        asked = self._known.with_answers(structure, full.leaves)
+        branch, gone = self._cache.publish(asked, entry)
+        seconds, clock = self._eager.clock() - start, self._cache.clock
+        self._eager.traced(asked, values, entry, seconds, clock, len(full.leaves))
+        self._cache.history.because(miss)
+        for each in gone:
+            events.emit(events.Evicted(name_of(self._fn), each.number))
+        self._changing.learn(history, program)
+        self.traces += 1
+        self.trace_ms += program.milliseconds
+        self.last = miss or self.last
+        if miss is not None and events.anybody():
+            events.emit(events.CacheMiss(name_of(self._fn), miss.explain()))
+        if grown is not None:
+            raise AskAgain
+        return branch, entry
 
     def _eager_first(
         self, structure: Hashable, values: tuple[int, ...], full: Call, history: History

@@ -21,6 +21,10 @@ MANY = 10_000
 """The number of young objects after a trace from which on they are made old: those of some hundred
 ops.
 """
+MOST_FULL = 100
+"""The number of middle collections since the last full one up to which a small trace puts off the
+next full one.
+"""
 MOST_AGED = 250_000
 """The number of objects that may become old after traces between two full collections: six traces
 of a GPT-2's step.
@@ -40,26 +44,31 @@ def seldom_collected() -> Iterator[None]:
         yield
     finally:
         try:
-            age()
+            age(before)
             as_before(before)
         except BaseException:  # an interrupt
             as_before(before)
             raise
 
 
-def age() -> None:
+def age(before: tuple[int, int, int] | None = None) -> None:
     """Make all objects old after a trace that made many; garbage among the young ones is collected
     first.
 
     Objects that become old in this way do not bring the next full collection nearer, so their
-    number is limited. Small programs are left to the collector: else dropped ones would pile up.
-    Nothing happens if objects are frozen or the collector is off. The collection takes 20 ms for a
-    GPT-2's step.
+    number is limited. After a small trace the young ones are collected, by the thresholds from
+    before it: else the next allocation would do so, and often scan all objects of the process with
+    them. Nothing happens if objects are frozen or the collector is off. The collection takes 20 ms
+    for a GPT-2's step.
     """
     global _aged
-    count = gc.get_count()[0]
+    count, middle, old = gc.get_count()
     # which counts them: 36 ms for a million
-    if count < MANY or not gc.isenabled() or gc.get_freeze_count():
+    if not gc.isenabled() or gc.get_freeze_count():
+        return
+    if count < MANY:
+        if before is not None and 0 < before[0] < count and old <= MOST_FULL:
+            gc.collect(int(middle > before[1]))
         return
     full = gc.get_stats()[2]["collections"]
     since, aged = _aged

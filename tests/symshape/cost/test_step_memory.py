@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import symshape
+from symshape.cost import step_memory
 from symshape.cost.allocator import OutOfMemory, rounded
 from symshape.cost.graph_memory import DeviceMemory
 from symshape.cost.live_bytes import LiveBytes
@@ -110,3 +111,26 @@ def test_backward_has_a_workspace_of_its_own() -> None:
         for each in (BARE, DeviceMemory())
     )
     assert whole.allocated == bare.allocated + (33 + 32) * 2**20
+
+
+def test_partial_sums_are_there_while_a_bias_gets_its_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = symshape.trace_training(
+        _model(),
+        torch.ones(5, 16),
+        loss=lambda y: y.square().sum(),
+        dynamic={"input": {0: "batch"}},
+    )
+    model = StepMemory(step.program, trains=True, device=BARE)
+    without = model.at(batch=64)
+
+    def asked(node: Any, values: Any, device: Any) -> tuple[int, ...]:
+        summed = node.op is torch.ops.aten.sum.dim_IntList
+        return (2**20 * values["batch"], 512) if summed else ()
+
+    monkeypatch.setattr(step_memory, "partial_sums", asked)
+    seen = model.at(batch=64)
+    live = seen.allocated - 2**26 - 512
+    assert without.allocated // 2 < live <= without.allocated
+    assert seen.reserved >= seen.allocated

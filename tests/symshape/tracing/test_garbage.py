@@ -137,3 +137,63 @@ def test_garbage_of_the_trace_goes() -> None:
         del node
     assert gone() is None
     assert kept
+
+
+@pytest.fixture
+def due(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
+    """A process in which the next collection of young objects is a full one, and a list for
+    objects that stay.
+    """
+    gc.freeze()  # few others are left, so that these are more than a quarter of all
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    gc.collect()
+    kept = [[n] for n in range(100_000)]
+    gc.collect(1)
+    gc.set_threshold(700, 10, 0)
+    yield kept
+    gc.unfreeze()
+
+
+def test_after_a_small_trace_the_next_allocation_collects_nothing(due: list[list[int]]) -> None:
+    """A full collection took 240 ms after the second call of a model of transformers."""
+    before = _full_collections()
+    with seldom_collected():
+        due += [[n] for n in range(5000)]
+    due += [[n] for n in range(300)]
+    assert _full_collections() == before
+    due += [[n] for n in range(1000)]
+    assert _full_collections() == before + 1, "that was the program's own doing"
+
+
+def test_a_call_that_is_traced_begins_no_full_collection(due: list[list[int]]) -> None:
+    before = _full_collections()
+    double: Any = symshape.compile(lambda x: x * 2)
+    for size in (3, 4, 5):
+        double(torch.zeros(size))
+    assert double.stats().traces == 2
+    assert _full_collections() == before
+
+
+def test_the_middle_generation_goes_by_its_own_threshold() -> None:
+    gc.collect()
+    gc.set_threshold(700, 10, 10)
+    kept: list[list[int]] = []
+    for _ in range(12):
+        with seldom_collected():
+            kept += [[n] for n in range(5000)]
+    assert gc.get_count()[1] == 0
+    assert gc.get_count()[2] == 1
+
+
+def test_full_collections_are_not_put_off_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "MOST_FULL", 2)
+    gc.collect()
+    gc.set_threshold(700, 10, 10)
+    for _ in range(3):
+        gc.collect(1)
+    asked: list[int] = []
+    monkeypatch.setattr(gc, "collect", asked.append)
+    kept: list[list[int]] = []
+    with seldom_collected():
+        kept += [[n] for n in range(5000)]
+    assert asked == [], "the collector does it by itself"

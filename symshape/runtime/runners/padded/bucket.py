@@ -34,6 +34,7 @@ from symshape.runtime.runners.padded.fusion import running
 from symshape.runtime.runners.padded.placement import Placement
 from symshape.runtime.runners.padded.true_sizes import TrueSizes
 from symshape.runtime.runners.variants import Variant, measured
+from symshape.tracing.garbage import seldom_collected
 from symshape.tracing.traced_modes import with_autocast_off
 
 _data_ptr = torch.Tensor.data_ptr
@@ -310,7 +311,7 @@ class Bucket:
         if self.recording is None or self._addresses != addresses:
             why = "a tensor that is read in place has moved in memory" if self.captures else ""
             self._launch = None
-            with unchanged(self._padded.stored, self._drawing):
+            with seldom_collected(), unchanged(self._padded.stored, self._drawing):
                 self.recording = self._first(why)
             self._addresses = addresses
             if self._timed:
