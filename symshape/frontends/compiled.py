@@ -37,6 +37,7 @@ from symshape.runtime.trials import EVERY
 from symshape.runtime.variables import AskAgain, Layout, serve
 from symshape.torch_internals import autograd, dispatch
 from symshape.torch_internals.private import refusal
+from symshape.tracing.intercept.python_warnings import kernels_as_in_eager
 from symshape.tracing.mode import is_tracing, modes_on_stack
 from symshape.tracing.state.compare import torch_functions
 from symshape.user_code import name_of
@@ -253,7 +254,8 @@ class Compiled:
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         run = self._annotator.run_of(entry) if profiling else entry.run
         try:
-            return self._serve(entry, run, leaves, values, args, kwargs)
+            with kernels_as_in_eager(self.fn):
+                return self._serve(entry, run, leaves, values, args, kwargs)
         finally:  # only now: the device works meanwhile
             for branch in branches:
                 cache.remember(branch, flat, key, entry, values)

@@ -46,6 +46,7 @@ from symshape.graph.steps import (
     written_values,
 )
 from symshape.torch_internals import autograd
+from symshape.user_code import Location
 
 Run = Callable[[Sequence[Any], Sequence[int]], list[Any]]
 """``run(leaves, values)``: the flat outputs for the call's leaves and the call's integers."""
@@ -68,7 +69,10 @@ def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = F
     source = writer.source()
     run: Run = generated_function(source, "run", "symshape graph", writer.namespace)
     run.__symshape_source__ = source  # type: ignore[attr-defined]
-    run.__symshape_steps__ = StepLines(run.__code__, writer.starts, writer.laps)  # type: ignore[attr-defined]
+    places = [step.location if isinstance(step, Node) else None for step in graph.steps]
+    lines = StepLines(run.__code__, writer.starts, writer.laps, places)
+    run.__symshape_steps__ = lines  # type: ignore[attr-defined]
+    run.__globals__["__symshape_steps__"] = lines  # for frames
     return run
 
 
@@ -93,11 +97,13 @@ class StepLines:
             ``__symshape_steps__``.
         lines: on which each step begins, from 1; those of a loop are there once.
         laps: the loop.
+        places: the user's file, line and function of each step; None if they are not known.
     """
 
     code: CodeType
     lines: Sequence[int]
     laps: RolledLoop | None = None
+    places: Sequence[Location | None] = ()
 
     def failed(self, error: BaseException) -> int | None:
         """Return the number of the step that raised an error; None if no step raised it."""
@@ -107,14 +113,22 @@ class StepLines:
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code is not self.code:
             trace = trace.tb_next
-        begun = 0 if trace is None else bisect_right(self.lines, trace.tb_lineno)
-        if trace is None or not begun:
+        if trace is None:
             return None
-        return (
-            begun - 1
-            if self.laps is None
-            else self.laps.step(begun - 1, trace.tb_frame.f_locals.get("lap", 0))
-        )
+        return self._step(trace.tb_lineno, trace.tb_frame.f_locals.get("lap", 0))
+
+    def _step(self, line: int, lap: int) -> int | None:
+        """Return the number of the step on a line of the generated code; None before the first."""
+        begun = bisect_right(self.lines, line)
+        if not begun:
+            return None
+        return begun - 1 if self.laps is None else self.laps.step(begun - 1, lap)
+
+    def location(self, line: int, lap: int) -> Location | None:
+        """Return the user's place of the step on a line, in an iteration of the loop."""
+        number = self._step(line, lap)
+        known = number is not None and number < len(self.places)
+        return self.places[number] if known and number is not None else None
 
     def tell(self, error: BaseException, number: int) -> None:
         """Record a step as the origin of an error that other code raised."""

@@ -47,6 +47,7 @@ from symshape.tracing.global_state import Surroundings
 from symshape.tracing.intercept.python_numbers.builtins import ids_of_stand_ins_refused
 from symshape.tracing.intercept.python_numbers.identity import Identity
 from symshape.tracing.intercept.python_numbers.methods import number_methods
+from symshape.tracing.intercept.python_warnings import told_as_in_eager
 from symshape.tracing.intercept.torch_functions.function_mode import FunctionMode
 from symshape.tracing.intercept.torch_functions.random_state import Draws
 from symshape.tracing.internal_errors import defect
@@ -169,13 +170,23 @@ def capture(
         )
     thresholds = gc.get_threshold()
     try:
-        with _tracing_lock, seldom_collected(), ATTEMPTS.begun():
+        with (
+            _tracing_lock,
+            told_as_in_eager(serves) as told,
+            seldom_collected(),
+            ATTEMPTS.begun(),
+        ):
+
+            def trace(attempt: Attempt) -> Program:
+                told.forget()
+                return _trace(
+                    fn, call, attempt.policies, options, given_up, variables, serves, asks
+                )
+
             return traced_with_restarts(
                 name_of(fn),
                 Attempt.first(policies),
-                lambda attempt: _trace(
-                    fn, call, attempt.policies, options, given_up, variables, serves, asks
-                ),
+                trace,
                 partial(_change_after, fn),
             )
     except BaseException:

@@ -11,7 +11,6 @@ import functools
 import os
 import random
 import types
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ import torch
 from symshape.errors import Reason
 from symshape.graph.lru_cache_answers import answers_of
 from symshape.torch_internals import dispatch
+from symshape.tracing.intercept.python_warnings import PYTHONS_WARN
 from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.instrument import trusted_code
 from symshape.tracing.state.instrument.refused_modules import refuse_untraceable
@@ -151,7 +151,7 @@ def touch_memo(recorder: Recorder, value: Any, name: str) -> None:
 
 def touch_c_function(recorder: Recorder, value: Any, name: str) -> None:
     """Record a function of C, and the object that it is a method of."""
-    if value is warnings.warn:
+    if value is PYTHONS_WARN:
         recorder.tells("warns")
     _notice(recorder, value)
     owner = getattr(value, "__self__", None)

@@ -8,7 +8,7 @@ from typing import Any
 from guards.terms import arithmetic, boolean
 from symshape.tracing.symbolic.nodes.environment import Environment
 from symshape.tracing.symbolic.nodes.expression import Expression
-from symshape.tracing.symbolic.nodes.texts import open_places, wants_value
+from symshape.tracing.symbolic.nodes.texts import named, open_places, wants_value
 
 
 class Node:
@@ -72,7 +72,7 @@ class Node:
     def _graph_repr(self) -> builtins.str:
         """Return the text that ``torch.SymInt`` and the like show for themselves."""
         if not wants_value(depth=2):
-            return self._text()
+            return named(self._text(), self)
         places = open_places()
         return repr(self._value()) if places is None else places.mark(self.term)
 

@@ -9,6 +9,7 @@ show names.  Messages are the texts made by torch, symshape and Python's own ``l
 from __future__ import annotations
 
 import io
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -28,8 +29,12 @@ def values() -> Iterator[None]:
     """Return a context in which texts of symbolic numbers in this thread are made for the traced
     program.
     """
-    with _set(True):
-        yield
+    outer, _thread.names = getattr(_thread, "names", None), {}
+    try:
+        with _set(True):
+            yield
+    finally:
+        _thread.names = outer
 
 
 @contextmanager
@@ -61,9 +66,36 @@ def formatted(number: Any, spec: str, kind: type) -> str:
     name for people.
     """
     if not wants_value(depth=2, formats=True):
-        return str(number.node)
+        return named(str(number.node), number.node, spec)
     places = open_places()
     return format(kind(number), spec) if places is None else places.mark(number.node.term, spec)
+
+
+def named(name: str, node: Any, spec: str = "") -> str:
+    """Return the name of a number, and note it for :func:`with_values`."""
+    names = getattr(_thread, "names", None)
+    if names is not None:
+        names[name] = (node, spec)
+    return name
+
+
+def with_values(text: str) -> str:
+    """Return a text of torch's with the call's values in the place of the names of numbers.
+
+    Only names that the trace has put into texts are replaced.  The number gets no guard.
+    """
+    names = getattr(_thread, "names", None)
+    if not names:
+        return text
+    found = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(
+        rf"(?<![\w.])(?:{found})(?!\w)", lambda match: _value(*names[match[0]], match[0]), text
+    )
+
+
+def _value(node: Any, spec: str, name: str) -> str:
+    hint = node.hint
+    return name if hint is None else format(hint, spec)
 
 
 def open_places() -> Places | None:
