@@ -23,6 +23,7 @@ from symshape.graph.program import Program, Symbol, slot_names
 from symshape.graph.text import text
 from symshape.options import Options
 from symshape.tracing.capture import capture
+from symshape.tracing.intercept.python_warnings import kernels_as_in_eager
 from symshape.user_code import name_of
 
 if TYPE_CHECKING:
@@ -217,7 +218,8 @@ class Traced:
                 + "\n".join(f"  {each}" for each in problems),
                 tuple(problems),
             )
-        flat = self.program.run(call.leaves, values)
+        with kernels_as_in_eager(self._fn):
+            flat = self.program.run(call.leaves, values)
         tree = self.program.graph.output_tree
         finish = finisher(tree)
         return result_of(unflatten(flat, tree)) if finish is None else finish(flat, call.leaves)

@@ -15,6 +15,7 @@ import attrs
 import torch
 
 import meta_fns
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.loop_rolling import RolledLoop
 from symshape.graph.steps import Node, Step, Value
 from symshape.torch_internals import operators
@@ -64,8 +65,9 @@ BINDINGS: dict[Any, Callable[..., Any]] = {
 """Overloads whose Python binding does the same with less overhead than the overload object (0.3 to
 3 µs a call).
 
-A warning of an op reaches Python's ``warnings`` through a binding, and only the standard error
-stream without one: so the bindings of ops that may warn stand here too.
+A warning of an op reaches Python's ``warnings`` through a binding.  Without one it reaches the
+standard error stream only, outside of the blocks of :class:`Telling`: so the bindings of ops that
+may warn stand here too.
 """
 # hashing an overload runs Python code
 _BOUND = {id(op): (op, binding) for op, binding in BINDINGS.items()}
@@ -244,8 +246,33 @@ def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
 def fast_callable(op: Any) -> Callable[..., Any]:
     """Return the quickest callable with the effect of an op: a Python binding, or the op itself."""
     found = _BOUND.get(id(op))
-    function: Callable[..., Any] = op if found is None else found[1]
-    return function
+    if found is not None:
+        return found[1]
+    return _telling(op) if type(op) is OpOverload else op  # type: ignore[no-any-return]
+
+
+class Telling:
+    """Whether warnings of ops without a binding reach Python's ``warnings`` now.
+
+    Attributes:
+        blocks: how many blocks ask for it.
+    """
+
+    blocks = 0
+
+
+def _telling(op: Any) -> Callable[..., Any]:
+    """Return a function that does the same as an op, and tells Python's ``warnings`` of its
+    warnings where a block asks for it.
+    """
+    plain = op._op
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if Telling.blocks:
+            return operators.telling_warnings(plain, args, kwargs)
+        return plain(*args, **kwargs)
+
+    return call
 
 
 def within_memory(op: Any) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from symshape.graph.program import Program
 from symshape.runtime.failing import Failing
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.protocol import Runner
+from symshape.tracing.intercept.python_warnings import run_as_in_eager
 
 
 class Seen:
@@ -47,6 +48,8 @@ class Entry:
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
         seen: the call counters by integers.
+        warns: the function whose lines the warnings of the program's kernels cite; None before the
+            first warning.
         watched: weak references to the objects that it was traced for; when one dies, the entry is
             removed.
     """
@@ -66,6 +69,7 @@ class Entry:
         "runner",
         "runner_name",
         "seen",
+        "warns",
         "watched",
     )
 
@@ -85,6 +89,7 @@ class Entry:
         self._guards: GuardSet | None = None
         self.runner_name = runner_name
         self.around = around
+        self.warns: Callable[..., Any] | None = None
         self.use(runner)
         self.build = build
         self.checks = verified or program.given is not None or bool(program.apart)
@@ -110,7 +115,14 @@ class Entry:
         run = runner.run  # bound once: a warm call looks up one attribute
         if self.program.call.has_floats and not isinstance(runner, EagerRunner):
             run = given_leaves(run)
-        self.run = run if self.around is None else self.around(run, self.program.lifted_tensors)
+        run = run if self.around is None else self.around(run, self.program.lifted_tensors)
+        self.run = run if self.warns is None else run_as_in_eager(run, self.warns)
+
+    def place_warnings(self, fn: Callable[..., Any]) -> None:
+        """Have the warnings of kernels cite the lines of ``fn`` from now on; the program warns."""
+        if self.warns is None:
+            self.warns = fn
+            self.run = run_as_in_eager(self.run, fn)
 
     def made(self, flat: list[Any], leaves: Sequence[Any]) -> Any:
         """Return the result of a call from its flat outputs, after writing back to its

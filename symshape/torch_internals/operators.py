@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from symshape.torch_internals.dispatch import function_mode_count
 from symshape.torch_internals.private import needed, optional
 
 variable_functions: Any = needed("torch._C._VariableFunctions")
@@ -21,6 +22,9 @@ LINEAR_IS_A_VIEW = torch.torch_version.TorchVersion(torch.__version__) < "2.15"
 """True if a linear layer with a bias answers a view of its folded product: an unsafe view since
 2.15.
 """
+torch_function_enabled: Callable[[], bool] = optional(
+    "torch._C._is_torch_function_enabled", lambda: False
+)
 softmax: Any = needed("torch._softmax")
 asserting: Any = optional("torch._assert", None)
 checking: Any = needed("torch._check_with")
@@ -57,3 +61,33 @@ sym_sqrt: Callable[..., Any] = optional("torch.sym_sqrt", None) or needed("torch
 sym_functions: dict[str, Callable[..., Any]] = {
     name: needed(f"torch._sym_{name}") for name in ("cos", "sin", "tanh", "atan", "log2")
 }
+
+
+class _Call:
+    """A call that torch makes where its C++ hands warnings to Python: as an overridden ``relu``."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        call = args[0]
+        return call.function(*call.args, **call.kwargs)
+
+
+def telling_warnings(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call a function of C++; its warnings reach Python's ``warnings`` when it has returned.
+
+    An op called by itself prints them to the standard error stream.
+    """
+    if function_mode_count() or not torch_function_enabled():
+        return function(*args, **kwargs)
+    return torch.relu(_Call(function, args, kwargs))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Warnings of a traced program, shown as eager shows them: text, file, line, and once for each line.
+"""Warnings of a traced program, as eager shows them: text, file, line, and once for each line.
 
 In a trace, our own frames stand between the program and the code that warns.  Texts of torch show
 the names of sizes.  Torch's C++ warns from the innermost Python frame, which is ours.  So each
@@ -29,7 +29,8 @@ from typing import Any, NamedTuple, SupportsIndex
 import torch
 
 from symshape.errors import SymShapeError
-from symshape.graph.codegen import StepLines
+from symshape.graph.codegen import Run, StepLines
+from symshape.graph.fast_calls import Telling
 from symshape.tracing.restart import Restart
 from symshape.tracing.symbolic.nodes import texts
 from symshape.user_code import is_ours
@@ -325,6 +326,7 @@ class _Installed:
     def __enter__(self) -> None:
         with self._lock:
             self._count += 1
+            Telling.blocks = self._count
             found: Any = warnings
             if type(found.filters) is not _Filters:
                 self._before = found.filters
@@ -333,6 +335,7 @@ class _Installed:
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._count -= 1
+            Telling.blocks = self._count
             found: Any = warnings
             # another thread may be in `catch_warnings`: its copy, and ours behind it, catch nothing
             if not self._count and type(found.filters) is _Filters:
@@ -432,6 +435,16 @@ def told_as_in_eager(serves: bool) -> Iterator[Told]:
         finally:
             warnings.warn, warnings.warn_explicit = outer
     block.show()
+
+
+def run_as_in_eager(run: Run, fn: Callable[..., Any]) -> Run:
+    """Return ``run`` with each run in :func:`kernels_as_in_eager`."""
+
+    def placed(leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        with kernels_as_in_eager(fn):
+            return run(leaves, values)
+
+    return placed
 
 
 @contextmanager
