@@ -33,6 +33,7 @@ from symshape.interrupts import interrupt_in
 from symshape.runtime.entry import Entry
 from symshape.runtime.policy.programs import Account, Programs
 from symshape.runtime.refusals import Refusal, fixed_by_both, outline_of, warn_user
+from symshape.tracing.intercept.python_warnings import is_warning
 from symshape.user_code import defined_at, name_of, raised_at
 
 __all__ = ["EagerCall", "EagerCalls"]
@@ -230,9 +231,12 @@ class EagerCalls:
 
         An error from a signal handler is raised: it interrupts the call and says nothing about the
         program. A program that refuses these sizes (``ProgramError``) refuses them in its eager run
-        too, after its earlier effects.
+        too, after its earlier effects. A warning of C++ that a filter has made an error may not
+        come again.
         """
         if isinstance(error, _ALWAYS_RAISED) or interrupt_in(error) is not None:
+            return True
+        if is_warning(error, of_c=True):
             return True
         return (
             self._fullgraph

@@ -25,6 +25,7 @@ from symshape.graph.steps import Node, drawn_from, draws_random_numbers, written
 from symshape.interrupts import pass_on
 from symshape.runtime.written_before import WrittenBefore, put_back
 from symshape.torch_internals import autograd
+from symshape.tracing.intercept.python_warnings import is_warning
 from symshape.tracing.traced_modes import lines_of
 from symshape.user_code import defined_at, name_of
 
@@ -131,6 +132,8 @@ class Failing:
                     raise error from own
                 own.add_note(str(error))  # the program's words, and attributes that it may look at
             raise
+        if is_warning(error, of_c=True):  # C++ warns of many things once in a process
+            raise error
         if asserted:
             self.in_vain += 1
             self._on_vain(self)

@@ -47,7 +47,7 @@ from symshape.tracing.global_state import Surroundings
 from symshape.tracing.intercept.python_numbers.builtins import ids_of_stand_ins_refused
 from symshape.tracing.intercept.python_numbers.identity import Identity
 from symshape.tracing.intercept.python_numbers.methods import number_methods
-from symshape.tracing.intercept.python_warnings import told_as_in_eager
+from symshape.tracing.intercept.python_warnings import is_warning, told_as_in_eager
 from symshape.tracing.intercept.torch_functions.function_mode import FunctionMode
 from symshape.tracing.intercept.torch_functions.random_state import Draws
 from symshape.tracing.internal_errors import defect
@@ -172,13 +172,13 @@ def capture(
     try:
         with (
             _tracing_lock,
-            told_as_in_eager(serves) as told,
+            told_as_in_eager(serves) as forget,
             seldom_collected(),
             ATTEMPTS.begun(),
         ):
 
             def trace(attempt: Attempt) -> Program:
-                told.forget()
+                forget()
                 return _trace(
                     fn, call, attempt.policies, options, given_up, variables, serves, asks
                 )
@@ -213,7 +213,7 @@ def _change_after(fn: Callable[..., Any], error: Exception | Restart, attempt: A
         return error.change
     if isinstance(error, Restart | SymShapeError) and ATTEMPTS.call_plainly():
         return lambda same, _: same
-    if isinstance(error, SymShapeError):
+    if isinstance(error, SymShapeError) or is_warning(error):
         raise error
     if not isinstance(error, Restart) and not attempt.sizes_fixed:
         _raise_if_defect(error, fn)

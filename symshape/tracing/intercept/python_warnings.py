@@ -43,7 +43,9 @@ _BETWEEN = (contextlib.__file__, functools.__file__, _OVERRIDES)
 """The files whose frames belong to ours where they stand between them."""
 _GENERATED = "<symshape "
 _NAMESPACE = "__symshape_steps__"
-_OF_GRAPHS = "symshape.graph."
+_OF_GRAPHS = ("symshape.graph.", "symshape.torch_internals.")
+_OF_C = "__symshape_warned__"
+"""The attribute of warnings that were raised as errors: whether C++ warned."""
 
 
 class _Place(NamedTuple):
@@ -69,22 +71,27 @@ class _Warning(NamedTuple):
     category: type[Warning]
     place: _Place
     source: Any = None
+    of_c: bool = False
 
     def show(self) -> None:
         """Have Python show the warning, or raise it, by the filters that are set now."""
         place = self.place
         registry = place.names.setdefault("__warningregistry__", {})
-        with _asleep():
-            _PYTHONS_WARN_EXPLICIT(
-                self.message,
-                self.category,
-                place.file,
-                place.line,
-                place.module,
-                registry,
-                None,
-                self.source,
-            )
+        try:
+            with _asleep():
+                _PYTHONS_WARN_EXPLICIT(
+                    self.message,
+                    self.category,
+                    place.file,
+                    place.line,
+                    place.module,
+                    registry,
+                    None,
+                    self.source,
+                )
+        except Warning as error:
+            error.__dict__[_OF_C] = self.of_c
+            raise
 
 
 class _Thread(threading.local):
@@ -120,6 +127,7 @@ class _TracedBlock(_Block):
 
     def __init__(self) -> None:
         self.held: list[_Warning] = []
+        self._earlier: list[_Warning] = []
         self.outer = _filters_in_force()
 
     def seen(self, text: str, category: type[Warning], module: str, frame: FrameType) -> bool:
@@ -130,7 +138,7 @@ class _TracedBlock(_Block):
         at = next(itertools.islice(frames_of_eager(frame), level if raw else 0, None), None)
         if at is None:
             return False
-        self.tell(_Warning(text, category, _Place.of(at)))
+        self.tell(_Warning(text, category, _Place.of(at), of_c=True))
         return True
 
     def tell(self, warning: _Warning) -> None:
@@ -150,9 +158,25 @@ class _TracedBlock(_Block):
         elif action != "ignore":
             self.held.append(warning)
 
+    def forget(self) -> None:
+        """Forget the warnings so far, since the program warns again.
+
+        C++ warns only once in a process of many things: these warnings are kept, unless they come
+        again.
+        """
+        self._earlier += [each for each in self.held if each.of_c]
+        self.held.clear()
+
     def show(self) -> None:
         """Show the warnings that are held."""
         held, self.held = self.held, []
+        again = [each for each in held if each.of_c]
+        for each in self._earlier:
+            if each in again:
+                again.remove(each)
+            else:
+                held.insert(0, each)
+        self._earlier.clear()
         for each in held:
             each.show()
 
@@ -169,7 +193,7 @@ class _RunBlock(_Block):
         if place is None:
             return False
         self.told = True
-        _Warning(text, category, place).show()
+        _Warning(text, category, place, of_c=True).show()
         return True
 
     def _place(self, frame: FrameType | None) -> _Place | None:
@@ -401,20 +425,11 @@ def _caught_by(block: _Block) -> Iterator[None]:
         _thread.block = outer
 
 
-class Told:
-    """The warnings of the attempts to trace one call; only those of the last one are shown."""
-
-    def __init__(self) -> None:
-        self._block = _TracedBlock()
-
-    def forget(self) -> None:
-        """Forget the warnings so far: another attempt begins."""
-        self._block.held.clear()
-
-
 @contextmanager
-def told_as_in_eager(serves: bool) -> Iterator[Told]:
+def told_as_in_eager(serves: bool) -> Iterator[Callable[[], None]]:
     """Return a context whose warnings are shown at its end as eager shows them.
+
+    The context gives the function that forgets the warnings so far: another attempt begins.
 
     Args:
         serves: whether eager runs and warns if the block raises; else an error of the program
@@ -422,19 +437,30 @@ def told_as_in_eager(serves: bool) -> Iterator[Told]:
     """
     outer = (warnings.warn, warnings.warn_explicit)
     with _installed:
-        told = Told()
-        block = told._block
+        block = _TracedBlock()
         warnings.warn, warnings.warn_explicit = _warn, _warn_explicit  # type: ignore[assignment]
         try:
             with _caught_by(block):
-                yield told
+                yield block.forget
         except (Exception, Restart) as error:
             if serves or isinstance(error, (SymShapeError, Restart)):
-                block.held.clear()
+                block.forget()
+            block.show()
             raise
         finally:
             warnings.warn, warnings.warn_explicit = outer
     block.show()
+
+
+def is_warning(error: BaseException, *, of_c: bool = False) -> bool:
+    """Return whether a filter made this error of a warning that was caught here.
+
+    Args:
+        error: any error.
+        of_c: whether C++ must have warned, which may not warn again when the function runs eagerly.
+    """
+    made: bool | None = error.__dict__.get(_OF_C) if isinstance(error, Warning) else None
+    return made is not None and (made or not of_c)
 
 
 def run_as_in_eager(run: Run, fn: Callable[..., Any]) -> Run:
