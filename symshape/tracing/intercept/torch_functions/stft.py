@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from symshape.torch_internals import operators
+from symshape.torch_internals import dispatch, operators
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 aten = torch.ops.aten
@@ -39,6 +39,12 @@ def _is_plain(n_fft: Any, hop: Any, width: Any, window: Any) -> bool:
         and not window.is_complex()
         and tuple(window.shape) == (width,)
     )
+
+
+def _warn_as_torch() -> None:
+    """Have C++ warn that there is no window: it does so once in a process."""
+    with dispatch.modes_disabled():
+        _torch_stft(torch.zeros(4), 4, center=False, return_complex=True)
 
 
 def stft(
@@ -74,6 +80,8 @@ def stft(
             align_to_window,
         )
         return _torch_stft(input, n_fft, hop_length, *rest)
+    if window is None:
+        _warn_as_torch()
     signal = input.unsqueeze(0) if input.dim() == 1 else input
     if center:
         margin = n_fft // 2
