@@ -248,11 +248,11 @@ def fast_callable(op: Any) -> Callable[..., Any]:
     found = _BOUND.get(id(op))
     if found is not None:
         return found[1]
-    return _telling(op) if type(op) is OpOverload else op  # type: ignore[no-any-return]
+    return _telling(op) if type(op) is OpOverload else op
 
 
 class Telling:
-    """Whether warnings of ops without a binding reach Python's ``warnings`` now.
+    """The switch by which warnings of ops without a binding reach Python's ``warnings``.
 
     Attributes:
         blocks: how many blocks ask for it.

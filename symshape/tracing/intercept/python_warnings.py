@@ -33,10 +33,10 @@ from symshape.graph.codegen import Run, StepLines
 from symshape.graph.fast_calls import Telling
 from symshape.tracing.restart import Restart
 from symshape.tracing.symbolic.nodes import texts
-from symshape.user_code import is_ours
+from symshape.user_code import is_ours, is_torchs
 
 PYTHONS_WARN, _PYTHONS_WARN_EXPLICIT = warnings.warn, warnings.warn_explicit
-"""Python's own functions, as they are outside of traces."""
+"""Python's functions, which a trace replaces by ours."""
 _OVERRIDES = torch.overrides.__file__
 _OPS = torch._ops.__file__
 _BETWEEN = (contextlib.__file__, functools.__file__, _OVERRIDES)
@@ -138,7 +138,7 @@ class _TracedBlock(_Block):
         at = next(itertools.islice(frames_of_eager(frame), level if raw else 0, None), None)
         if at is None:
             return False
-        self.tell(_Warning(text, category, _Place.of(at), of_c=True))
+        self.tell(_Warning(texts.with_values(text), category, _Place.of(at), of_c=True))
         return True
 
     def tell(self, warning: _Warning) -> None:
@@ -147,8 +147,6 @@ class _TracedBlock(_Block):
         Raises:
             Warning: a filter makes errors of such warnings.
         """
-        if type(warning.message) is str:
-            warning = warning._replace(message=texts.with_values(warning.message))
         if _filters_in_force() != self.outer:  # the program's own
             warning.show()
             return
@@ -270,7 +268,7 @@ def _action(warning: _Warning) -> str:
     """Return what the filters that are set now do with a warning."""
     text, place = str(warning.message), warning.place
     for each in list(warnings.filters):
-        if each is _CATCHES_ALL:
+        if each is _CATCHES:
             continue
         action, message, category, module, line = each
         if (
@@ -320,7 +318,7 @@ class _Category:
         )
 
 
-_CATCHES_ALL: Any = ("ignore", _Text(), _Category(), _Module(), 0)
+_CATCHES: Any = ("ignore", _Text(), _Category(), _Module(), 0)
 
 
 class _Filters(list[Any]):
@@ -335,8 +333,8 @@ class _Filters(list[Any]):
 
     def __setitem__(self, index: Any, items: Any) -> None:
         super().__setitem__(index, items)
-        if self[:1] != [_CATCHES_ALL]:
-            super().insert(0, _CATCHES_ALL)
+        if self[:1] != [_CATCHES]:
+            super().insert(0, _CATCHES)
 
 
 class _Installed:
@@ -346,27 +344,33 @@ class _Installed:
         self._lock = threading.Lock()
         self._count = 0
         self._before: list[Any] = []
+        self._ours: list[Any] = []
 
     def __enter__(self) -> None:
         with self._lock:
             self._count += 1
             Telling.blocks = self._count
-            found: Any = warnings
-            if type(found.filters) is not _Filters:
-                self._before = found.filters
-                found.filters = _Filters([_CATCHES_ALL, *self._before])
+            if self._count > 1:
+                return
+            found: Any = warnings.filters
+            if found is not self._ours:
+                is_copy = type(found) is _Filters  # left by a thread in `catch_warnings`
+                self._before = (
+                    [each for each in found if each is not _CATCHES] if is_copy else found
+                )
+                self._ours = found if is_copy else _Filters([_CATCHES, *found])
+                warnings.filters = self._ours
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._count -= 1
             Telling.blocks = self._count
-            found: Any = warnings
-            # another thread may be in `catch_warnings`: its copy, and ours behind it, catch nothing
-            if not self._count and type(found.filters) is _Filters:
-                now = [each for each in found.filters if each is not _CATCHES_ALL]
+            # else a thread is in `catch_warnings`: its copy, and ours behind it, catch nothing
+            if not self._count and warnings.filters is self._ours:
+                now = [each for each in self._ours if each is not _CATCHES]
                 if now != self._before:
                     self._before[:] = now
-                found.filters = self._before
+                warnings.filters = self._before
 
 
 _installed = _Installed()
@@ -389,6 +393,8 @@ def _warn(
         PYTHONS_WARN(message, category, max(stacklevel, 1) + 1, source, **options)
     else:
         assert isinstance(block, _TracedBlock)
+        if type(message) is str and is_torchs(sys._getframe(1).f_code.co_filename):
+            message = texts.with_values(message)
         block.tell(_Warning(message, kind, _Place.of(at), source))
 
 
@@ -438,7 +444,7 @@ def told_as_in_eager(serves: bool) -> Iterator[Callable[[], None]]:
     outer = (warnings.warn, warnings.warn_explicit)
     with _installed:
         block = _TracedBlock()
-        warnings.warn, warnings.warn_explicit = _warn, _warn_explicit  # type: ignore[assignment]
+        warnings.warn, warnings.warn_explicit = _warn, _warn_explicit
         try:
             with _caught_by(block):
                 yield block.forget

@@ -3,7 +3,8 @@
 A program may compute with the text of a size (a key, a file name, a branch on ``"8"``).  Its text
 must be the one that eager gives, so the size is fixed by a guard.  Messages need no guard: they
 show names.  Messages are the texts made by torch, symshape and Python's own ``logging``,
-``warnings``, ``traceback`` and debugger, and what the program prints.
+``warnings``, ``traceback`` and debugger, and what the program prints.  A warning of torch's shows
+the values of the call, without a guard (:func:`with_values`).
 """
 
 from __future__ import annotations
@@ -88,14 +89,13 @@ def with_values(text: str) -> str:
     if not names:
         return text
     found = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    return re.sub(
-        rf"(?<![\w.])(?:{found})(?!\w)", lambda match: _value(*names[match[0]], match[0]), text
-    )
 
+    def value(match: re.Match[str]) -> str:
+        node, spec = names[match[0]]
+        hint = node.hint
+        return match[0] if hint is None else format(hint, spec)
 
-def _value(node: Any, spec: str, name: str) -> str:
-    hint = node.hint
-    return name if hint is None else format(hint, spec)
+    return re.sub(rf"(?<![\w.])(?:{found})(?!\w)", value, text)
 
 
 def open_places() -> Places | None:

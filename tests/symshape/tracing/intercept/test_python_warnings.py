@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 import symshape
 from symshape.errors import FallbackWarning, UnsupportedError
+from symshape.tracing.intercept.python_warnings import told_as_in_eager
 
 Records = list[tuple[str, str, str, int]]
 _LOSS = torch.nn.MSELoss()
@@ -151,7 +152,7 @@ def test_the_first_call_warns_like_eager(fn: Any, args: tuple[Any, ...], action:
     assert len(set(errors)) <= 1
 
 
-@pytest.mark.parametrize(("fn", "args"), IN_TRACES + [(_of_the_caller, (ROWS,))])
+@pytest.mark.parametrize(("fn", "args"), [*IN_TRACES, (_of_the_caller, (ROWS,))])
 def test_a_trace_warns_like_eager(fn: Any, args: tuple[Any, ...]) -> None:
     eager = _records(lambda: fn(*args))
     assert eager
@@ -236,7 +237,8 @@ def test_a_failed_trace_shows_what_cpp_may_not_say_again() -> None:
 def test_an_error_of_the_program_leaves_its_warnings_shown() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         y = F.softmax(x)
-        raise ValueError("no")
+        if y.dim():
+            raise ValueError("no")
         return y
 
     def call() -> None:
@@ -288,29 +290,19 @@ def test_calls_later_on_cite_the_program_too() -> None:
 
 
 def test_other_threads_warn_as_ever() -> None:
-    begun, done = threading.Event(), threading.Event()
-    levels: list[int] = []
-
     def elsewhere() -> None:
-        begun.wait(10)
         warnings.warn("elsewhere", stacklevel=1)
-        levels.append(len(warnings.filters))
-        done.set()
-
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        begun.set()
-        done.wait(10)
-        return F.softmax(x)
 
     def call() -> None:
-        thread = threading.Thread(target=elsewhere)
-        thread.start()
-        symshape.trace(fn, ROWS)
-        thread.join()
+        with told_as_in_eager(serves=True):
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+            warnings.warn("here", stacklevel=1)
 
     told = _records(call)
-    assert [message.split()[0] for _, message, _, _ in told] == ["elsewhere", "Implicit"]
-    assert {file for _, _, file, _ in told} == {__file__}
+    line = elsewhere.__code__.co_firstlineno
+    assert [(message, at - line) for _, message, _, at in told] == [("elsewhere", 1), ("here", 8)]
 
 
 def test_filters_and_functions_are_put_back() -> None:
@@ -337,3 +329,13 @@ def test_filters_that_a_program_sets_stay() -> None:
         assert warnings.filters is before
         assert ("ignore", None, FutureWarning, None, 0) in warnings.filters
     assert len(told) == 1
+
+
+def test_texts_of_the_program_that_look_like_names_stay() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = F.mse_loss(x, y)
+        warnings.warn("s0 and s1", stacklevel=1)
+        return loss
+
+    told = _records(lambda: symshape.trace(fn, ROWS, torch.randn(5, 1)))
+    assert [message[:14] for _, message, _, _ in told] == ["Using a target", "s0 and s1"]
