@@ -33,6 +33,8 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+# torch calls its own function deprecated, once in a process
+@pytest.mark.filterwarnings("ignore:at..nuclear_norm is deprecated:UserWarning")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values(name: str) -> None:
     calls = [
