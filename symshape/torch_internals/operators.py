@@ -22,6 +22,8 @@ LINEAR_IS_A_VIEW = torch.torch_version.TorchVersion(torch.__version__) < "2.15"
 """True if a linear layer with a bias answers a view of its folded product: an unsafe view since
 2.15.
 """
+calling_ops: str = optional("torch._ops.__file__", "")
+"""The file of the code that calls overloads of ops."""
 torch_function_enabled: Callable[[], bool] = optional(
     "torch._C._is_torch_function_enabled", lambda: False
 )

@@ -21,6 +21,7 @@ import itertools
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -28,9 +29,11 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import torch
 
+from symshape import forks
 from symshape.errors import SymShapeError
 from symshape.graph.codegen import Run, StepLines
 from symshape.graph.fast_calls import Telling
+from symshape.torch_internals.operators import calling_ops
 from symshape.tracing.restart import Restart
 from symshape.tracing.symbolic.nodes import texts
 from symshape.user_code import is_ours, is_torchs
@@ -38,7 +41,6 @@ from symshape.user_code import is_ours, is_torchs
 PYTHONS_WARN, _PYTHONS_WARN_EXPLICIT = warnings.warn, warnings.warn_explicit
 """Python's functions, which a trace replaces by ours."""
 _OVERRIDES = torch.overrides.__file__
-_OPS = torch._ops.__file__
 _BETWEEN = (contextlib.__file__, functools.__file__, _OVERRIDES)
 """The files whose frames belong to ours where they stand between them."""
 _GENERATED = "<symshape "
@@ -128,6 +130,10 @@ class _TracedBlock(_Block):
     def __init__(self) -> None:
         self.held: list[_Warning] = []
         self._earlier: list[_Warning] = []
+        self.outer: tuple[int, ...] = ()
+
+    def begin(self) -> None:
+        """Note the filters that are set now: later ones are the program's own."""
         self.outer = _filters_in_force()
 
     def seen(self, text: str, category: type[Warning], module: str, frame: FrameType) -> bool:
@@ -203,7 +209,9 @@ class _RunBlock(_Block):
                     return None
                 names = self._namespace(location[0])
                 return _Place(*location[:2], names.get("__name__") or "<string>", names)
-            if file != _OPS and not str(frame.f_globals.get("__name__")).startswith(_OF_GRAPHS):
+            if file != calling_ops and not str(frame.f_globals.get("__name__")).startswith(
+                _OF_GRAPHS
+            ):
                 return None
             frame = frame.f_back
         return None
@@ -338,19 +346,33 @@ class _Filters(list[Any]):
 
 
 class _Installed:
-    """The filter is installed while some thread catches warnings."""
+    """The filter is installed while some thread catches warnings, each in a block."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
+        self._lock = forks.lock()
+        # an interrupt may end a block before it is taken out of here
+        self._blocks = weakref.WeakSet[_Block]()
         self._before: list[Any] = []
         self._ours: list[Any] = []
 
-    def __enter__(self) -> None:
+    @contextmanager
+    def catching(self, block: _Block) -> Iterator[None]:
+        """Return a context in which ``block`` catches the warnings of this thread."""
+        outer = _thread.block
+        try:
+            self._begin(block)
+            _thread.block = block
+            yield
+        finally:
+            _thread.block = outer
+            self._end(block)
+
+    def _begin(self, block: _Block) -> None:
         with self._lock:
-            self._count += 1
-            Telling.blocks = self._count
-            if self._count > 1:
+            alone = not self._blocks
+            self._blocks.add(block)
+            Telling.blocks = len(self._blocks)
+            if not alone:
                 return
             found: Any = warnings.filters
             if found is not self._ours:
@@ -361,12 +383,12 @@ class _Installed:
                 self._ours = found if is_copy else _Filters([_CATCHES, *found])
                 warnings.filters = self._ours
 
-    def __exit__(self, *error: object) -> None:
+    def _end(self, block: _Block) -> None:
         with self._lock:
-            self._count -= 1
-            Telling.blocks = self._count
+            self._blocks.discard(block)
+            Telling.blocks = len(self._blocks)
             # else a thread is in `catch_warnings`: its copy, and ours behind it, catch nothing
-            if not self._count and warnings.filters is self._ours:
+            if not self._blocks and warnings.filters is self._ours:
                 now = [each for each in self._ours if each is not _CATCHES]
                 if now != self._before:
                     self._before[:] = now
@@ -422,13 +444,8 @@ def _warn_explicit(*args: Any, **kwargs: Any) -> None:
         _PYTHONS_WARN_EXPLICIT(*args, **kwargs)
 
 
-@contextmanager
-def _caught_by(block: _Block) -> Iterator[None]:
-    outer, _thread.block = _thread.block, block
-    try:
-        yield
-    finally:
-        _thread.block = outer
+def _put_back(functions: tuple[Any, Any]) -> None:
+    warnings.warn, warnings.warn_explicit = functions
 
 
 @contextmanager
@@ -442,19 +459,22 @@ def told_as_in_eager(serves: bool) -> Iterator[Callable[[], None]]:
             leaves its warnings shown.
     """
     outer = (warnings.warn, warnings.warn_explicit)
-    with _installed:
-        block = _TracedBlock()
-        warnings.warn, warnings.warn_explicit = _warn, _warn_explicit
-        try:
-            with _caught_by(block):
-                yield block.forget
-        except (Exception, Restart) as error:
-            if serves or isinstance(error, (SymShapeError, Restart)):
-                block.forget()
-            block.show()
-            raise
-        finally:
-            warnings.warn, warnings.warn_explicit = outer
+    if outer[0] is _warn and not isinstance(_thread.block, _TracedBlock):
+        outer = (PYTHONS_WARN, _PYTHONS_WARN_EXPLICIT)  # an interrupt left ours
+    block = _TracedBlock()
+    try:
+        with _installed.catching(block):
+            block.begin()
+            warnings.warn, warnings.warn_explicit = _warn, _warn_explicit
+            yield block.forget
+    except (Exception, Restart) as error:
+        _put_back(outer)
+        if serves or isinstance(error, (SymShapeError, Restart)):
+            block.forget()
+        block.show()
+        raise
+    finally:
+        _put_back(outer)
     block.show()
 
 
@@ -483,5 +503,5 @@ def run_as_in_eager(run: Run, fn: Callable[..., Any]) -> Run:
 def kernels_as_in_eager(fn: Callable[..., Any]) -> Iterator[_RunBlock]:
     """Return a context in which warnings of the kernels of a graph cite the lines of ``fn``."""
     block = _RunBlock(fn)
-    with _installed, _caught_by(block):
+    with _installed.catching(block):
         yield block
