@@ -40,6 +40,12 @@ def page() -> str:
         "stays below eager's; – if it does not within these calls.",
         "",
         streams.table(_FOLDER),
+        "## The same on a CPU",
+        "",
+        "Two cores. A model of such a size runs in a few milliseconds, so that its traces are most "
+        "of what the first calls take.",
+        "",
+        streams.on_cpus(_FOLDER),
         "## Slower than eager",
         "",
         "Streams that at least one recorded run found slower than eager, in all calls or in the "

@@ -78,6 +78,16 @@ class Stream:
         return min(map(len, self.seconds.values()))
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether no accelerator took part: the models are small then."""
+        return self.file.endswith("-cpu.json")
+
+    @property
+    def words(self) -> str:
+        """The name of the stream, and that it ran on a CPU."""
+        return NAMES.get(self.name, self.name) + (", on a CPU" if self.on_cpu else "")
+
+    @property
     def ratio(self) -> float:
         """Our total over eager's."""
         return self.total("ours") / self.total("eager")
@@ -111,9 +121,11 @@ class Stream:
         return ours / eager
 
 
-def recorded() -> list[Stream]:
-    """Return the last recorded run of each stream, in the order of :data:`NAMES`."""
-    found = {each.name: each for each in every_run()}
+def recorded(*, cpu: bool = False) -> list[Stream]:
+    """Return the last recorded run of each stream, in the order of :data:`NAMES`; ``cpu``: those
+    on a CPU instead of those on a device.
+    """
+    found = {each.name: each for each in every_run() if each.on_cpu is cpu}
     return sorted(found.values(), key=lambda each: (*NAMES, each.name).index(each.name))
 
 
@@ -141,7 +153,7 @@ def slower(folder: str) -> str:
     """
     runs: dict[str, list[Stream]] = {}
     for each in every_run():
-        runs.setdefault(each.name, []).append(each)
+        runs.setdefault(each.words, []).append(each)
     lines = [
         (
             f"| stream | recorded runs | symshape / eager, newest | least | greatest | last {LAST} "
@@ -152,7 +164,7 @@ def slower(folder: str) -> str:
     for name in sorted(runs, key=lambda name: -max(each.ratio for each in runs[name])):
         newest, ratios = runs[name][-1], [each.ratio for each in runs[name]]
         if max(*ratios, newest.last_ratio, 0.0) > 1:
-            named = f"[{NAMES.get(name, name)}]({folder}/{newest.file})"
+            named = f"[{name}]({folder}/{newest.file})"
             figures = (
                 f"{newest.ratio:.2f} | {min(ratios):.2f} | {max(ratios):.2f} | "
                 f"{newest.last_ratio:.2f}"
@@ -203,13 +215,32 @@ def table(folder: str, *, short: bool = False) -> str:
     for each in recorded():
         if short and each.name not in SHORT:
             continue
-        name = f"[{NAMES.get(each.name, each.name)}]({folder}/{each.file})"
+        name = f"[{each.words}]({folder}/{each.file})"
         figures = (
             f"{each.total('eager'):.2f} | {each.total('ours'):.2f} | {each.ratio:.2f} | "
             f"{each.behind:.2f}"
         )
         last = "" if short else f" {each.last_ratio:.2f} | {each.ahead_from or '–'} |"
         lines.append(f"| {name} | {each.calls} | {figures} |{last}")
+    return "\n".join(lines) + "\n"
+
+
+def on_cpus(folder: str) -> str:
+    """Return the table of the streams on a CPU, torch.compile among the peers."""
+    lines = [
+        (
+            "| small models, sizes never repeat | calls | eager s | torch.compile s | symshape s | "
+            "symshape / eager | symshape's last calls / eager's |"
+        ),
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for each in recorded(cpu=True):
+        other = f"{each.total('compile'):.2f}" if "compile" in each.seconds else "–"
+        lines.append(
+            f"| [{NAMES.get(each.name, each.name)}]({folder}/{each.file}) | {each.calls} | "
+            f"{each.total('eager'):.2f} | {other} | {each.total('ours'):.2f} | {each.ratio:.2f} | "
+            f"{each.last_ratio:.2f} |"
+        )
     return "\n".join(lines) + "\n"
 
 
