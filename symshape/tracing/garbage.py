@@ -58,17 +58,18 @@ def age(before: tuple[int, int, int] | None = None) -> None:
     Objects that become old in this way do not bring the next full collection nearer, so their
     number is limited. After a small trace the young ones are collected, by the thresholds from
     before it: else the next allocation would do so, and often scan all objects of the process with
-    them. Nothing happens if objects are frozen or the collector is off. The collection takes 20 ms
-    for a GPT-2's step.
+    them. Nothing is made old if objects are frozen, and nothing happens if the collector is off.
+    The collection takes 20 ms for a GPT-2's step.
     """
     global _aged
     count, middle, old = gc.get_count()
-    # which counts them: 36 ms for a million
-    if not gc.isenabled() or gc.get_freeze_count():
+    if not gc.isenabled():
         return
     if count < MANY:
         if before is not None and 0 < before[0] < count and old <= MOST_FULL:
             gc.collect(int(middle > before[1]))
+        return
+    if gc.get_freeze_count():  # which counts them: 36 ms for a million
         return
     full = gc.get_stats()[2]["collections"]
     since, aged = _aged
