@@ -254,15 +254,19 @@ class Compiled:
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         run = self._annotator.run_of(entry) if profiling else entry.run
         try:
-            with kernels_as_in_eager(self.fn) as kernels:
+            if entry.seen:
                 return self._serve(entry, run, leaves, values, args, kwargs)
+            with kernels_as_in_eager(self.fn) as kernels:
+                try:
+                    return self._serve(entry, run, leaves, values, args, kwargs)
+                finally:
+                    if kernels.told:
+                        entry.place_warnings(self.fn)
         finally:  # only now: the device works meanwhile
             for branch in branches:
                 cache.remember(branch, flat, key, entry, values)
                 dispatcher.known.expect(key)
             cache.seen(entry, values).calls += 1
-            if kernels.told:
-                entry.place_warnings(self.fn)
 
     # -- looking at it
     def explain_miss(self) -> str:
