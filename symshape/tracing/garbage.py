@@ -10,6 +10,7 @@ objects that exist after a large trace are made old at once.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -30,16 +31,21 @@ MOST_AGED = 250_000
 of a GPT-2's step.
 """
 _aged = (-1, 0)  # full collections so far, and the objects that became old since the last one
+_raised: tuple[int, int, int] | None = None  # the thresholds from before, while they are raised
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
     """Raise the collector's threshold inside, in all threads; a collector that is off or slower is
     unchanged.
+
+    A child that is forked meanwhile has the threshold from before.
     """
+    global _raised
     before = gc.get_threshold()
     try:
         if 0 < before[0] < RARELY:
+            _raised = before
             gc.set_threshold(RARELY, *before[1:])
         yield
     finally:
@@ -83,5 +89,16 @@ def age(before: tuple[int, int, int] | None = None) -> None:
 
 def as_before(thresholds: tuple[int, int, int]) -> None:
     """Restore the thresholds from before the trace, unless other code changed them meanwhile."""
+    global _raised
     if 0 < thresholds[0] < RARELY and gc.get_threshold() == (RARELY, *thresholds[1:]):
         gc.set_threshold(*thresholds)
+        _raised = None
+
+
+def _in_child() -> None:
+    if _raised is not None:
+        as_before(_raised)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_in_child)

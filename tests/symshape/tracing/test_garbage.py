@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -78,6 +80,19 @@ def test_a_trace_inside_another_changes_nothing() -> None:
         assert gc.get_threshold() == (RARELY, 11, 12)
     assert gc.get_threshold() == (701, 11, 12)
     as_before((701, 11, 12))
+    assert gc.get_threshold() == (701, 11, 12)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_child_that_is_forked_meanwhile_collects_as_before() -> None:
+    """Another thread may be in a trace whose lock was made while the fork took all locks."""
+    with seldom_collected(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.get_threshold() == (701, 11, 12) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert gc.get_threshold() == (RARELY, 11, 12)
     assert gc.get_threshold() == (701, 11, 12)
 
 
