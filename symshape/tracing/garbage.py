@@ -24,7 +24,7 @@ ops.
 """
 MOST_FULL = 100
 """The number of middle collections since the last full one up to which a small trace puts off the
-next full one.
+next full one: ten times Python's own threshold, so that dropped programs do go.
 """
 MOST_AGED = 250_000
 """The number of objects that may become old after traces between two full collections: six traces

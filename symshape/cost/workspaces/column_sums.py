@@ -1,8 +1,9 @@
 """The memory that sums over many rows ask for themselves on CUDA: biases' gradients, for instance.
 
 Where few columns would leave a device idle, torch splits the rows over thread blocks, whose partial
-sums meet in device memory: up to as much as the summed tensor.  How many blocks share the rows is
-known from the sizes and the device (torch 2.11 to 2.15, ``aten/src/ATen/native/cuda/Reduce.cuh``).
+sums meet in device memory: about as much as the summed tensor.  How many blocks share the rows is
+known from the sizes and the device (``aten/src/ATen/native/cuda/Reduce.cuh``).  An H200 with torch
+2.11 asked for these bytes; other versions and devices were not tried.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import attrs
 import torch
 
 from meta_fns.core.layout import contiguous_strides
+from symshape.cost.workspaces.op_requests import is_known
 from symshape.graph.steps import Node
 from symshape.runtime.runners.cuda.graph_bytes import integer_at
 
@@ -85,8 +87,8 @@ def _block(columns: int, rows: int, threads: int) -> tuple[int, int]:
 def partial_sums(node: Node, values: Mapping[str, int], device: Multiprocessors) -> tuple[int, ...]:
     """Return the bytes that an op asks for, besides its result, while it sums rows on CUDA.
 
-    The rows are the leading dimensions of a contiguous tensor. Other sums ask for little, and are
-    left out.
+    The rows are the leading dimensions of a contiguous tensor. Sums of single rows ask for little.
+    They are left out, as are sums of other layouts or of sizes without a value, and AMD's devices.
 
     Args:
         node: the call of an op.
@@ -96,7 +98,10 @@ def partial_sums(node: Node, values: Mapping[str, int], device: Multiprocessors)
     if node.op not in _SUMS:
         return ()
     spec, dims = node.args[0].spec, node.args[1]
-    if spec.device.type != "cuda" or not spec.dtype.is_floating_point or not dims:
+    on_cuda = spec.device.type == "cuda" and torch.version.hip is None
+    if not on_cuda or not spec.dtype.is_floating_point or not dims or not spec.sizes:
+        return ()
+    if not all(is_known(each, values) for each in (*spec.sizes, *spec.strides)):
         return ()
     sizes, strides = (
         [integer_at(each, values) for each in part] for part in (spec.sizes, spec.strides)
@@ -113,4 +118,6 @@ def partial_sums(node: Node, values: Mapping[str, int], device: Multiprocessors)
     columns = prod(sizes[place] for place in wide if place not in summed)
     if min(rows, columns) < 2:
         return ()
-    return device.partial_sums(rows, columns, max(spec.dtype.itemsize, 4))
+    made = node.outputs[0]
+    dtype = spec.dtype if made is None else made.spec.dtype
+    return device.partial_sums(rows, columns, max(dtype.itemsize, 4))

@@ -31,7 +31,7 @@ from symshape.graph.steps import (
 )
 from symshape.runtime.runners.cuda.graph_bytes import integer_at
 
-__all__ = ["HERE", "Meter", "OpRequests", "Workspaces", "has_own_memory"]
+__all__ = ["HERE", "Meter", "OpRequests", "Workspaces", "has_own_memory", "is_known"]
 
 T = TypeVar("T")
 Event = tuple[int, int]
@@ -202,7 +202,7 @@ class _Call:
             if spec.layout is not torch.strided:
                 return None
             parts = (spec.sizes, spec.strides, (spec.storage_offset,))
-            if not all(_known(each, values) for part in parts for each in part):
+            if not all(is_known(each, values) for part in parts for each in part):
                 return None
             sizes, strides, (offset,) = (
                 tuple([integer_at(each, values) for each in part]) for part in parts
@@ -215,7 +215,7 @@ class _Call:
         def number(leaf: Any) -> Any:
             return leaf if isinstance(leaf, Value) else integer_at(leaf, values)
 
-        if any(not isinstance(each, Term) or not _known(each, values) for each in node.numbers):
+        if any(not isinstance(each, Term) or not is_known(each, values) for each in node.numbers):
             return None
         args = tuple([map_argument(arg, number) for arg in node.args])
         return cls(
@@ -287,7 +287,7 @@ class _Call:
         return OpRequests(tuple(changes), tuple(kept))
 
 
-def _known(size: Any, values: Mapping[str, int]) -> bool:
+def is_known(size: Any, values: Mapping[str, int]) -> bool:
     """Return whether the values are those of all symbols of a size."""
     term = size if isinstance(size, Term) else getattr(size, "term", None)
     return term is None or all(each.name in values for each in term.symbols)

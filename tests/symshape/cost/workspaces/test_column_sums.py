@@ -63,6 +63,24 @@ def test_partial_sums_are_in_float32_at_least() -> None:
         assert partial_sums(node, {}, HOPPER)[0] == 138412032 // 4 * bytes_each
 
 
+def test_a_sum_in_another_dtype_has_partial_sums_in_it() -> None:
+    node, given = _sum(16384, 2048, dims=[0])
+    made = _value(2, 2048, dtype=torch.float64)
+    wide = Node(node.op, (given, [0]), {"dtype": torch.float64}, (made,), True)
+    assert partial_sums(wide, {}, HOPPER)[0] == 2 * 138412032
+
+
+def test_sizes_that_are_not_known_and_numbers_have_none() -> None:
+    """A number may be summed along dimension 0, too."""
+    assert partial_sums(_sum(dims=[])[0], {}, HOPPER) == ()
+    number = _value(0, dtype=torch.float32)
+    for dim in (0, -1):
+        node = Node(aten.sum.dim_IntList, (number, [dim]), {}, (number,), True)
+        assert partial_sums(node, {}, HOPPER) == ()
+    node, _ = _sum(symbol("u0"), 2048, dims=[0])
+    assert partial_sums(node, {"s0": 3}, HOPPER) == ()
+
+
 def test_other_sums_ask_for_little() -> None:
     for node, _ in (
         _sum(16384, 2048, dims=[0], device="cpu"),
