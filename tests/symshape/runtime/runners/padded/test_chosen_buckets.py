@@ -15,6 +15,7 @@ import torch
 
 import symshape
 from symshape.options import Options
+from symshape.runtime.padding import blueprint
 from symshape.runtime.policy.estimates import Estimates
 from symshape.runtime.runners.choice import Order
 from symshape.runtime.runners.padded import chosen_buckets, runner
@@ -81,9 +82,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     monkeypatch.setattr(Bucket, "_ready", captured)
     monkeypatch.setattr(Bucket, "call", called)
     monkeypatch.setattr(Bucket, "launched", lambda self, leaves, placement: None)
-    monkeypatch.setattr(chosen_buckets, "time", clock)
+    for module in (blueprint, chosen_buckets, runner):  # every clock that a price is measured by
+        monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(chosen_buckets, "estimates_of", lambda graph: Estimates(0.1, 1e-3, 75.0))
-    monkeypatch.setattr(runner, "time", clock)
     with instead_of("padded", judged):
         yield made
 
