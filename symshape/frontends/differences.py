@@ -155,13 +155,14 @@ class Miss:
         An entry of the call's own structure with a failed guard is nearer than one of another
         structure.  The sentence is made once: entries may be evicted afterwards.
         """
-        self._text = self._text or f"{self.function} was traced again because {self._why()}."
+        self._text = self._text or f"{self.function} was traced again{self._why()}."
         return self._text
 
     def _why(self) -> str:
+        """Return the end of the sentence."""
         if not self.entries:
-            return f"no program was left: {self.why_gone}"
-        best: tuple[int, int, int, list[str]] | None = None
+            return f" because no program was left: {self.why_gone}"
+        best: tuple[int, int, int, list[str]] | None = None  # distance, reasons, minus the number
         for found, changes in self.entries:
             entry = found()
             if entry is None:
@@ -171,10 +172,11 @@ class Miss:
             if reasons and (best is None or rank < best[:3]):
                 best = (*rank, reasons)
         if best is None:  # another thread changes the state meanwhile
-            return "state that it reads had changed"
-        _, count, number, reasons = best
-        more = f" (and {count - 1} more)" if count > 1 else ""
-        return f"{reasons[0]}{more}; the nearest entry is number {-number}"
+            return " because state that it reads had changed"
+        distance, count, number, reasons = best
+        reason = f"{reasons[0]} (and {count - 1} more)" if count > 1 else reasons[0]
+        verb = "needs" if distance == GUARDS else "does not fit:"
+        return f": the nearest entry, number {-number}, {verb} {reason}"
 
     def _reasons(self, entry: Entry, changes: Sequence[str]) -> tuple[int, list[str]]:
         program = entry.program

@@ -158,7 +158,7 @@ def test_every_view(page: Page, saved: Path) -> None:
     assert "x.size(0) % 8" in page.tab("Guards")
     assert "if x.size(0) > 20:" in page.tab("Guards")
     assert "look at" in page.tab("Dispatch") or "try" in page.tab("Dispatch")
-    assert "branching was traced again because" in page.tab("History")
+    assert "branching was traced again: the nearest entry" in page.tab("History")
     page.run("app.space.setAll([7, 2])")
     assert "aten.cat.default" in page.tab("Program")
     assert "alone" in page.tab("Compare")

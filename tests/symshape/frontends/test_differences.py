@@ -62,7 +62,7 @@ class TestExplanations:
         for word in words:
             assert word in text
         assert text.count("\n") == 0
-        assert text.endswith("the nearest entry is number 0.")
+        assert "was traced again: the nearest entry, number 0, " in text
 
     def test_a_guard_with_the_line_that_made_it(self) -> None:
         def fn(x: torch.Tensor) -> torch.Tensor:
@@ -206,7 +206,8 @@ class TestTheNearestEntry:
         f(torch.ones(5), torch.ones(6))
         text = f.explain_miss()
         assert "x.size(0) == 3" in text
-        assert "(and 1 more); the nearest entry is number 0" in text
+        assert "again: the nearest entry, number 0, needs" in text
+        assert text.endswith("(and 1 more).")
 
     def test_changed_state_is_nearer_than_another_nesting(self) -> None:
         model = nn.Linear(3, 3)

@@ -68,7 +68,7 @@ def test_records_are_the_events(kept: Kept) -> None:
     assert {record.name for record in kept.records} == {"symshape.recompiles"}
     missed = [record for record in kept.records if record.symshape["event"] == "CacheMiss"]
     assert len(missed) == 2
-    assert "was traced again because" in missed[-1].symshape["reason"] in missed[-1].getMessage()
+    assert "again: the nearest entry" in missed[-1].symshape["reason"] in missed[-1].getMessage()
     json.dumps([record.symshape for record in kept.records])
 
 

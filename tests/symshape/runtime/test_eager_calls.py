@@ -148,7 +148,7 @@ def test_state_that_is_another_at_each_call_is_bounded_too() -> None:
         sizes[0] = (0,) * step
         run(f, [3])
     assert f.stats().traces <= FREE + 8
-    assert "traced again because" in f.explain_fallback()
+    assert "traced again: the nearest entry" in f.explain_fallback()
 
 
 class Reading:
