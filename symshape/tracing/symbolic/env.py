@@ -71,6 +71,8 @@ class ShapeEnv:
         at: the user's line to blame, if it is not the running one.
         current_op: the name of the op whose rule is running, for origins.
         current_rule: the name of that rule.
+        kernels_differ: whether C++ is choosing between kernels whose results differ in layout: then
+            it gets the answer of eager, also where it would go on without.
     """
 
     def __init__(self) -> None:
@@ -94,6 +96,7 @@ class ShapeEnv:
         self.at: Origin | None = None
         self.current_op = ""
         self.current_rule = ""
+        self.kernels_differ = False
         self._hint_memo: dict[Term, int | bool | None] = {}
         self._true: set[Term] = {boolean.TRUE}
         self._undecided: dict[Term, Facts] = {}
@@ -295,7 +298,7 @@ class ShapeEnv:
         """Return the truth of ``condition``, or ``fallback`` if unbacked symbols leave it open
         (``guard_or_false``).
         """
-        if self.hint(condition) is not None:
+        if self.kernels_differ or self.hint(condition) is not None:
             return self.evaluate(condition)
         answer = ask(self.facts, condition)
         return fallback if answer is None else answer

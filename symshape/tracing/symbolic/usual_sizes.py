@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dis
 import os
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
@@ -21,6 +22,7 @@ import torch
 from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.terms import boolean, fold
+from guards.terms.arithmetic import const
 from guards.terms.term import Term
 from symshape.tracing.symbolic.raising_branches import JUMPS, asking, leads_to_a_branch
 from symshape.user_code import is_optimisers, is_torchs
@@ -41,10 +43,16 @@ class Known(Protocol):
     def current_op(self) -> str:
         """The op whose rule is asking."""
 
+    @property
+    def hints(self) -> Mapping[str, int]:
+        """The example's sizes, by the names of their symbols."""
+
 
 def usual(env: Known, condition: Term) -> bool | None:
     """Return the truth of ``condition`` if all data-dependent sizes are 2 or more and torch asks;
     None if open.
+
+    Where other sizes leave it open, they are taken to be the example's.
     """
     if not env.current_op and not _torch_asks():
         return None
@@ -53,7 +61,19 @@ def usual(env: Known, condition: Term) -> bool | None:
         several = facts.assume(boolean.ge(symbol, _SEVERAL))
         if not several.contradictory:
             facts = several
-    return ask(facts, condition)
+    answer = ask(facts, condition)
+    if answer is None and (known := _hinted(env, condition)):
+        answer = ask(facts, fold.substitute(condition, known))
+    return answer
+
+
+def _hinted(env: Known, condition: Term) -> dict[Term, Term]:
+    """Return the example's size of each symbol of a condition that has one."""
+    return {
+        symbol: const(env.hints[symbol.name])
+        for symbol in condition.symbols
+        if symbol.name in env.hints
+    }
 
 
 def fulfilled(condition: Term) -> bool | None:

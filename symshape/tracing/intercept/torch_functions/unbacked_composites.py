@@ -24,7 +24,11 @@ from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import (
     SIZES_ARE_SYMBOLS,
     of_symbols,
 )
-from symshape.tracing.intercept.torch_functions.whole_composites import can_be_whole, run_whole
+from symshape.tracing.intercept.torch_functions.whole_composites import (
+    as_eager_chooses,
+    can_be_whole,
+    run_whole,
+)
 from symshape.tracing.intercept.vmapped_branches import is_transformed
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -170,7 +174,7 @@ def _taken_apart(*args: Any, **named: Any) -> Any:
     ):
         # it divides by the root of this size; its products would ask, too
         bool(args[0].size(-1) == 0)
-    with of_symbols():
+    with of_symbols(), as_eager_chooses(args[:3]):
         return _plain_attention(*args, **named)
 
 

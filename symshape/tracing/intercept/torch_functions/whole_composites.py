@@ -6,7 +6,8 @@ For composites whose C++ decomposition asks for the value of a size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -43,6 +44,24 @@ def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False, cast: bool = Fal
             for each in tensors
         )
     )
+
+
+@contextlib.contextmanager
+def as_eager_chooses(tensors: Sequence[Any]) -> Iterator[None]:
+    """Let C++ choose between an op's kernels by the sizes of a call, as in eager.
+
+    From torch 2.15 on, attention takes sizes that depend on data for sizes that no fused kernel
+    serves.
+    """
+    env = next((each._tracer.env for each in tensors if type(each) is SymbolicTensor), None)
+    if env is None:
+        yield
+        return
+    before, env.kernels_differ = env.kernels_differ, True
+    try:
+        yield
+    finally:
+        env.kernels_differ = before
 
 
 def run_whole(op: OpOverload, args: Sequence[Any]) -> Any:
@@ -106,7 +125,11 @@ class WholeOp(torch.autograd.Function):
             return None, None, None, *(next(found) if wanted else None for wanted in needed)
         kind = ctx.saved_tensors[0].device.type
         # autocast around backward must not cast here
-        with torch.enable_grad(), torch.autocast(kind, enabled=False):
+        with (
+            torch.enable_grad(),
+            torch.autocast(kind, enabled=False),
+            as_eager_chooses(ctx.saved_tensors),
+        ):
             pairs = zip(ctx.saved_tensors, needed, strict=True)
             copies = [each.detach().requires_grad_(wanted) for each, wanted in pairs]
             for each in copies:
