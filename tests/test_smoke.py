@@ -83,7 +83,9 @@ def test_a_fork_ends_as_a_process_does(forks: Forks, tmp_path: Path) -> None:
     assert wrong.returncode == 1
     assert "no fuzz called 'no_such_fuzzer'" in wrong.stderr
     listed = forks.run("tests.bench", ["--list"], said=tmp_path / "listed", timeout=240)
-    assert (listed.returncode, listed.stderr) == (0, "")
+    leaks = ("nanobind:", " - leaked", " - ...", "See https://nanobind")  # Triton's, on torch 2.15
+    said = [line for line in listed.stderr.splitlines() if not line.startswith(leaks)]
+    assert (listed.returncode, said) == (0, [])
     assert "terms" in listed.stdout.split()
     late = forks.run("tests.bench", ["terms"], said=tmp_path / "late", timeout=0)
     assert late.returncode == -signal.SIGKILL

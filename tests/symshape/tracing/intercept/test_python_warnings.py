@@ -41,6 +41,16 @@ def _records(call: Callable[[], Any], action: Any = "always") -> Records:
     ]
 
 
+def _in_eager(call: Callable[[], Any], action: str = "always") -> Records:
+    """The warnings of eager; skips the test where this torch no longer has the function."""
+    try:
+        return _records(call, action)
+    except RuntimeError as error:
+        if "is now removed" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
 def _resized(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     out = torch.empty(3)
     torch.add(x, y, out=out)
@@ -141,7 +151,7 @@ def test_the_first_call_warns_like_eager(fn: Any, args: tuple[Any, ...], action:
         except Warning as error:
             errors.append(f"{type(error).__name__}: {error}")
 
-    eager = _records(lambda: told(lambda: fn(*args)), action)
+    eager = _in_eager(lambda: told(lambda: fn(*args)), action)
     fn.__globals__.get("__warningregistry__", {}).clear()
     compiled = _records(lambda: told(lambda: symshape.compile(fn)(*args)), action)
     fn.__globals__.get("__warningregistry__", {}).clear()
@@ -155,14 +165,14 @@ def test_the_first_call_warns_like_eager(fn: Any, args: tuple[Any, ...], action:
 
 @pytest.mark.parametrize(("fn", "args"), [*IN_TRACES, (_of_the_caller, (ROWS,))])
 def test_a_trace_warns_like_eager(fn: Any, args: tuple[Any, ...]) -> None:
-    eager = _records(lambda: fn(*args))
+    eager = _in_eager(lambda: fn(*args))
     assert eager
     assert _records(lambda: symshape.trace(fn, *args)) == eager
 
 
 @pytest.mark.parametrize(("fn", "args"), OF_KERNELS)
 def test_a_traced_program_warns_like_eager_where_it_runs(fn: Any, args: tuple[Any, ...]) -> None:
-    eager = _records(lambda: fn(*args))
+    eager = _in_eager(lambda: fn(*args))
     traced: list[Any] = []
     assert not _records(lambda: traced.append(symshape.trace(fn, *args)))
     assert _records(lambda: traced[0](*args)) == eager
