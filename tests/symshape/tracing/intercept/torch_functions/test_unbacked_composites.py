@@ -61,6 +61,41 @@ def test_what_is_not_known_to_be_laid_out_in_order_is_taken_to_hold_several() ->
     assert seen == ["equal"] * 3 + ["asserted"]
 
 
+def _heads(rows: torch.Tensor) -> torch.Tensor:
+    return rows.view(1, -1, 2, 4).transpose(1, 2)
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        lambda every, some: F.scaled_dot_product_attention(every, some, some),
+        lambda every, some: F.scaled_dot_product_attention(some, every, every),
+        lambda every, some: F.scaled_dot_product_attention(some, some, some, is_causal=True),
+        lambda every, some: F.scaled_dot_product_attention(some, some, some, scale=0.3),
+        lambda every, some: F.scaled_dot_product_attention(
+            some, some, some, torch.zeros(some.size(2), some.size(2))
+        ),
+        lambda every, some: F.scaled_dot_product_attention(
+            some, some[:, :1], some[:, :1], enable_gqa=True
+        ),
+        lambda every, some: F.scaled_dot_product_attention(some[0], some[0], some[0]),
+        lambda every, some: F.scaled_dot_product_attention(*[some.transpose(0, 2)] * 3),
+    ],
+)
+def test_attention_has_the_layout_of_eagers_kernel(attention: Any) -> None:
+    def fn(x: torch.Tensor, m: torch.Tensor) -> Any:
+        return attention(_heads(x), _heads(x[m]))
+
+    compiled = symshape.compile(fn, dynamic=True)
+    for rows, kept in ((6, 4), (7, 7), (9, 2), (5, 1), (4, 0)):
+        call = R(rows, 8), torch.arange(rows) < kept
+        found, eager = compiled(*call), fn(*call)
+        torch.testing.assert_close(found, eager)
+        assert found.stride() == eager.stride()
+    assert compiled.stats().traces == 1
+    assert compiled.stats().fallbacks == 0
+
+
 def test_distances_choose_their_kernel_when_the_graph_runs() -> None:
     def fn(x: torch.Tensor, m: torch.Tensor) -> Any:
         found = x[m]
