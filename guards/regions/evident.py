@@ -1,9 +1,10 @@
 """Implications that are plain to see: no decider takes part, neither ours nor Z3.
 
 What this says is read off the conditions as they stand: one of them is there, or it compares one
-symbol with a constant that the others keep it on the right side of.  It is for what most traces
-drop (``s1 != 0`` beside ``s1 >= 2``), where the first question to a solver would cost more than the
-rest of the work.
+symbol with a constant that the others keep it on the right side of, or it fails at single values
+only, and another one is false at these.  It is for what most traces drop (``s1 != 0`` beside
+``s1 >= 2`` or ``s0*s1 != s1``), where the first question to a solver would cost more than the rest
+of the work.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from guards.domains.interval_arithmetic import SIZES, Pair, meet
 from guards.domains.linear_form import bounded_by
 from guards.regions.satisfiability import Ranges
 from guards.terms import arithmetic
+from guards.terms.boolean import FALSE
 from guards.terms.fold import substitute
 from guards.terms.term import Op, Term
 
@@ -51,9 +53,8 @@ class Evident:
         """Return whether the conjunction plainly implies ``condition``; False where a proof would
         need a search.
         """
-        return self._holds(condition) or (
-            bool(self._same) and self._holds(substitute(condition, self._same))
-        )
+        forms = [condition, substitute(condition, self._same)] if self._same else [condition]
+        return any(self._holds(each) or self._excludes(each) for each in forms)
 
     def _note(self, part: Term) -> None:
         self._parts.add(part)
@@ -89,6 +90,72 @@ class Evident:
         value, rest = divmod(-constant, items[0][1])
         low, high = self._limit(items[0][0])
         return rest != 0 or (low is not None and value < low) or (high is not None and value > high)
+
+    def _excludes(self, condition: Term) -> bool:
+        """Return whether a part is false at the only values at which ``condition`` can fail."""
+        values = self._values_without(condition)
+        return bool(values) and any(_is_false(part, values) for part in self._parts)
+
+    def _values_without(self, condition: Term) -> dict[Term, Term]:
+        """Return the values that terms must have where ``condition`` fails, as far as they are
+        plain.
+        """
+        if condition.op is Op.OR:
+            found: dict[Term, Term] = {}
+            for part in condition.args:
+                found |= self._values_without(part)
+            return found
+        if condition.op is Op.NE:
+            return self._values_of_product(condition)
+        bounded = _of_one(condition)
+        if bounded is None:
+            return {}
+        symbol, (low, high) = bounded
+        least, most = self._limit(symbol)
+        if high is None and low is not None and least == low - 1:
+            return {symbol: arithmetic.const(least)}
+        if low is None and high is not None and most == high + 1:
+            return {symbol: arithmetic.const(most)}
+        return {}
+
+    def _values_of_product(self, condition: Term) -> dict[Term, Term]:
+        """Return the values of the factors of a product that a condition tells from a number, where
+        they are equal: of a product of sizes that is 1, each is 1.
+        """
+        constant, items = arithmetic.split(condition.args[0])
+        if len(items) != 1:
+            return {}
+        value, rest = divmod(-constant, items[0][1])
+        factors = arithmetic.factors(items[0][0])
+        if rest or (len(factors) > 1 and not (value == 1 and all(map(self._is_size, factors)))):
+            return {}
+        return dict.fromkeys(factors, arithmetic.const(value))
+
+    def _is_size(self, term: Term) -> bool:
+        """Return whether a term is plainly 0 or more."""
+        if term.op is Op.SYMBOL:
+            low = self._limit(term)[0]
+            return low is not None and low >= 0
+        if term.op is Op.CONST:
+            return term.args[0] >= 0  # type: ignore[no-any-return]
+        if term.op is Op.ADD:
+            constant, items = arithmetic.split(term)
+            return constant >= 0 and all(
+                factor > 0 and all(map(self._is_size, arithmetic.factors(each)))
+                for each, factor in items
+            )
+        if term.op is Op.FLOORDIV:
+            divisor = term.args[1]
+            return divisor.op is Op.CONST and divisor.args[0] > 0 and self._is_size(term.args[0])
+        return False
+
+
+def _is_false(part: Term, values: dict[Term, Term]) -> bool:
+    """Return whether a condition is false where terms have these values."""
+    try:
+        return substitute(part, values) is FALSE
+    except ZeroDivisionError:  # it has no truth there
+        return False
 
 
 def _conjuncts(condition: Term) -> Iterator[Term]:

@@ -56,6 +56,11 @@ def test_what_is_plain_holds_at_all_points() -> None:
         ([eq(S0, 32)], and_(ge(S0, 8), lt(S0, 33))),
         ([ne(S0, 0), eq(S0, S2)], ne(S2, 0)),
         ([], ge(S0, 0)),
+        ([ne(S0 * S1, S1)], ge(S1, 1)),
+        ([ne(S0 * ((S1 + 3) // 4), (S1 + 3) // 4)], or_(eq(S0, 0), ge(S1, 1))),
+        ([ne(S0, 1)], ne(S0 * ((S1 + 1) // 2), 1)),
+        ([ne((S1 + 1) // 2, 1), ge(S2, 1)], ne(S0 * ((S1 + 1) // 2) * S2, 1)),
+        ([eq(S0, S2), ne(S2 * S1, S1)], ge(S1, 1)),
     ],
 )
 def test_plain(kept: list[object], condition: object) -> None:
@@ -71,10 +76,52 @@ def test_plain(kept: list[object], condition: object) -> None:
         ([or_(ge(S1, 2), ge(S0, 2))], ge(S1, 2)),
         ([ge(S0 + S1, 2)], ge(S0, 2)),
         ([], ge(S0, 1)),
+        ([ne(S0 * S1, S1)], ge(S1, 2)),
+        ([ne(S0 * S1, S1 + 1)], ge(S1, 1)),
+        ([ne(S0, 1)], ne(S0 * S1, 2)),
+        ([ne(S0, 1)], ne(S0 * ((S1 - 1) // 2), 1)),
+        ([ge(S0 // S1, 1)], ge(S1, 1)),
     ],
 )
 def test_not_implied(kept: list[object], condition: object) -> None:
     assert not Evident(kept, {}).implies(condition)  # type: ignore[arg-type]
+
+
+def test_factors_that_may_be_negative_are_not_taken_for_1() -> None:
+    below = {"s0": (-3, None), "s1": (-3, None)}
+    assert not Evident([ne(S0, 1)], below).implies(ne(S0 * S1, 1))
+    assert not Evident([ne(S0, 1)], {"s0": (None, None), "s1": (0, 9)}).implies(ne(S0 * S1, 1))
+
+
+def test_what_fails_at_single_values_is_implied_only_where_a_part_is_false_there() -> None:
+    """Random products and bounds, against all points of a box."""
+    rng = random.Random(3)
+    atoms = [S0, S1, S2, (S0 + 1) // 2, (S1 + 3) // 4, (S2 - 1) // 2, mod(S0, 2)]
+    found = 0
+    for low in (0, 0, -2):
+        ranges = dict.fromkeys(("s0", "s1", "s2"), (low, 4))
+        points = [
+            dict(zip(ranges, values, strict=True)) for values in product(range(low, 5), repeat=3)
+        ]
+        for _ in range(150):
+            a, b, c = (rng.choice(atoms) for _ in range(3))
+            kept = [
+                rng.choice((ne(a * b, b), ne(a, 1), ne(a * b, c), ge(a * b, c + 1), le(a, 3 * b)))
+                for _ in range(rng.randint(1, 3))
+            ]
+            seen = Evident(kept, ranges)
+            inside = [point for point in points if all(evaluate(term, point) for term in kept)]
+            for term in (
+                *(ge(each, rng.randint(low, 2)) for each in (S0, S1, S2)),
+                *(le(each, rng.randint(2, 4)) for each in (S0, S1, S2)),
+                ne(a * b, rng.randint(-1, 2)),
+                ne(a * b * c, 1),
+                or_(ne(a * b, 1), ge(S1, low + 1)),
+            ):
+                if seen.implies(term):
+                    found += 1
+                    assert all(evaluate(term, point) for point in inside), (kept, term)
+    assert found > 150
 
 
 def test_a_range_without_zero_as_its_end_is_asked_for() -> None:
