@@ -14,6 +14,7 @@ from guards.regions.evident import Evident
 from guards.terms.arithmetic import symbol
 from guards.terms.boolean import and_, eq, ge, gt, le, lt, ne, not_, or_
 from guards.terms.division import mod
+from guards.terms.extremes import maximum, minimum
 from guards.terms.fold import evaluate
 from guards.terms.term import among
 from tests.guards.making import random_set
@@ -61,6 +62,11 @@ def test_what_is_plain_holds_at_all_points() -> None:
         ([ne(S0, 1)], ne(S0 * ((S1 + 1) // 2), 1)),
         ([ne((S1 + 1) // 2, 1), ge(S2, 1)], ne(S0 * ((S1 + 1) // 2) * S2, 1)),
         ([eq(S0, S2), ne(S2 * S1, S1)], ge(S1, 1)),
+        ([ge(S1, 2)], gt(S1 + minimum(S1, 1), 0)),
+        ([ge(S1 // 32, 2)], and_(ge(S1, 8), ge(S1 // 16, 2))),
+        ([ge(minimum((S0 + 4) // 8, (S1 + 4) // 8), 5)], ge(minimum(S0 // 4, S1 // 4), 5)),
+        ([eq((S1 + mod(-S1, 64)) // 64, 1)], ge(S1, 1)),
+        ([ge((S1 + 15) // 20, 3), ne(S0, 0)], ne(S0 + 1, S0 * (S1 // 5))),
     ],
 )
 def test_plain(kept: list[object], condition: object) -> None:
@@ -97,6 +103,7 @@ def test_what_fails_at_single_values_is_implied_only_where_a_part_is_false_there
     """Random products and bounds, against all points of a box."""
     rng = random.Random(3)
     atoms = [S0, S1, S2, (S0 + 1) // 2, (S1 + 3) // 4, (S2 - 1) // 2, mod(S0, 2)]
+    atoms += [minimum(S0, S2 + 1), maximum(S1, 2), (S0 - S1) // 3, mod(S1 + S2, -3)]
     found = 0
     for low in (0, 0, -2):
         ranges = dict.fromkeys(("s0", "s1", "s2"), (low, 4))
