@@ -88,7 +88,7 @@ _GRANTED = re.compile(
     r"^The trace took for granted (what only data tell: .*?)\. A program that fails", re.MULTILINE
 )
 """Matches the line of an error that names a data assumption of the trace
-(``tracing/translated_errors.py``).
+(``tracing/trace_errors.py``).
 """
 
 

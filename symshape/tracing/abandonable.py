@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
 
 from symshape.graph.step_cursor import StepCursor
-from symshape.graph.steps import Node, Step, Value, drawn_from, draws_random_numbers, written_values
-from symshape.tracing.lifting import Lifting
+from symshape.graph.steps import Node, drawn_from, draws_random_numbers, written_values
+from symshape.tracing.trace_state import TraceState
 
 _PLAIN = ("aten", "prims")
 _presumes: ContextVar[bool] = ContextVar("presumes", default=True)
@@ -30,15 +29,6 @@ def presuming(presumes: bool) -> Iterator[None]:
         _presumes.reset(token)
 
 
-class WatchedTrace(Protocol):
-    """The members of a tracer that this test needs."""
-
-    steps: list[Step]
-    arguments: set[Value]
-    lifting: Lifting
-    writes: tuple[Value, ...]
-
-
 class Abandonable:
     """A watcher of one trace's steps: the storages that they write to, random draws, and calls.
 
@@ -46,7 +36,7 @@ class Abandonable:
         trace: the trace.
     """
 
-    def __init__(self, trace: WatchedTrace) -> None:
+    def __init__(self, trace: TraceState) -> None:
         self._trace = trace
         self._new = StepCursor(trace.steps)
         self._written: set[int] = set()  # ids of storages, which steps keep alive

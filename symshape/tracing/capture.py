@@ -50,7 +50,6 @@ from symshape.tracing.intercept.python_numbers.methods import number_methods
 from symshape.tracing.intercept.python_warnings import is_warning, told_as_in_eager
 from symshape.tracing.intercept.torch_functions.function_mode import FunctionMode
 from symshape.tracing.intercept.torch_functions.random_state import Draws
-from symshape.tracing.internal_errors import defect
 from symshape.tracing.lru_cache_filling import fill_or_refuse
 from symshape.tracing.memo_calls import ATTEMPTS, MemoCalls
 from symshape.tracing.mode import TracingMode
@@ -87,9 +86,9 @@ from symshape.tracing.state.undo.writes import (
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
+from symshape.tracing.trace_errors import defect, explain
 from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
-from symshape.tracing.translated_errors import explain
 from symshape.user_code import name_of, raised_at
 
 _tracing_lock = forks.lock(outer=1)

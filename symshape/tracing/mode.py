@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -16,24 +16,12 @@ from symshape.tracing.intercept.scans import loop
 from symshape.tracing.intercept.torch_functions.decompositions import is_taken_apart, take_apart
 from symshape.tracing.intercept.vmapped_branches import under_gradients
 from symshape.tracing.op_plans import plan_of
-from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
+from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor, Trace
 
 # hashing an overload runs Python code
 _metadata = {id(op): answer for op, answer in METADATA.items()}
 modes_on_stack = dispatch.dispatch_mode_count
 """Return the number of active dispatch modes; zero means that no trace is running."""
-
-
-class Dispatcher(Protocol):
-    """The members of a tracer that the mode needs."""
-
-    @property
-    def env(self) -> ShapeEnv:
-        """Return the tracer's environment, for the user's line in errors."""
-
-    def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Record the op; return its outputs."""
 
 
 _WRITTEN_OUT = frozenset({"flex_attention"})
@@ -46,7 +34,7 @@ class TracingMode(TorchDispatchMode):
     included.
     """
 
-    def __init__(self, tracer: Dispatcher) -> None:
+    def __init__(self, tracer: Trace) -> None:
         super().__init__()
         self.tracer = tracer
 

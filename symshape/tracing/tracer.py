@@ -4,7 +4,7 @@ node.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -15,12 +15,10 @@ import meta_fns
 from guards.sets.guard import Guard
 from meta_fns import TensorSpec
 from meta_fns.torch_internals import OpOverload
-from symshape.calls.questions import Question
 from symshape.calls.variables import Gradient, GradientsRead
 from symshape.errors import ProgramError, Reason, UnsupportedError
 from symshape.graph.assertion_messages import Message
-from symshape.graph.reshape_copies import ReshapeCopy
-from symshape.graph.steps import Assertion, Binding, Node, Step, Value
+from symshape.graph.steps import Assertion, Binding, Node, Value
 from symshape.torch_internals import dispatch, functorch, pytree
 from symshape.tracing import op_call
 from symshape.tracing.abandonable import Abandonable
@@ -28,26 +26,22 @@ from symshape.tracing.autograd.checkpoint_rng import KeptStates
 from symshape.tracing.autograd.grad_scaler import Unscaled
 from symshape.tracing.autograd.histories import MadeByAutograd
 from symshape.tracing.autograd.own_gradients import OwnHistories
-from symshape.tracing.autograd.value_lifetimes import Holding
 from symshape.tracing.control_flow.nodes import ControlFlows
 from symshape.tracing.data.bounds import Bounds
 from symshape.tracing.data.constant_folding import Contents
 from symshape.tracing.data.finite_data import holds_for_finite
-from symshape.tracing.data.unbacked import Counts, Unknowns
+from symshape.tracing.data.unbacked import Unknowns
 from symshape.tracing.data.unused_numbers import computed_alone
 from symshape.tracing.intercept.replay import Output
-from symshape.tracing.intercept.saved_results import SavedResults
 from symshape.tracing.intercept.torch_functions import decompositions
-from symshape.tracing.lifting import Lifting
 from symshape.tracing.mode import TracingMode
-from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.op_call import OpCall, inward, is_inference, outputs_like, reading, viewed_by
 from symshape.tracing.op_plans import plan_of
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import KnownLayouts, SymbolicTensor
-from symshape.tracing.symbolic.untracked_views import UntrackedViews
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.trace_state import TraceState
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
@@ -57,44 +51,23 @@ _nothing = nullcontext()
 _OWN_FRAMES = 3
 
 
-class Tracer:
-    """One trace: its environment, its steps so far, and the real tensors that it read.
+class Tracer(TraceState):
+    """The recorder of one trace.
 
     Args:
-        env: symbols, facts and guards.
-        names: the names of real tensors, by ``id``.
-        generators: the addresses of the random generators that existed before the trace; None for
-            any.
+        env, names, generators: see ``TraceState``.
 
     Attributes:
-        env: symbols, facts and guards.
-        steps: nodes and assertions in order.
-        lifting: real tensors and constants.
         contents: the contents of tensors that the program made from sizes.
-        copies: reshapes that could have been views.
-        arguments: the values of tensor arguments.
-        originals: while the trace lasts, the argument tensors, with their positions among the
-            leaves.
-        inference: the storages of those that are inference tensors.
-        questions: the questions about arguments that the keys do not answer, with the answers.
-        laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1
-            too: arguments, and views of them that only pick and order dimensions.
-        looked_at: the values whose memory layout the program read.
         own: the autograd calls of the program itself.
-        op_arguments: converts the arguments of ops.
-        counts: the numbers of nonzero elements of masks.
         flows: the functions of control flow, which run once, never, or many times.
         kept: the states of random generators that checkpoints save.
-        lazy: for values that torch conjugates or negates lazily: whether it conjugates, whether it
-            negates.
-        untracked_views: the memory of which autograd does not know all views.
-        saved: results that autograd saved, whose histories a graph would lose.
-        writes: the values that the last op writes to, and the fake implementation that it is in.
-        closed: whether the trace is over.
         asks: whether the first op after gradients of earlier calls were read raises
             ``GradientsRead``.
         read_first: these gradients.
     """
+
+    own: OwnHistories
 
     def __init__(
         self,
@@ -102,42 +75,23 @@ class Tracer:
         names: Mapping[int, str] | None = None,
         generators: Collection[int] | None = None,
     ) -> None:
-        self.env = env
-        self.steps: list[Step] = []
-        self.lifting = Lifting(self.new_value, {} if names is None else names)
+        super().__init__(env, {} if names is None else names, generators)
         self.contents = Contents(env, self.steps, self.lifting.constants)
-        self._bounds, self._holding, self.counts = Bounds(env, self.steps), Holding(), Counts()
-        self.copies: list[ReshapeCopy] = []
-        self.arguments, self.inference = set[Value](), set[object]()
-        self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
-        self.questions: dict[Question, Hashable] = {}
-        self.laid_out, self.looked_at = KnownLayouts(), set[Value]()
-        told: set[Value] = set()
-        self.lazy: dict[Value, tuple[bool, bool]] = {}
-        self.untracked_views, self.saved = UntrackedViews(env), SavedResults(told)
-        self.closed = self.asks = False
+        self._bounds = Bounds(env, self.steps)
+        self.asks = False
         self.read_first: list[Gradient] = []
-        self.op_arguments = OpArguments(self, self.lifting, self.saved, generators)
-        self.own = OwnHistories(self, self.op_arguments, told)
+        self.own = OwnHistories(self, self.op_arguments, self.told)
         self.kept, self.flows = KeptStates(self), ControlFlows(self)
-        self._count = self._answered = 0
+        self._answered = 0
         self._recording = True
         self._inner_unknowns: list[IntNode] = []
-        self._grad, self._inference = torch.is_grad_enabled(), _is_inference_mode()
         self._default_dtype = torch.get_default_dtype()
-        self.writes: tuple[Value, ...] = ()
         env.on_assertion, env.may_begin_again = self._assert, Abandonable(self)
         env.for_finite = lambda condition: holds_for_finite(self.steps, condition)
         env.unscaled = Unscaled(self, lambda: self.lifting.tensors.values())
         env.partial.on_data = lambda term: self.steps.append(computed_alone(term))
 
     # -- values
-    def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
-        """Return a fresh graph value; without ``storage`` it shares memory with no other value."""
-        value = Value(self._count, spec, object() if storage is None else storage)
-        self._count += 1
-        return value
-
     def input_tensor(
         self, spec: TensorSpec, requires_grad: bool, is_leaf: bool = True
     ) -> SymbolicTensor:
@@ -160,17 +114,6 @@ class Tracer:
             *self.arguments,
             *(each for each in self.lifting.tensors if each not in self.lifting.constants),
         ]
-
-    def ask(self, tensor: SymbolicTensor, what: str, about: Any = None) -> Hashable:
-        """Return the answer to a question about the argument behind ``tensor``; later calls must
-        answer the same.
-        """
-        position, original = self.originals[tensor._value]
-        return self.note(Question(position, what, about), original)
-
-    def note(self, question: Question, leaf: Any) -> Hashable:
-        """Return the answer to a question about an argument; later calls must answer the same."""
-        return self.questions.setdefault(question, question.answer(leaf))
 
     def close(self) -> None:
         """End the trace: no more nodes are recorded."""
@@ -292,15 +235,6 @@ class Tracer:
         with torch.inference_mode(False) if plain else _nothing:
             return value, self.stand_in(value)
 
-    def stand_in(self, value: Value, tensor: SymbolicTensor | None = None) -> SymbolicTensor:
-        """Return a symbolic tensor for a value; with ``tensor``, make the value live as long as
-        that tensor.
-        """
-        if tensor is None:
-            tensor = SymbolicTensor.make(value.spec, value, self)
-        self._holding.watch(value, tensor)
-        return tensor
-
     def _node(
         self,
         call: OpCall,
@@ -327,16 +261,6 @@ class Tracer:
             *self.modes_now(),
             location=user_location(_OWN_FRAMES),
             leaves=(changed._value, changed._spec) if type(changed) is SymbolicTensor else None,
-        )
-
-    def modes_now(self) -> tuple[bool | None, bool | None]:
-        """Return whether gradients are recorded, and inference mode; None where unchanged since the
-        trace began.
-        """
-        grad, inference = torch.is_grad_enabled(), _is_inference_mode()
-        return (
-            None if grad is self._grad else grad,
-            None if inference is self._inference else inference,
         )
 
     def is_plain(self) -> bool:

@@ -7,7 +7,7 @@ states itself, in the same places, if numbers are drawn in between.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -18,16 +18,8 @@ from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.steps import Node, Step, Value, draws_random_numbers
 from symshape.torch_internals import pytree
 from symshape.tracing.intercept.torch_functions.random_state import address
+from symshape.tracing.trace_state import TraceState
 from symshape.user_code import user_location
-
-
-class KeepingTrace(Protocol):
-    """The members of a tracer that generator states need."""
-
-    steps: list[Step]
-
-    def new_value(self, spec: TensorSpec) -> Value:
-        """Return a fresh value."""
 
 
 class _Keep(LiveCall):
@@ -47,7 +39,7 @@ class KeptStates:
         trace: the trace.
     """
 
-    def __init__(self, trace: KeepingTrace) -> None:
+    def __init__(self, trace: TraceState) -> None:
         self._trace = trace
         self._values: dict[
             int, tuple[torch.Tensor, Value]

@@ -8,22 +8,21 @@ tensors, step after step.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from meta_fns import TensorSpec
 from symshape.calls.questions import HAS_HISTORY, Question
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.opaque_calls import LiveCall
-from symshape.graph.steps import Node, Step, Value
+from symshape.graph.steps import Node, Value
 from symshape.torch_internals import dispatch, pytree
 from symshape.tracing.autograd.histories import MadeByAutograd, reached
 from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import of_symbols_if_transformed
-from symshape.tracing.lifting import Lifting
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.trace_state import TraceState
 
 
 class _Spent(torch.autograd.Function):
@@ -56,34 +55,6 @@ def as_spent(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
         return _Spent.apply(tensor.detach(), *leaves)  # type: ignore[no-any-return]
 
 
-class Ended(Protocol):
-    """The members of a tracer that spent histories need."""
-
-    @property
-    def steps(self) -> list[Step]:
-        """Return nodes and assertions so far."""
-
-    @property
-    def lifting(self) -> Lifting:
-        """Return the real tensors and constants of the trace."""
-
-    @property
-    def arguments(self) -> set[Value]:
-        """Return the values of tensor arguments."""
-
-    @property
-    def originals(self) -> Mapping[Value, tuple[int, torch.Tensor]]:
-        """Return the argument tensors with their positions among the leaves, while the trace
-        lasts.
-        """
-
-    def note(self, question: Question, leaf: Any) -> Hashable:
-        """Return the answer to a question about an argument; later calls must answer the same."""
-
-    def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
-        """Return a fresh value of a graph."""
-
-
 class SpentHistories:
     """The autograd nodes of one trace that ran backward and freed their saved tensors.
 
@@ -91,7 +62,7 @@ class SpentHistories:
         runs: how often a backward pass ran.
     """
 
-    def __init__(self, trace: Ended) -> None:
+    def __init__(self, trace: TraceState) -> None:
         self._trace = trace
         self.runs = 0
         self._nodes: dict[int, Any] = {}

@@ -11,9 +11,9 @@ import torch
 
 from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import dispatch, pytree
-from symshape.tracing.intercept.torch_functions.decompositions import Inferrer
 from symshape.tracing.restart import needs_loops
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.trace_state import TraceState
 
 
 class MadeByAutograd(torch.autograd.Function):
@@ -42,7 +42,7 @@ def reached(roots: Iterable[Any]) -> Iterator[Any]:
         waiting += [parent for parent, _ in node.next_functions]
 
 
-def histories(tracer: Inferrer, result: Any) -> list[Any]:
+def histories(tracer: TraceState, result: Any) -> list[Any]:
     """Return the autograd nodes of the results.  Must be called within the trace: for a view
     autograd runs ops anew.
     """

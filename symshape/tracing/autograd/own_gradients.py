@@ -9,10 +9,10 @@ function ran.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import torch
 
@@ -34,12 +34,13 @@ from symshape.tracing.autograd.autograd_functions import (
     not_twice,
     outermost,
 )
-from symshape.tracing.autograd.freed_histories import Ended, SpentHistories
+from symshape.tracing.autograd.freed_histories import SpentHistories
 from symshape.tracing.autograd.histories import MadeByAutograd, MadeInside, MadeOfParts, reached
 from symshape.tracing.intercept.autograd_hooks import AutogradHooks
 from symshape.tracing.intercept.torch_functions.whole_composites import OneOfSeveral, WholeOp
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.trace_state import TraceState
 from symshape.user_code import Location, user_location
 
 _OWN = frozenset((MadeByAutograd, MadeInside, MadeOfParts, OneOfSeveral, WholeOp))
@@ -56,18 +57,6 @@ not count.
 _ADVICE = "call it under torch.no_grad(), or train through torch.compile(backend='symshape')"
 
 
-class GradientTrace(Ended, Protocol):
-    """The members of a tracer that autograd calls need."""
-
-    questions: dict[Question, Hashable]
-    originals: dict[Value, tuple[int, torch.Tensor]]
-
-    def modes_now(self) -> tuple[bool | None, bool | None]:
-        """Return whether gradients are recorded, and inference mode; None where unchanged since the
-        start.
-        """
-
-
 class OwnHistories:
     """The autograd calls of one trace's program.
 
@@ -80,7 +69,7 @@ class OwnHistories:
         spent: the histories that ran backward.
     """
 
-    def __init__(self, trace: GradientTrace, arguments: OpArguments, told: set[Value]) -> None:
+    def __init__(self, trace: TraceState, arguments: OpArguments, told: set[Value]) -> None:
         self._trace = trace
         self._arguments = arguments
         self.told = told

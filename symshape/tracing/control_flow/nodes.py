@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 import torch
@@ -29,7 +29,6 @@ from symshape.tracing.control_flow.subgraphs import (
     EffectError,
     Part,
     Parts,
-    PartTrace,
     around,
     names_in,
     shares_memory,
@@ -37,20 +36,11 @@ from symshape.tracing.control_flow.subgraphs import (
 from symshape.tracing.intercept import scans
 from symshape.tracing.restart import loops_are_unrolled
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.trace_state import TraceState
 from symshape.user_code import user_location
 
 _Function = Callable[..., Any]
 _INTEGERS = (int, torch.SymInt)
-
-
-class FlowTrace(PartTrace, Protocol):
-    """The methods of a tracer that control flow uses."""
-
-    def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
-        """Return a new value of the graph."""
-
-    def stand_in(self, value: Value) -> SymbolicTensor:
-        """Return a symbolic tensor for a value."""
 
 
 @attrs.frozen(eq=False)
@@ -73,8 +63,8 @@ class ControlFlows:
         parts: traces functions.
     """
 
-    def __init__(self, trace: Any) -> None:
-        self._trace: FlowTrace = trace
+    def __init__(self, trace: TraceState) -> None:
+        self._trace = trace
         self.parts = Parts(trace)
         self._placed: list[_Placed] = []
 

@@ -13,8 +13,9 @@ from meta_fns import TensorSpec
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.control_flow import ControlFlow, Scan
 from symshape.torch_internals import pytree
-from symshape.tracing.control_flow.subgraphs import Part, Parts, PartTrace, around, names_in
+from symshape.tracing.control_flow.subgraphs import Part, Parts, around, names_in
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.trace_state import TraceState
 
 
 class Placing(Protocol):
@@ -52,7 +53,7 @@ class RowsTrace:
 
     def __init__(
         self,
-        trace: PartTrace,
+        trace: TraceState,
         placing: Placing,
         combine: Callable[..., Any],
         init: Sequence[Any],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import attrs
 import torch
@@ -37,31 +37,11 @@ from symshape.graph.steps import (
     written_values,
 )
 from symshape.torch_internals import pytree
-from symshape.tracing.autograd.own_gradients import OwnHistories
-from symshape.tracing.data.unbacked import Counts
-from symshape.tracing.lifting import Lifting
-from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.state.instrument.hooks import tell
 from symshape.tracing.state.undo.effects import Effects
-from symshape.tracing.symbolic.env import ShapeEnv, apart
+from symshape.tracing.symbolic.env import apart
 from symshape.tracing.symbolic.tensors import SymbolicTensor
-
-
-class PartTrace(Protocol):
-    """The members of a tracer that parts need."""
-
-    env: ShapeEnv
-    steps: list[Step]
-    lifting: Lifting
-    own: OwnHistories
-    counts: Counts
-    op_arguments: OpArguments
-    lazy: dict[Value, tuple[bool, bool]]
-
-    def modes_now(self) -> tuple[bool | None, bool | None]:
-        """Return whether gradients are recorded, and inference mode; None where unchanged since the
-        start.
-        """
+from symshape.tracing.trace_state import TraceState
 
 
 class EffectError(UnsupportedError):
@@ -200,7 +180,7 @@ class Parts:
         inside: how many functions are being traced, nested in one another.
     """
 
-    def __init__(self, trace: PartTrace) -> None:
+    def __init__(self, trace: TraceState) -> None:
         self._trace = trace
         self._regions: list[tuple[int, int]] = []
         self._own: set[Value | None] = set()

@@ -16,7 +16,7 @@ is a question.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -28,7 +28,7 @@ from symshape.calls.questions import DATA, Question
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.step_cursor import StepCursor
-from symshape.graph.steps import Node, Step, Value, map_argument, written_values
+from symshape.graph.steps import Node, Value, map_argument, written_values
 from symshape.torch_internals import dispatch
 from symshape.tracing.data.number_questions import (
     COMPARE,
@@ -40,8 +40,8 @@ from symshape.tracing.data.number_questions import (
     is_plain,
     memories,
 )
-from symshape.tracing.lifting import Lifting, outside_modes
-from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.lifting import outside_modes
+from symshape.tracing.trace_state import TraceState
 
 _MOST = 4096
 """The most comparisons of one trace that later calls are asked."""
@@ -49,18 +49,6 @@ _MOST = 4096
 
 class _Unknown(Exception):
     """The number is known only when the graph runs."""
-
-
-class DataTrace(Protocol):
-    """The members of a tracer that numbers in tensors need."""
-
-    env: ShapeEnv
-    steps: list[Step]
-    lifting: Lifting
-    originals: dict[Value, tuple[int, torch.Tensor]]
-
-    def note(self, question: Question, leaf: Any) -> Hashable:
-        """Return the answer to a question about an argument."""
 
 
 class ScalarData:
@@ -75,7 +63,7 @@ class ScalarData:
 
     def __init__(
         self,
-        trace: DataTrace,
+        trace: TraceState,
         arguments: Mapping[str, tuple[int, torch.Tensor]],
         integers: Mapping[str, int],
     ) -> None:

@@ -11,31 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from symshape.errors import Reason
-from symshape.graph.steps import Node, Step, written_values
+from symshape.graph.steps import Node, written_values
 from symshape.torch_internals import functorch
 from symshape.tracing.intercept import vmapped_ops
 from symshape.tracing.intercept.torch_functions.indexing import getitem
 from symshape.tracing.intercept.vmapped_ops import Batchable, Rule, Tensors
 from symshape.tracing.restart import Restart, with_fewer_symbols
-from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
 _BASIC = (int, torch.SymInt, slice, EllipsisType, type(None))
 _IN_EACH_EXAMPLE = [functorch.TransformType.Vmap, functorch.TransformType.Grad]  # outermost first
-
-
-class Steps(Protocol):
-    """The member of a tracer that views need."""
-
-    @property
-    def steps(self) -> list[Step]:
-        """Return the steps so far of the graph, or of the branch or loop of it that is traced
-        now.
-        """
 
 
 class Views:
@@ -45,7 +35,7 @@ class Views:
         trace: the trace.
     """
 
-    def __init__(self, trace: Steps) -> None:
+    def __init__(self, trace: Trace) -> None:
         self._trace, self._steps = trace, trace.steps
         self._made: dict[int, tuple[Any, int]] = {}
 

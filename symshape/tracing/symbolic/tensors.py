@@ -62,6 +62,9 @@ class Telling(Protocol):
     def hooks_of_real_tensors(self) -> dict[Any, Any]:
         """Return the substitutes for methods that register hooks."""
 
+    def looks(self) -> tuple[int, ...]:
+        """Return a count of all autograd calls of the program."""
+
 
 class KnownLayouts(set[Value]):
     """The values whose strides are known exactly, those of dimensions of size 0 and 1 too.
@@ -77,7 +80,7 @@ class KnownLayouts(set[Value]):
 
 class Trace(Protocol):
     """The parts of a trace that its symbolic tensors and the handlers of their calls use: see
-    ``Tracer``.
+    ``TraceState``.
     """
 
     @property

@@ -22,8 +22,7 @@ from symshape.errors import DataDependentError, Reason, SymShapeError, Unsupport
 from symshape.torch_internals import dispatch, library, pytree
 from symshape.torch_internals.dispatch import DispatchKey
 from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import in_python
-from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
 _TORCHS = ("aten", "prims", "quantized", "mkldnn", "c10d", "symm_mem")
 """Namespaces of torch's own ops.
@@ -32,13 +31,11 @@ A bare ``Meta`` kernel in one of them is written for torch's own fake tensors an
 """
 
 
-class Inferrer(Protocol):
-    """The members of a tracer that inference of an op needs."""
-
-    env: ShapeEnv
+class Inferrer(Trace, Protocol):
+    """A trace that can leave ops out of the graph."""
 
     def inferring(self) -> AbstractContextManager[None]:
-        """Infer the ops that run inside, without recording them in the graph."""
+        """Infer the ops that run inside, without recording them."""
 
 
 _DEVICES = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA}

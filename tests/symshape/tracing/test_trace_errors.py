@@ -11,7 +11,7 @@ import torch
 import symshape
 from symshape import FallbackWarning, InternalError, events
 from symshape.tracing import tracer
-from symshape.tracing.internal_errors import defect
+from symshape.tracing.trace_errors import defect
 
 X = torch.ones(3, 4)
 
@@ -31,7 +31,7 @@ def test_a_defect_is_told_and_not_traced_away(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tracer, "plan_of", no_plan)
     message = (
         r"symshape itself failed while it traced _double \(at "
-        r"test_internal_errors.py.*AttributeError: .*tracer.py:\d+"
+        r"test_trace_errors.py.*AttributeError: .*tracer.py:\d+"
     )
     with pytest.raises(InternalError, match=message):
         symshape.trace(_double, X)
