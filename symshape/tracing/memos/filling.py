@@ -6,7 +6,7 @@ fill it with a traced value. The cached function is called once, as the program 
 next trace finds the value there. This keeps eager's order while the program writes nothing and the
 function draws no random numbers; otherwise the trace is refused, and the eager call fills the
 cache. A call whose key holds sizes comes here only if the cached function cannot be traced instead
-(see ``memo_calls.py``).
+(see ``calls.py``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from symshape.dims import Policy
 from symshape.errors import Problem, Reason
 from symshape.graph.lru_cache_answers import answers_of
 from symshape.graph.steps import Node, Step, drawn_from, draws_random_numbers, written_values
-from symshape.tracing.memo_calls import ATTEMPTS
+from symshape.tracing.memos.calls import ATTEMPTS
 from symshape.tracing.restart import Attempt, Restart
 from symshape.tracing.state.record.lru_caches import Missing, filled
 from symshape.tracing.state.record.recorder import Recorder
