@@ -2,14 +2,16 @@
 program.
 
 ``capture`` is the walk. It records what the function reads besides its arguments (``state``) and
-makes ``symbolic_arguments`` of the call. It runs the function in its ``traced_modes``, with
-everything caught that would bypass an op (``intercept``). Then it assembles the graph, the
-``outputs`` and the guards.
+makes ``symbolic_arguments`` of the call. ``run`` calls the function in its ``traced_modes``, with
+everything caught that would bypass an op (``intercept``). Then ``capture`` assembles the graph, the
+``outputs`` and the guards. ``trace_errors`` puts errors in our words.
 
 The ``mode`` hands each op to the ``tracer``. The tracer looks up the op's rule (``op_plans``),
 splits its ``op_arguments`` into specs and values, lets the rule infer the outputs on ``symbolic``
-sizes, and adds a node. Rules of data-dependent ops make ``unknowns``. ``lifting`` gives real
-tensors their values; ``gradients`` keeps autograd state correct.
+sizes, and adds a node. What it shares with the other rooms is the ``trace_state``: steps, values,
+questions, and real tensors (``lifting``). Sizes and numbers that depend on data are made in
+``data``; ``autograd`` keeps gradients, hooks and checkpoints correct. Functions with a memo have
+the room ``memos``.
 
 ``torch.cond`` on data, loops and scans go to ``control_flow``. It traces their functions as
 ``subgraphs`` and records a node that runs them (``scan``, ``associative_scan``). ``restart`` says
