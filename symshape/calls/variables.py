@@ -340,8 +340,10 @@ class Write:
     """A write of a program to a variable.
 
     Attributes:
-        variable: where. leaves: an ``OutputReference`` for what the graph computes, a
-            ``SharedContainer`` container; anything else is a constant. tree: how they nest.
+        variable: where.
+        leaves: what: an ``OutputReference`` for what the graph computes, a ``SharedContainer`` for
+            a container that is kept in several places; anything else is a constant.
+        tree: how the leaves nest.
     """
 
     variable: Variable

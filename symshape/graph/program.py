@@ -115,17 +115,26 @@ class Program:
     """A traced function, ready to be checked, explained and run.
 
     Attributes:
-        name: the function's name. call: the example call: tree, paths and keys of its arguments.
-            slots: the integers of a call, in order, in terms of the program's symbols. symbols: by
-            name. guards: minimal, over the symbols. graph: the ops. output_specs: the result with
-            specs for tensors and terms for sizes, in the program's own structure. state: modules
-            and other state that the function read. modes: torch's modes while tracing. run: the
-            eager runner (see ``codegen.Run``). milliseconds: how long tracing took. questions: what
-            else the program asked of its arguments, with the answers. writes: what each call writes
-            outside at its end, with outputs that follow those of the result. variables: places that
-            it read, and that it or another program writes: to be read at each call. given: what
-            each call writes to containers among its arguments, and which of them it gives back.
-            apart: the ids of lists and dictionaries outside, none of which may be an argument (see
+        name: the function's name.
+        call: the example call: tree, paths and keys of its arguments.
+        slots: the integers of a call, in order, in terms of the program's symbols.
+        symbols: by name.
+        guards: minimal, over the symbols.
+        graph: the ops.
+        output_specs: the result in the program's own structure, with specs for tensors and terms
+            for sizes.
+        state: modules and other state that the function read.
+        modes: torch's modes while tracing.
+        run: runs the graph op by op (see ``codegen.Run``).
+        milliseconds: how long tracing took.
+        questions: what else the program asked of its arguments, with the answers.
+        writes: what each call writes outside at its end, with outputs that follow those of the
+            result.
+        variables: places that it read, and that it or another program writes: to be read at each
+            call.
+        given: what each call writes to containers among its arguments, and which of them it
+            returns.
+        apart: the ids of lists and dictionaries outside, none of which may be an argument (see
             ``calls/container_aliasing.py``).
     """
 

@@ -288,40 +288,34 @@ def _trace(
         tuple(arguments.inputs), tuple(tracer.lifting.lifted.values()), steps, outputs, tree
     )
     guards = _guards(tracer.env, options)
-    run = without_autocast(
-        compile_graph(graph, symbol_positions(slots := tuple(arguments.slots))), now := modes()
-    )
-    events.emit(
-        events.Traced(
-            name_of(fn), len(graph.nodes), len(guards), took := (time.perf_counter() - start) * 1e3
-        )
-    )
-    new, asked = (
-        _variables(recorder, writes, variables),
-        _whether_inference(graph, call.leaves, writes or given),
-    )
-    questions = {**tracer.questions, **tracer.env.data.questions(call.leaves), **asked}
+    slots, modes_then = tuple(arguments.slots), modes()
+    run = without_autocast(compile_graph(graph, symbol_positions(slots)), modes_then)
+    taken = (time.perf_counter() - start) * 1e3
+    events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), taken))
+    new_variables = _variables(recorder, writes, variables)
+    questions = {
+        **tracer.questions,
+        **tracer.env.data.questions(call.leaves),
+        **_whether_inference(graph, call.leaves, writes or given),
+    }
     tracer.lifting.let_go()
-    parts = (
-        skeleton(call),
-        slots,
-        dict(tracer.env.symbols),
-        guards,
-        graph,
-        specs,
-        state,
-        now,
-        run,
-        took,
-    )
     return Program(
-        name_of(fn),
-        *parts,
-        questions,
-        writes,
-        new,
-        given,
-        _apart(call, tree, writes, given, recorder),
+        name=name_of(fn),
+        call=skeleton(call),
+        slots=slots,
+        symbols=dict(tracer.env.symbols),
+        guards=guards,
+        graph=graph,
+        output_specs=specs,
+        state=state,
+        modes=modes_then,
+        run=run,
+        milliseconds=taken,
+        questions=questions,
+        writes=writes,
+        variables=new_variables,
+        given=given,
+        apart=_apart(call, tree, writes, given, recorder),
     )
 
 

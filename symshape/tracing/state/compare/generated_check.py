@@ -79,12 +79,12 @@ class Places:
     """The places that one program read, by kind.
 
     Attributes:
-            cells: single values: the item ``key`` of a mapping, the contents of a closure cell, or
-                an attribute that is stored in no dictionary; ``MISSING`` if there was no value.
-            containers: lists, sets and dictionaries with all their items, in order.
-            tables: mappings in which new keys count.
-            hooks: dictionaries of hooks.
-            others: places that compare themselves.
+        cells: single values: the item ``key`` of a mapping, the contents of a closure cell, or
+            an attribute that is stored in no dictionary; ``MISSING`` if there was no value.
+        containers: lists, sets and dictionaries with all their items, in order.
+        tables: mappings in which new keys count.
+        hooks: dictionaries of hooks.
+        others: places that compare themselves.
     """
 
     cells: Sequence[Cell | Attribute] = ()
