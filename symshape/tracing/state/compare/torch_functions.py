@@ -39,7 +39,7 @@ from symshape.tracing.state import compiled
 from symshape.tracing.state.compare import dict_versions
 from symshape.tracing.state.instrument.trusted_code import words
 from symshape.tracing.state.record.places import MISSING, PLAIN
-from symshape.user_code import is_library
+from symshape.user_code import is_library, is_torchs
 
 _MODULES = words(
     "torch.nn.functional torch.functional torch.nn.init torch.overrides torch.utils.checkpoint "
@@ -186,11 +186,13 @@ def _is_ours(value: Any) -> bool:
 
 def _is_of_a_library(value: Any, original: Any) -> bool:
     """Return whether a function, and each one that it wraps before the original, is in a file of an
-    installed library.
+    installed library other than torch, which replaces its own functions for a while only (in
+    ``torch.export``: ``math.pow``).
     """
     while value is not None and value is not original:
         code = getattr(value, "__code__", None)
-        if code is None or not is_library(code.co_filename):
+        file = "" if code is None else code.co_filename
+        if not is_library(file) or is_torchs(file):
             return False
         value = getattr(value, "__wrapped__", None)
     return True

@@ -405,8 +405,27 @@ assert "torch.relu is not torch's" in str(said[0].message), said
 """
 
 
-def test_what_a_library_replaces_before_the_first_trace_is_original() -> None:
+EXPORT = """
+import torch
+import symshape
+
+compiled = symshape.compile(lambda x: x * 2)
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return compiled(x)
+
+torch.export.export(Model(), (torch.ones(3),), strict=False)  # replaces math.pow meanwhile
+for n in (3, 4, 5):
+    assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 2.0))
+assert (compiled.stats().traces, compiled.stats().fallbacks) == (2, 0)
+"""
+
+
+@pytest.mark.parametrize("script", [LIBRARY, EXPORT], ids=["a library", "torch, for a while"])
+def test_what_is_replaced_before_the_first_trace(script: str) -> None:
+    """What a library has put there is original; what torch puts there for a while is not."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", LIBRARY], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
