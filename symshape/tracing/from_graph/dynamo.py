@@ -98,7 +98,7 @@ def retraced(
     numbers.leaves = {
         id(leaf): each for leaf, each in zip(leaves, known, strict=True) if _is_number(each)
     }
-    outputs, tree = _run(module, tracer, leaves, numbers)
+    outputs, tree = run_graph_on_symbols(module, tracer, leaves, numbers)
     steps = numbers.without_unread(steps_for(tracer, outputs), outputs)
     tracer.own.forget()
     read = {value for step in steps if isinstance(step, Node) for value in step.reads} | set(
@@ -228,7 +228,7 @@ def _is_number(known: Any) -> bool:
 
 
 @between_traces
-def _run(
+def run_graph_on_symbols(
     module: torch.fx.GraphModule, tracer: Tracer, leaves: Sequence[Any], numbers: _Numbers
 ) -> tuple[tuple[Any, ...], Any]:
     """Return the flat results of the graph, and their structure."""

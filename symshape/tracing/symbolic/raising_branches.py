@@ -48,6 +48,8 @@ _STORES = (
     "DELETE_ATTR",
     "DELETE_SUBSCR",
 )
+_BEGINNINGS = ("run_on_symbols", "run_graph_on_symbols")
+"""The functions of ours that call what is traced."""
 
 
 def way_on() -> tuple[bool, type[Exception]] | None:
@@ -154,7 +156,7 @@ def _raised(
 def _is_caught(frame: FrameType | None) -> bool:
     """Return whether the program might catch an exception raised here, and then continue."""
     while frame is not None and not (
-        frame.f_code.co_name == "_run" and is_ours(frame.f_code.co_filename)
+        frame.f_code.co_name in _BEGINNINGS and is_ours(frame.f_code.co_filename)
     ):
         if is_users(frame.f_code.co_filename) and is_handled(frame.f_code, frame.f_lasti):
             return True

@@ -256,12 +256,13 @@ def test_calls_take_in_what_was_compiled_beside_them(
     for length in (7, 40):
         _call(compiled, model, 3, length)
     runner = _runner(compiled)
+    small, large = runner.buckets
+    for each in (small, large):  # however slow this machine is, no call has lost as much
+        each.planned_ms, each.milliseconds = 1e9, 1e9
     assert runner._kernels is not None
     assert runner._kernels.wait(300)
     _call(compiled, model, 3, 40)
     assert not [each for each in seen if isinstance(each, events.CompiledBeside)]
-    small, large = runner.buckets
-    small.planned_ms, small.milliseconds = 1e9, 1e9
     large.planned_ms = large.milliseconds = 0.0
     for _ in range(40):
         for length in (7, 40):
