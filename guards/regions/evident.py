@@ -6,6 +6,9 @@ others is false.  Limits are found by going through each condition a few times, 
 formula.  That suffices for what most traces drop: ``s1 != 0`` beside ``s1 >= 2`` or beside
 ``s0*s1 != s1``, ``s1//8 >= 2`` beside ``s1//32 >= 2``.  The first question to a solver would cost
 more than the rest of the work.
+
+This confirms what facts and deciders dropped, so it uses neither: of theirs it has the arithmetic
+of intervals alone.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ class ShapeEnv:
         at: the user's line to blame, if it is not the running one.
         current_op: the name of the op whose rule is running, for origins.
         current_rule: the name of that rule.
-        kernels_differ: whether C++ is choosing between kernels whose results differ in layout: then
-            it gets the answer of eager, also where it would go on without.
+        kernels_differ: whether C++ is choosing between kernels whose results differ in layout. Then
+            it gets the answer of eager, also where it would go on without one; rules do not.
     """
 
     def __init__(self) -> None:
@@ -298,7 +298,8 @@ class ShapeEnv:
         """Return the truth of ``condition``, or ``fallback`` if unbacked symbols leave it open
         (``guard_or_false``).
         """
-        if self.kernels_differ or self.hint(condition) is not None:
+        chooses = self.kernels_differ and not self.current_op
+        if chooses or self.hint(condition) is not None:
             return self.evaluate(condition)
         answer = ask(self.facts, condition)
         return fallback if answer is None else answer

@@ -185,9 +185,10 @@ def _is_ours(value: Any) -> bool:
 
 
 def _is_of_a_library(value: Any, original: Any) -> bool:
-    """Return whether a function, and each one that it wraps before the original, is in a file of an
-    installed library other than torch, which replaces its own functions for a while only (in
-    ``torch.export``: ``math.pow``).
+    """Return whether a function comes from an installed library, as do all that it wraps before the
+    original.
+
+    Torch does not count: it replaces functions for a while only (``torch.export``: ``math.pow``).
     """
     while value is not None and value is not original:
         code = getattr(value, "__code__", None)

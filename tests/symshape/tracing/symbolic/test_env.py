@@ -18,6 +18,7 @@ from symshape import DataDependentError, Dim, Policy, ProgramError, events
 from symshape.graph.assertion_messages import Message
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.usual_sizes import usual
 
 
 @pytest.fixture
@@ -124,6 +125,28 @@ def test_an_unbacked_symbol_with_one_value_left(env: ShapeEnv) -> None:
     assert env.expect_true(boolean.eq(u.term, 4))
     assert env.specialize(u.term) == 4
     assert env.evaluate(boolean.lt(u.term, 5)) is True
+
+
+def test_while_kernels_are_chosen_torch_gets_no_way_out(env: ShapeEnv) -> None:
+    """Outside of a rule, ``guard_or_false`` is a question like any other then."""
+    u = env.new_unbacked(0, None)
+    empty = boolean.eq(u.term, 0)
+    assert env.guard_or(empty, False) is False
+    env.kernels_differ = True
+    with pytest.raises(DataDependentError):
+        env.guard_or(empty, False)
+    env.current_op = "aten::add"  # its rule asks
+    assert env.guard_or(empty, False) is False
+
+
+@pytest.mark.parametrize(("width", "answer"), [(8, True), (16, True), (4, None)])
+def test_what_is_usual_of_a_known_and_a_chosen_size(
+    env: ShapeEnv, width: int, answer: bool | None
+) -> None:
+    """The known size is taken for the example's, the chosen one for several."""
+    s, u = size(env, "s0", width), env.new_unbacked(0, None)
+    env.current_op = "aten::is_contiguous"
+    assert usual(env, boolean.ne(s.term * u.term // 8, 1)) is answer
 
 
 def test_checks_on_unbacked_symbols_are_assertions(env: ShapeEnv) -> None:
