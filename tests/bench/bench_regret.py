@@ -2,8 +2,10 @@
 never repeating.
 
 Each peer runs in a process of its own, with the same sizes in the same order; a call is timed from
-its arguments to the end of what the device does for it.  Cumulative seconds at calls 1, 10, 30,
-100, 300 and 1,000, so that traces, captures and compilations count where a user waits for them.
+its arguments to the end of what the device does for it.  The peers take turns of a few calls, and
+all processes of a peer are stopped outside of its turns: a host that is slow for a while is slow
+for all of them, and no peer works while another one is timed.  Cumulative seconds at calls 1, 10,
+30, 100, 300 and 1,000, so that traces, captures and compilations count where a user waits for them.
 *behind* is the most by which ours was above 1.25 times eager's time so far, over all calls: the
 promise is one second.
 
@@ -16,10 +18,13 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +37,9 @@ from tests.bench.streams import STREAMS, WITHOUT_BUCKETS, Sizes, Stream, Tensors
 from tests.bench.training_streams import TRAINING
 
 MARKS = (1, 10, 30, 100, 300, 1000)
+TURN = 10
+"""The calls that a peer makes before the next one's turn."""
+_MY_TURN = "my turn"
 # calls of a small function of torch's, before anything is timed: the context of the device
 _WARM = 3
 
@@ -94,16 +102,19 @@ def play(
     seed: int,
     limit: float,
     pulse: list[float] | None = None,
+    wait: Callable[[], object] = bool,
 ) -> list[float]:
     """The seconds of each call; fewer than asked for where they take longer than ``limit`` in all.
 
     ``pulse`` gets the seconds of a fixed loop before each call: how fast the host is at that
-    moment.
+    moment. ``wait`` is called before each turn.
     """
     cuda = torch.cuda.is_available()
     torch.manual_seed(seed)
     taken: list[float] = []
-    for each in sizes:
+    for number, each in enumerate(sizes):
+        if not number % TURN:
+            wait()
         arguments = stream.arguments(each)
         if pulse is not None:
             pulse.append(_loop())
@@ -172,7 +183,7 @@ def one(args: argparse.Namespace) -> dict[str, Any]:
     with torch.set_grad_enabled(stream.trains):
         peer = RUN[args.peer](stream)
         pulse: list[float] = []
-        taken = play(stream, peer, sizes, args.seed, args.limit, pulse)
+        taken = play(stream, peer, sizes, args.seed, args.limit, pulse, _wait)
         if device.type == "cpu" and not args.smoke:
             wrong = 0
         else:
@@ -185,24 +196,83 @@ def one(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def apart(args: argparse.Namespace, stream: str, peer: str) -> dict[str, Any] | str:
-    """Runs one peer in a process of its own; its error where it has one."""
-    command = [sys.executable, "-m", "tests.bench.bench_regret", "--peer", peer, "--stream", stream]
-    command += ["--calls", str(args.calls), "--seed", str(args.seed), "--device", args.device]
-    command += ["--limit", str(args.limit), *(["--smoke"] if args.smoke else [])]
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        command,
-        cwd=root,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONWARNINGS": "ignore"},
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        return (done.stderr.strip().splitlines() or ["no answer"])[-1][:300]
-    found: dict[str, Any] = json.loads(lines[-1])
-    return found
+def _wait() -> None:
+    """End a turn, and wait for the next one."""
+    print(_MY_TURN, flush=True)
+    sys.stdin.readline()
+
+
+class Apart:
+    """One peer in a process of its own, which waits for its turns.
+
+    Attributes:
+        result: the last line that it printed; None until it ends.
+    """
+
+    def __init__(self, args: argparse.Namespace, stream: str, peer: str) -> None:
+        command = [sys.executable, "-m", "tests.bench.bench_regret", "--peer", peer]
+        command += ["--stream", stream, "--calls", str(args.calls), "--seed", str(args.seed)]
+        command += ["--device", args.device, "--limit", str(args.limit)]
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - until ``end``
+        self._process = subprocess.Popen(
+            command + ["--smoke"] * args.smoke,
+            cwd=Path(__file__).resolve().parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=os.environ | {"PYTHONWARNINGS": "ignore"},
+            start_new_session=True,  # its compilers are stopped with it
+        )
+        self.result: dict[str, Any] | str | None = None
+        self._until_turn()
+
+    def turn(self) -> None:
+        """Let it make the calls of one turn, or end."""
+        assert self._process.stdin is not None
+        self._signal(signal.SIGCONT)
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self._until_turn()
+
+    def end(self) -> None:
+        """Kill it and its compilers, if they still exist."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._errors.close()
+
+    def _until_turn(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                self.result = json.loads(line)
+            if line.strip() == _MY_TURN:
+                self._signal(signal.SIGSTOP)
+                return
+        if self._process.wait() or self.result is None:
+            self._errors.seek(0)
+            self.result = (self._errors.read().strip().splitlines() or ["no answer"])[-1][:300]
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+
+def in_turn(
+    args: argparse.Namespace, stream: str, peers: Sequence[str]
+) -> dict[str, dict[str, Any] | str]:
+    """Run peers in turn, each in a process of its own; return what each measured, or its error."""
+    started: dict[str, Apart] = {}
+    try:
+        for peer in peers:
+            started[peer] = Apart(args, stream, peer)
+        while waiting := [each for each in started.values() if each.result is None]:
+            for each in waiting:
+                each.turn()
+        return {peer: each.result or "no answer" for peer, each in started.items()}
+    finally:
+        for each in started.values():
+            each.end()
 
 
 def behind(mine: Sequence[float], eager: Sequence[float]) -> float:
@@ -278,15 +348,15 @@ def main(argv: Sequence[str] | None = None) -> Report:
         "regret", device=args.device, part=args.stream.replace(",", "_") if len(streams) < 4 else ""
     )
     for stream in streams:
-        found: dict[str, dict[str, Any] | str] = {}
-        for peer in args.peers.split(","):
-            if peer == "buckets" and stream not in STREAMS:
-                continue
-            found[peer] = apart(args, stream, peer)
+        peers = args.peers.split(",")
+        found = in_turn(
+            args, stream, [each for each in peers if each != "buckets" or stream in STREAMS]
+        )
         _tell(report, stream, found)
         report.so_far()
     report.note(
-        f"{args.calls} calls, seed {args.seed}; no sizes repeat; each peer in a process of its own"
+        f"{args.calls} calls, seed {args.seed}; no sizes repeat; each peer in a process of its "
+        f"own, in turns of {TURN} calls"
     )
     return report
 
