@@ -1,4 +1,4 @@
-"""An interpreter of graphs of plain ops, for the two or three runs before a CUDA graph is captured.
+"""An interpreter of graphs of plain ops, for the one or two runs before a CUDA graph is captured.
 
 Compiling a function (:mod:`symshape.graph.codegen`) takes 8 ms for a Llama of six layers, for those
 runs alone.
@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from symshape.graph.fast_calls import fast_callable
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value, map_argument, values_in
 
 __all__ = ["interpreter"]
+
+_NESTED = (tuple, list)
 
 
 def interpreter(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
@@ -32,19 +35,36 @@ def interpreter(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
     places = [each.value for each in graph.inputs]
 
     def run(inputs: Sequence[Any]) -> list[Any]:
-        held: dict[Value, Any] = {**fixed, **dict(zip(places, inputs, strict=True))}
+        held: dict[Any, Any] = {**fixed, **dict(zip(places, inputs, strict=True))}
 
         def leaf(value: Any) -> Any:
             return held[value]
 
         for step, dead in zip(steps, dying, strict=True):
-            args = [map_argument(arg, leaf) for arg in step.args]
-            kwargs = {name: map_argument(arg, leaf) for name, arg in step.kwargs.items()}
-            made = step.op(*args, **kwargs)
-            del args, kwargs
-            results = zip(step.outputs, (made,) if step.single else made, strict=True)
-            held.update((output, result) for output, result in results if output is not None)
-            del made, results
+            # the quick cases are written out: a call for each argument took as long as the ops
+            args = [
+                held[arg]
+                if type(arg) is Value
+                else arg
+                if type(arg) not in _NESTED or (arg and type(arg[0]) is int)
+                else map_argument(arg, leaf)
+                for arg in step.args
+            ]
+            if step.kwargs:
+                kwargs = {name: map_argument(arg, leaf) for name, arg in step.kwargs.items()}
+                made = fast_callable(step.op)(*args, **kwargs)
+                del kwargs
+            else:
+                made = fast_callable(step.op)(*args)
+            del args
+            if step.single:
+                if step.outputs[0] is not None:
+                    held[step.outputs[0]] = made
+            else:
+                results = zip(step.outputs, made, strict=True)
+                held.update((output, result) for output, result in results if output is not None)
+                del results
+            del made
             for value in dead:
                 del held[value]
         return [map_argument(output, leaf) for output in graph.outputs]
