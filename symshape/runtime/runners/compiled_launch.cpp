@@ -7,6 +7,7 @@
    the ordinary: Python's way serves then.
 
    Where the graph has nodes that copy (compiled_copies.h), what is one piece of memory on both sides is left to them.
+   All else that is one piece is copied in one launch.
 
    setup.py builds this against the torch that is installed, and `TORCH` says which: it is used with no other. No header
    of CUDA is needed: the replay is a Python callable. */
@@ -407,10 +408,7 @@ struct Call {
             if (plan.inputs[i].large && source.nbytes() >= plan.least)
                 widen(targets.back(), given.back());
         }
-        if (targets.size() == 1)
-            targets[0].copy_(given[0]);
-        else if (!targets.empty())
-            at::_foreach_copy_(targets, given);
+        copy_all(targets, given);
     }
 
     void write() const
@@ -454,12 +452,20 @@ struct Call {
     void make(const std::vector<at::Tensor> &tensors, std::vector<Made> &found)
     {
         fill_whole(tensors);
+        std::vector<at::Tensor> targets, sources;
         const int64_t *next = integers.data();
         for (size_t i = 0; i < plan.results.size(); i++) {
             const Result &each = plan.results[i];
             at::Tensor &target = found[i].tensor;
-            if (each.kind == Kind::CLONE && !found[i].filled)
-                target = at::clone(each.tensor);
+            if (each.kind == Kind::CLONE && !found[i].filled) {
+                if (each.tensor.is_non_overlapping_and_dense()) {
+                    target = at::empty_strided(each.tensor.sizes(), each.tensor.strides(), each.tensor.options());
+                    targets.push_back(target);
+                    sources.push_back(each.tensor);
+                } else {
+                    target = at::clone(each.tensor);
+                }
+            }
             if (each.kind != Kind::PART && each.kind != Kind::VIEW)
                 continue;
             const auto [sizes, strides] = shape(each, next);
@@ -472,17 +478,38 @@ struct Call {
             }
             if (!target.defined())
                 target = own(tensor, sizes, strides);
-            copy_part(target, each, tensor);
+            auto [to, from] = part(target, each, tensor);
+            targets.push_back(std::move(to));
+            sources.push_back(std::move(from));
         }
+        copy_all(targets, sources);
     }
 
-    /* Puts the valid part of a tensor where a result is to have it. */
-    void copy_part(const at::Tensor &target, const Result &each, const at::Tensor &tensor) const
+    /* Copies tensors: those of one kind in one launch, and each other one by itself. */
+    static void copy_all(const std::vector<at::Tensor> &targets, const std::vector<at::Tensor> &sources)
     {
-        if (!each.apart.empty()) {
-            split(target, each.apart).copy_(valid(tensor, each.apart));
-            return;
+        std::vector<at::Tensor> to, from;
+        for (size_t i = 0; i < targets.size(); i++) {
+            const at::Tensor &target = targets[i], &source = sources[i];
+            if (is_one_piece(target, source.strides()) && target.sizes() == source.sizes() &&
+                (to.empty() || target.scalar_type() == to[0].scalar_type())) {
+                to.push_back(target);
+                from.push_back(source);
+            } else {
+                target.copy_(source);
+            }
         }
+        if (to.size() == 1)
+            to[0].copy_(from[0]);
+        else if (!to.empty())
+            at::_foreach_copy_(to, from);
+    }
+
+    /* The valid part of a tensor, and where a result is to have it. */
+    std::pair<at::Tensor, at::Tensor> part(const at::Tensor &target, const Result &each, const at::Tensor &tensor) const
+    {
+        if (!each.apart.empty())
+            return {split(target, each.apart), valid(tensor, each.apart)};
         const c10::IntArrayRef sizes = target.sizes();
         at::Tensor source = tensor.sizes() == sizes
                                 ? tensor
@@ -490,7 +517,13 @@ struct Call {
         at::Tensor wide = target;
         if (plan.least && source.nbytes() >= plan.least)
             widen(wide, source);
-        wide.copy_(source);
+        return {wide, source};
+    }
+
+    void copy_part(const at::Tensor &target, const Result &each, const at::Tensor &tensor) const
+    {
+        const auto [to, from] = part(target, each, tensor);
+        to.copy_(from);
     }
 
     /* Puts a result into memory that it shares with others, unless one of them fills it all. */

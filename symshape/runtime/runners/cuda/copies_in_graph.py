@@ -26,6 +26,12 @@ from symshape.runtime.runners.cuda import launch
 __all__ = ["Added", "Copied", "add_copies"]
 
 _DEVICE = 2  # CU_MEMORYTYPE_DEVICE
+_MOST = 8
+"""The most copies to buffers, or of results, that a graph makes itself; one launch makes more.
+
+Measured (H200): as copies of the graph, the 78 gradients of GPT-2's step take .44 ms of 7.4, 5 µs
+and more each.
+"""
 
 
 class _Extent(Structure):
@@ -190,8 +196,8 @@ def add_copies(
     """Add a node for each buffer, copied to first, and for each result, copied from last; return
     the added nodes.
 
-    Return None if that is not possible: the graph is unchanged then, and copies are launched
-    separately.
+    Many buffers, or many results, get no nodes: C++ copies them all in one launch.  Return None if
+    that is not possible: the graph is unchanged then, and copies are launched separately.
 
     Args:
         graph: a ``torch.cuda.CUDAGraph`` that keeps its graph, captured and not instantiated.
@@ -206,11 +212,7 @@ def add_copies(
     except DriverRefused:
         return None
     try:
-        _add(
-            added,
-            [each for each in buffers if each.nbytes],
-            [each for each in results if each.nbytes],
-        )
+        _add(added, *([each for each in some if each.nbytes] for some in (buffers, results)))
     except DriverRefused:
         added.remove()
         return None
@@ -218,6 +220,7 @@ def add_copies(
 
 
 def _add(added: Added, buffers: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+    buffers, results = (some if len(some) <= _MOST else () for some in (buffers, results))
     driver, graph = added.driver, added.graph.raw_cuda_graph()
     roots, leaves = driver.roots(graph), driver.leaves(graph)
 

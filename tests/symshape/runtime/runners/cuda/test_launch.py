@@ -108,6 +108,20 @@ def test_a_stream_of_sizes(served: list[bool]) -> None:
     was_served(served, 60)
 
 
+def test_many_results_and_inputs_are_copied_together(served: list[bool]) -> None:
+    """Of several dtypes and layouts, some with padding between their rows, one without elements."""
+
+    def many(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found: list[torch.Tensor] = []
+        for number, each in enumerate(given):
+            found += [each * number, (each + 1).t(), each.to(torch.int32), each.sum(), each[:, :0]]
+        return (*found, given[0].sum(0), given[1].sum(1))
+
+    calls = [[torch.randn(rows, 3 + rows % 4) for _ in range(10)] for rows in (5, 9, 5, 9, 4)]
+    check(compiled(many), many, *[tuple(each) for each in calls])
+    was_served(served, 2)
+
+
 def test_many_true_sizes(served: list[bool]) -> None:
     def fn(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
         return (
