@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import attrs
 import torch
 
-from symshape.runtime.runners.cuda.capture import Recording, Replay
+from symshape.runtime.runners.cuda.capture import Recording
+from symshape.runtime.runners.device_time import DeviceTime
 
 __all__ = ["Variant", "measured"]
 
 _REPEATS = 5
-"""The replays of each variant where there are several; the median counts."""
-_ALONE = 2
-"""The replays of a single variant, which is only priced; the faster one counts: the first uploads
-the graph.
-"""
+"""The replays of each variant; the median counts."""
 
 
 @attrs.frozen
@@ -40,24 +36,11 @@ def measured(variants: Sequence[Variant], device: torch.device) -> tuple[Variant
     conditions.
     """
     times: list[list[float]] = [[] for _ in variants]
-    for _ in range(_REPEATS if len(variants) > 1 else _ALONE):
+    for _ in range(_REPEATS):
         for variant, found in zip(variants, times, strict=True):
-            found.append(_once(variant.recording.replay, device))
-    middle = _REPEATS // 2 if len(variants) > 1 else 0
+            with DeviceTime(device) as timed:
+                variant.recording.replay()
+            found.append(timed.wait())
     pairs = zip(variants, times, strict=True)
-    made = [attrs.evolve(each, milliseconds=sorted(found)[middle]) for each, found in pairs]
+    made = [attrs.evolve(each, milliseconds=sorted(found)[_REPEATS // 2]) for each, found in pairs]
     return tuple(sorted(made, key=lambda each: each.milliseconds or 0.0))
-
-
-def _once(replay: Replay, device: torch.device) -> float:
-    """Return the milliseconds of one replay."""
-    if device.type != "cuda":
-        began = time.perf_counter()
-        replay()
-        return (time.perf_counter() - began) * 1e3
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    replay()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end))

@@ -5,8 +5,9 @@ other devices.
 from __future__ import annotations
 
 import gc
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ import attrs
 import torch
 
 from symshape import forks
+from symshape.graph.graph import Graph
 from symshape.runtime.runners.cuda.copies_in_graph import Added, add_copies
 from symshape.runtime.runners.cuda.generator import begin_aside
 from symshape.runtime.runners.cuda.pool import GraphPool
@@ -35,6 +37,8 @@ _end_allocation: Callable[[int, Any], None] = cuda.end_allocation
 _release: Callable[[int, Any], None] = cuda.release_pool
 """Decreases the number of graphs that use a pool (2.11 to 2.13; absent in CPU builds)."""
 
+_PREPARING = ("cudnn", "fft", "miopen", "thnn_fused")
+"""The beginnings of names of ops whose libraries make plans, or workspaces of their own."""
 _INVALIDATED = 901
 """cudaErrorStreamCaptureInvalidated: the capture was broken from outside (the program's own errors
 have code 900).
@@ -54,6 +58,7 @@ class Recording:
     Attributes:
         replay: runs the program and returns its tensors.
         reserved: the bytes by which the pool grew for it; None if there is no pool.
+        loading: the ms of the run before the capture, which loads kernels; 0 without one.
         launch: runs the program and returns nothing; None if only ``replay`` can run it.
         tensors: the tensors that ``replay`` returns each time; empty if they vary.
         copies: the copies that the graph makes itself if run by ``launch``; None for none.
@@ -64,6 +69,7 @@ class Recording:
     launch: Callable[[], object] | None = None
     tensors: Sequence[torch.Tensor] = ()
     copies: Any = None
+    loading: float = 0.0
 
 
 @attrs.frozen
@@ -91,6 +97,7 @@ def captured(
     draws: bool,
     lent: bool = False,
     inside: Inside | None = None,
+    reads: Sequence[torch.Tensor] | None = None,
 ) -> Recording:
     """Return a recording of ``run``, which reads and writes the same memory at every replay.
 
@@ -102,12 +109,38 @@ def captured(
         lent: whether results are read after another graph of the pool has run; else graphs reuse
             their memory.
         inside: the copies that the graph is to make itself; None for none.
+        reads: the tensors outside that ``run`` reads, if the same ops were captured before at other
+            sizes: their kernels are loaded, so nothing runs before the capture. None: ``run`` runs
+            once before.
 
     Raises:
         CaptureFailed: the program cannot be captured.
         torch.OutOfMemoryError: there is not enough memory.
     """
-    return Recording(run) if pool is None else _cuda_graph(run, device, pool, draws, lent, inside)
+    if pool is None:
+        return Recording(run)
+    if reads is not None:
+        try:
+            return _cuda_graph(run, device, pool, draws, lent, inside, addresses(reads))
+        except CaptureFailed:  # a library prepares itself for these sizes
+            pass
+    start = time.perf_counter()
+    with warmed_up_aside(device):
+        elsewhere = addresses(run())
+    loading = (time.perf_counter() - start) * 1e3
+    made = _cuda_graph(run, device, pool, draws, lent, inside, elsewhere)
+    return attrs.evolve(made, loading=loading)
+
+
+def loads_for_sizes(graph: Graph) -> bool:
+    """Return whether ops of a graph may prepare something on the device for each new size, so that
+    they must run once before they are captured.
+    """
+    return torch.backends.cudnn.benchmark or any(
+        getattr(node.op, "namespace", "") != "aten"
+        or node.op._opname.lstrip("_").startswith(_PREPARING)
+        for node in graph.nodes
+    )
 
 
 def _cuda_graph(
@@ -117,9 +150,8 @@ def _cuda_graph(
     draws: bool,
     lent: bool,
     inside: Inside | None,
+    elsewhere: Collection[int],
 ) -> Recording:
-    with warmed_up_aside(device):
-        elsewhere = addresses(run())
     before = _reserved(device)
     tensors: Sequence[torch.Tensor]
     try:

@@ -5,7 +5,7 @@ true sizes.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -19,10 +19,18 @@ from symshape.runtime.padding.planning import Plan, rows_of
 from symshape.runtime.padding.result_rows import Row, copied_out
 from symshape.runtime.padding.results import Answer, Lend, Part
 from symshape.runtime.padding.wide_copies import may_gain, widened
-from symshape.runtime.runners.cuda.capture import CaptureFailed, Inside, Recording, Replay, captured
+from symshape.runtime.runners.cuda.capture import (
+    CaptureFailed,
+    Inside,
+    Recording,
+    Replay,
+    captured,
+    loads_for_sizes,
+)
 from symshape.runtime.runners.cuda.graph_bytes import weight_of
 from symshape.runtime.runners.cuda.launch import Launch, launcher
 from symshape.runtime.runners.cuda.pool import GraphPool
+from symshape.runtime.runners.device_time import DeviceTime
 from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.inductor.artefacts import Artefacts
 from symshape.runtime.runners.inductor.padded_kernels import Compiled, Kernels
@@ -39,6 +47,7 @@ from symshape.tracing.traced_modes import with_autocast_off
 
 _data_ptr = torch.Tensor.data_ptr
 _LOOKS = 16  # calls between two checks whether another capture pays
+_REPLAYS_TIMED = 2
 
 
 class Bucket:
@@ -51,7 +60,10 @@ class Bucket:
         captures: the number of captures.
         milliseconds: how long the last capture took.
         planned_ms: how long planning and building took, before the first capture.
+        loading: the ms of the last capture that captures at other sizes need not take: kernels were
+            loaded.
         variants: the ways to run the program, the fastest first; empty before the first capture.
+        timing: the number of next replays that are timed on the device, and not launched from C++.
         wrote: whether the call in progress has written to arguments or buffers already.
         lease: the bucket's place in the store.
         words: the sizes that the bucket serves, in the caller's words.
@@ -61,7 +73,9 @@ class Bucket:
             of its results.
         bound: the inputs that are read at the caller's address; shared by all buckets of a program.
         kernels: compiles the program too; None for eager's kernels alone.
-        timed: whether the program is timed even if there is only one way to run it.
+        timed: whether the first replays are timed even if there is only one way to run the program.
+        loaded: returns whether the program was captured at other sizes, so that its kernels are
+            loaded.
         note: records events in the history of the compiled function.
     """
 
@@ -76,6 +90,7 @@ class Bucket:
         timed: bool = False,
         bound: BoundInputs | None = None,
         share: Share | None = None,
+        loaded: Callable[[], bool] = bool,
         note: Note = silent,
     ) -> None:
         assert made.padded is not None
@@ -108,14 +123,16 @@ class Bucket:
         self._launch: Launch | None = None
         self._lifted = [each.tensor for each in made.padded.lifted]
         self._pool, self._note, self._lent = pool, note, share is None
-        self._kernels, self._timed = kernels, timed
+        self._kernels, self._timed, self._loaded = kernels, timed, loaded
         # the state of the kernels at the last request without result
         self._asked: int | None = None
         self._place: Artefacts | None = None  # this bucket's artefacts among the kernels'
         self.variants: tuple[Variant, ...] = ()
         self.recording: Recording | None = None
         self.captures = self._calls = self._look = 0
-        self.milliseconds = self.planned_ms = 0.0
+        self.timing = 0
+        self._times: list[DeviceTime] = []
+        self.milliseconds = self.planned_ms = self.loading = 0.0
         self.wrote = False
         self._addresses: list[int] = []
         self.lease: Lease
@@ -208,7 +225,7 @@ class Bucket:
         cannot be.
         """
         launch, kernels = self._launch, self._kernels
-        if launch is None or placement.lend is not None:
+        if launch is None or self.timing or placement.lend is not None:
             return None
         self._calls += 1
         if kernels is not None and self._wants(kernels):
@@ -227,7 +244,8 @@ class Bucket:
         with torch.no_grad():
             self._take(inputs, placement)
             try:
-                tensors = self._ready()()
+                replay = self._ready()
+                tensors = self._timed_replay(replay) if self.timing else replay()
                 self.wrote = bool(self._padded.stored)
                 results = (placement.answer or self._answering(placement))(tensors, leaves)
                 # only now: results may be views of written memory
@@ -314,8 +332,7 @@ class Bucket:
             with seldom_collected(), unchanged(self._padded.stored, self._drawing):
                 self.recording = self._first(why)
             self._addresses = addresses
-            if self._timed:
-                self.variants = self._measured(self.variants)
+            self.timing, self._times = _REPLAYS_TIMED if self._timed else 0, []
             self._asked = None
         if self._kernels is not None and self._wants(self._kernels):
             self._compile(self._kernels)
@@ -324,6 +341,25 @@ class Bucket:
         if self._launch is None and self._rows is not None and alone:
             self._launch = self._launcher(self.recording, self._rows)
         return self.recording.replay
+
+    def _timed_replay(self, replay: Replay) -> Sequence[torch.Tensor]:
+        """Replay the program for a call, and time it on the device."""
+        self.timing -= 1
+        with DeviceTime(self.sizes.device) as timed:
+            tensors = replay()
+        self._times.append(timed)
+        return tensors
+
+    def replay_time(self) -> tuple[float | None, bool]:
+        """Return the ms of a replay on the device, as far as known, and whether that is final.
+
+        The first replays that served calls count, the fastest of them: the very first uploads the
+        graph.
+        """
+        known = [found for each in self._times if (found := each.milliseconds()) is not None]
+        if known and len(self.variants) == 1:
+            self.variants = (attrs.evolve(self.variants[0], milliseconds=min(known)),)
+        return min(known, default=None), not self.timing and len(known) == len(self._times)
 
     def _first(self, why: str) -> Recording:
         """Capture eager's kernels; or Inductor's at once if other buckets have found them to be
@@ -400,8 +436,14 @@ class Bucket:
         )
         inside = None if self._rows is None else Inside(buffers, partial(copied_out, self._rows))
         alone, draws = with_autocast_off(run, self._modes), self._drawing is not None
-        recording = captured(alone, device, self._pool, draws=draws, lent=self._lent, inside=inside)
+        reads, ready = None, not loads_for_sizes(self._padded.graph)
+        if ready and memory is None and self._loaded():
+            reads = [each for each in (*self._memory.arguments, *self._lifted) if each is not None]
+        recording = captured(
+            alone, device, self._pool, draws=draws, lent=self._lent, inside=inside, reads=reads
+        )
         self.captures += 1
+        self.loading = recording.loading if ready else 0.0
         self.milliseconds = (time.perf_counter() - start) * 1e3
         if device.type == "cuda":
             events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))

@@ -27,6 +27,7 @@ from symshape.runtime.runners.inductor.padded_kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.padded.bound_inputs import BoundInputs
 from symshape.runtime.runners.padded.bucket import Bucket
+from symshape.runtime.runners.padded.fusion import FUSED
 from symshape.runtime.runners.padded.placement import Placement
 from symshape.torch_internals.cuda import current_stream
 from symshape.tracing.garbage import seldom_collected
@@ -81,7 +82,12 @@ class BucketFinder:
         self._lend = lend
         self._kernels = kernels
         self._timed = timed
-        self.blueprints = blueprints_of(program, any_randomness=any_randomness, compiled=True)
+        self.blueprints = blueprints_of(
+            program,
+            any_randomness=any_randomness,
+            # a program that is recorded runs once or twice, node by node
+            compiled=device.type not in FUSED,
+        )
         # lent results may return as inputs
         self._bound = None if lend is not None else BoundInputs(program.graph)
         self.refusals: dict[str, Refusal] = {}
@@ -339,6 +345,7 @@ class BucketFinder:
                 share=None
                 if self._lend is not None
                 else partial(self._store.share, stream, self._device),
+                loaded=self._has_captured,
                 note=self._note,
             )
         except torch.OutOfMemoryError as error:
@@ -392,6 +399,10 @@ class BucketFinder:
         """Return the buckets, oldest first; with ``stream``, only that stream's."""
         kept: list[Bucket] = self._store.of(self._number)
         return [each for each in kept if stream is None or each.lease.pool == stream]
+
+    def _has_captured(self) -> bool:
+        """Return whether a bucket was captured."""
+        return any(each.captures for each in self.buckets())
 
     def served(self) -> dict[tuple[int, ...], Bucket]:
         """Return the bucket found last for each tuple of integers."""

@@ -18,6 +18,7 @@ from symshape.runtime.padding.results import Lend
 from symshape.runtime.policy.ledger import LONGEST_REST, Ledger
 from symshape.runtime.policy.nesting import LEVELS, Widest
 from symshape.runtime.policy.size_offers import Answer, Caps, SizeOffers
+from symshape.runtime.runners.device_time import DeviceTime
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.bucket_finder import BucketFinder, Found
 from symshape.runtime.runners.work import Work, estimates_of
@@ -32,6 +33,8 @@ _ASKING, _FREE = 0.02, 5.0
 """
 _TIMED_EAGERLY = 64
 """The number of first eager calls that are timed; after them, every sixteenth is."""
+_WAITING = 4
+"""The most eager calls whose time on the device is waited for."""
 
 
 @attrs.define(eq=False)
@@ -78,7 +81,7 @@ class ChosenBuckets:
         self._symbols = list(program.positions.items())
         self._sources = size_names(program)
         self._work = Work(program.graph, tuple(name for name, _ in self._symbols))
-        self._on_cuda = device.type == "cuda"
+        self._device, self._on_cuda = device, device.type == "cuda"
         self.estimates = estimates_of(program.graph)
         self.changed = False
         self._offers: dict[int, SizeOffers] = {}
@@ -91,9 +94,8 @@ class ChosenBuckets:
         self._ran = self._unasked_calls = 0
         # ms of asking the ledger, and of calls answered without it
         self._asking = self._unasked_ms = 0.0
-        self._spans: list[
-            tuple[float, Any, Any]
-        ] = []  # work, and the events around an eager call's kernels
+        self._times: list[tuple[float, DeviceTime]] = []  # of eager calls, with their work
+        self._untimed: list[Bucket] = []  # buckets whose replays are being timed
         finder.on_forget = self._forget
 
     def find(self, values: tuple[int, ...]) -> Found | None:
@@ -171,7 +173,7 @@ class ChosenBuckets:
 
     def _decide(self, sizes: Caps, named: dict[str, int], stream: int, times: int) -> _Standing:
         """Ask the ledger for an answer, and begin to make the bucket that it wants, if any."""
-        self._read_spans()
+        self._read_times()
         finder, offers = self._finder, self._offers_on(stream)
         planned = finder.planned(named, stream)
         if planned is not None:
@@ -227,9 +229,9 @@ class ChosenBuckets:
             offers.failed(caps)
             return
         taken = (time.perf_counter() - start) * 1e3
-        self.estimates.price.saw(taken - derived)  # the next bucket has the same program
-        if bucket.variants and bucket.variants[0].milliseconds is not None:
-            self.estimates.replayed(self._work(self._caps(bucket)), bucket.variants[0].milliseconds)
+        # the next bucket has the same program, and kernels that are loaded
+        self.estimates.price.saw(taken - derived - bucket.loading)
+        self._untimed.append(bucket)
         if self._caps(bucket) != caps:
             offers.failed(caps)
         offers.bought(self._caps(bucket), taken)
@@ -267,31 +269,36 @@ class ChosenBuckets:
         if self._ran > _TIMED_EAGERLY and self._ran % 16:
             results: list[Any] = run(leaves, values)
             return results
-        events = (
-            (torch.cuda.Event(True), torch.cuda.Event(True))
-            if self._on_cuda and len(self._spans) < 4
-            else None
-        )
-        if events is not None:
-            events[0].record()
         start = time.perf_counter()
-        results = run(leaves, values)
-        self.estimates.eager_host.saw((time.perf_counter() - start) * 1e3)
-        if events is not None:
-            events[1].record()
+        if not self._on_cuda or len(self._times) >= _WAITING:
+            results = run(leaves, values)
+        else:
             sizes = tuple([values[place] for _, place in self._symbols])
-            self._spans.append((self._work(sizes), *events))
+            with DeviceTime(self._device) as timed:
+                results = run(leaves, values)
+            self._times.append((self._work(sizes), timed))
+        self.estimates.eager_host.saw((time.perf_counter() - start) * 1e3)
         return results
 
-    def _read_spans(self) -> None:
-        """Record the device's times of eager calls that have ended."""
+    def _read_times(self) -> None:
+        """Record the device's times of eager calls and of buckets' first replays that have
+        ended.
+        """
         waiting = []
-        for work, start, end in self._spans:
-            if end.query():
-                self.estimates.ran(work, start.elapsed_time(end))
+        for work, timed in self._times:
+            milliseconds = timed.milliseconds()
+            if milliseconds is None:
+                waiting.append((work, timed))
             else:
-                waiting.append((work, start, end))
-        self._spans = waiting
+                self.estimates.ran(work, milliseconds)
+        self._times = waiting
+        untimed, self._untimed = self._untimed, []
+        for bucket in untimed:
+            milliseconds, final = bucket.replay_time()
+            if milliseconds is not None:
+                self.estimates.replayed(self._work(self._caps(bucket)), milliseconds)
+            if not final:
+                self._untimed.append(bucket)
 
     def _offers_on(self, stream: int) -> SizeOffers:
         found = self._offers.get(stream)
@@ -327,6 +334,7 @@ class ChosenBuckets:
 
     def _forget(self, bucket: Bucket) -> None:
         """Handle the removal of a bucket from the store."""
+        self._untimed = [each for each in self._untimed if each is not bucket]
         for offers in self._offers.values():
             offers.left(self._caps(bucket))
         self.clear()

@@ -4,6 +4,7 @@ Python.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 from collections.abc import Iterator
@@ -12,8 +13,14 @@ from typing import Any
 import pytest
 import torch
 
+import symshape
 from symshape.runtime.runners.cuda import capture
-from symshape.runtime.runners.cuda.capture import record
+from symshape.runtime.runners.cuda.capture import (
+    CaptureFailed,
+    captured,
+    loads_for_sizes,
+    record,
+)
 from symshape.runtime.runners.cuda.pool import GraphPool
 
 CUDA = torch.device("cuda", 0)
@@ -62,6 +69,8 @@ class Graph:
         self.state.capturing = True
         self.device.underway.append(self.pool)
         self.device.do("begin late")
+
+    def replay(self) -> None: ...
 
     def capture_end(self) -> None:
         self.device.do("end")
@@ -256,3 +265,60 @@ def test_what_another_thread_broke_is_captured_again(device: Device) -> None:
     with pytest.raises(Invalidated):
         record(fails, CUDA, GraphPool(), draws=False)
     assert len(tried) == 5
+
+
+@pytest.fixture
+def runs(device: Device, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was run, in order: ``warm`` outside of a capture, ``captured`` inside one."""
+    monkeypatch.setattr(torch.cuda.memory, "memory_stats_as_nested_dict", lambda device: {})
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native")
+    monkeypatch.setattr(capture, "warmed_up_aside", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(capture, "unowned", lambda tensors, elsewhere: [*tensors])
+    return []
+
+
+def _program(device: Device, runs: list[str], result: torch.Tensor) -> Any:
+    def run() -> list[torch.Tensor]:
+        runs.append("captured" if device.underway else "warm")
+        return [result]
+
+    return run
+
+
+def test_the_first_capture_is_behind_a_run_that_loads_kernels(
+    device: Device, runs: list[str]
+) -> None:
+    made = captured(_program(device, runs, torch.ones(2)), CUDA, GraphPool(), draws=False)
+    assert runs == ["warm", "captured"]
+    assert made.loading > 0
+
+
+def test_a_capture_at_other_sizes_runs_nothing_before(device: Device, runs: list[str]) -> None:
+    run = _program(device, runs, torch.ones(2))
+    made = captured(run, CUDA, GraphPool(), draws=False, reads=[])
+    assert runs == ["captured"]
+    assert made.loading == 0
+
+
+def test_what_cannot_be_captured_at_once_runs_before_another_attempt(
+    device: Device, runs: list[str]
+) -> None:
+    device.fails = ["end"]
+    run = _program(device, runs, torch.ones(2))
+    made = captured(run, CUDA, GraphPool(), draws=False, reads=[])
+    assert runs == ["captured", "warm", "captured"]
+    assert made.loading > 0
+    device.fails = ["end", "end"]
+    with pytest.raises(CaptureFailed):
+        captured(run, CUDA, GraphPool(), draws=False, reads=[])
+
+
+def test_libraries_that_prepare_themselves_for_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def graph(fn: Any) -> Any:
+        with torch.no_grad():
+            return symshape.trace(fn, torch.randn(4, 4), dynamic=False).graph
+
+    assert not loads_for_sizes(graph(lambda x: (x @ x).softmax(-1)))
+    assert loads_for_sizes(graph(lambda x: torch.fft.rfft(x).abs()))
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    assert loads_for_sizes(graph(lambda x: x + 1))

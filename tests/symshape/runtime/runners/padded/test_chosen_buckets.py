@@ -21,7 +21,6 @@ from symshape.runtime.runners.choice import Order
 from symshape.runtime.runners.padded import chosen_buckets, runner
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.runner import PaddedRunner
-from symshape.runtime.runners.variants import Variant
 from tests.symshape.runtime.runners.fakes import instead_of
 
 
@@ -63,14 +62,15 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
         assert self.recording is not None
         if new:
             made.takes(made.capture)
-        rows = next(iter(self.made.caps.values()))
-        self.variants = (Variant("eager", self.recording, made.a_row * rows),)
         return replay
 
     def called(self: Bucket, *args: Any) -> list[Any]:
         results = call(self, *args)
         made.takes(made.bucket, made.a_row * next(iter(self.made.caps.values())))
         return results
+
+    def replay_time(self: Bucket) -> tuple[float, bool]:
+        return made.a_row * next(iter(self.made.caps.values())), True
 
     def judged(order: Order) -> PaddedRunner:
         timed = Timed(order, made)
@@ -81,6 +81,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     clock = SimpleNamespace(perf_counter=lambda: made.now / 1e3, monotonic=lambda: made.now / 1e3)
     monkeypatch.setattr(Bucket, "_ready", captured)
     monkeypatch.setattr(Bucket, "call", called)
+    monkeypatch.setattr(Bucket, "replay_time", replay_time)
     monkeypatch.setattr(Bucket, "launched", lambda self, leaves, placement: None)
     for module in (blueprint, chosen_buckets, runner):  # every clock that a price is measured by
         monkeypatch.setattr(module, "time", clock)
@@ -207,3 +208,41 @@ def test_a_bucket_without_memory_costs_its_calls_nothing(
     _calls(compiled, 97, 200)
     assert _caps(compiled) == []
     assert 1 <= len(tried) <= 4, "its price rises each time"
+
+
+def test_a_bucket_is_timed_by_the_calls_that_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making one runs the program once for its call, and no more."""
+    ran: list[int] = []
+    replay, place = Bucket._again, Bucket._timed_replay
+
+    def counted(self: Bucket) -> Any:
+        ran.append(1)
+        return replay(self)
+
+    timed: list[Bucket] = []
+
+    def noted(self: Bucket, replayed: Any) -> Any:
+        timed.append(self)
+        return place(self, replayed)
+
+    monkeypatch.setattr(Bucket, "_again", counted)
+    monkeypatch.setattr(Bucket, "_timed_replay", noted)
+
+    def judged(order: Order) -> PaddedRunner:
+        return PaddedRunner(
+            order.program, order.eager, order.graphs, order.options, where_it_pays=True
+        )
+
+    with instead_of("padded", judged):
+        compiled = _compiled()
+        _calls(compiled, 97)
+        compiled.warm_up([(128,)], progress=False)
+        ran.clear()
+        for number in range(1, 5):
+            _calls(compiled, 97)
+            assert len(ran) == number
+        assert len(timed) == 2
+    (bucket,) = compiled.entries[0].runner.buckets
+    milliseconds, final = bucket.replay_time()
+    assert final
+    assert milliseconds == bucket.variants[0].milliseconds is not None
