@@ -28,8 +28,9 @@ __all__ = ["ChosenBuckets"]
 _REMEMBERED = 4096  # calls, by their sizes; ranges of sizes
 _TIMED = 3
 """The number of bucket calls that are timed: the host's time does not depend on the sizes."""
-_ASKING, _FREE = 0.02, 5.0
-"""The share of the calls' time that asking the ledger may take, and the ms of asking that are free.
+_ASKING, _FREE = 0.02, 15.0
+"""The share of the calls' time that asking the ledger may take, and the ms of asking that are free:
+a dozen questions, since the first ones decide about most of the buckets.
 """
 _TIMED_EAGERLY = 64
 """The number of first eager calls that are timed; after them, every sixteenth is."""
@@ -123,6 +124,7 @@ class ChosenBuckets:
             if self._asking > _FREE + _ASKING * (self._ledger.promise.served + self._unasked_ms):
                 standing = self._unasked(named, stream, times)
             else:
+                self._work(sizes)  # the formula is made once, and is no part of a question's price
                 start = time.perf_counter()
                 standing = self._decide(sizes, named, stream, times + self._unasked_calls)
                 if self._buying is None:
