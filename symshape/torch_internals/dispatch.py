@@ -44,6 +44,9 @@ note_mode_in_cpp: Callable[[bool], object] = optional(
 )
 """Tell C++ whether a mode is entered that does not ignore compile internals."""
 
+find_dispatch_rule: Any = optional("torch._library.simple_registry.find_torch_dispatch_rule", None)
+"""Finds the rule of an op for a dispatch mode: C++ calls it.  None where this torch has none."""
+
 if TYPE_CHECKING:
     from torch._C import DispatchKey as DispatchKey
     from torch.utils._device import DeviceContext as DeviceContext

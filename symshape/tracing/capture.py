@@ -34,6 +34,7 @@ from symshape.graph.codegen import compile_graph
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.steps import Step, written_values
+from symshape.interrupts import PatientHandlers
 from symshape.options import Options
 from symshape.torch_internals.private import refuse_if_missing
 from symshape.torch_internals.pytree import TreeSpec
@@ -44,6 +45,7 @@ from symshape.tracing.intercept.python_numbers.identity import Identity
 from symshape.tracing.intercept.python_warnings import is_warning, told_as_in_eager
 from symshape.tracing.intercept.torch_functions.random_state import Draws
 from symshape.tracing.memos.calls import ATTEMPTS, MemoCalls
+from symshape.tracing.mode import asked_by_cpp
 from symshape.tracing.outputs import outputs_of, steps_for, written_by
 from symshape.tracing.restart import (
     Attempt,
@@ -151,9 +153,10 @@ def capture(
             "awaited; compile the function that computes, and await around it",
             reason=Reason.COROUTINE,
         )
-    thresholds = gc.get_threshold()
+    thresholds, handlers = gc.get_threshold(), PatientHandlers(asked_by_cpp)
     try:
         with (
+            handlers,
             _tracing_lock,
             told_as_in_eager(serves) as forget,
             seldom_collected(),
@@ -174,6 +177,7 @@ def capture(
             )
     except BaseException:
         as_before(thresholds)  # an interrupt may come before the `with` is entered
+        handlers.put_back()
         raise
 
 

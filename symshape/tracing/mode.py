@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -95,6 +96,28 @@ class TracingMode(TorchDispatchMode):
         raise UnsupportedError(
             f"{name} (at {self.tracer.env.origin()}) {why}", reason=Reason.CONTROL_FLOW
         )
+
+
+_OF_SYMBOLS = "symshape.tracing.symbolic."
+_DISPATCHES = TracingMode.__torch_dispatch__.__code__
+_FINDS_RULE = getattr(dispatch.find_dispatch_rule, "__code__", None)
+
+
+def asked_by_cpp(frame: FrameType | None) -> bool:
+    """Return whether C++ may wait there for a size, a stride or the like, and end the process if
+    the answer is an exception: in code of symbolic tensors and integers, or where the metadata of a
+    tensor is dispatched.
+    """
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(_OF_SYMBOLS):
+            return True
+        code = frame.f_code
+        if code is _FINDS_RULE and id(frame.f_locals.get("op")) in _metadata:
+            return True
+        if code is _DISPATCHES and id(frame.f_locals.get("func")) in _metadata:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def is_tracing() -> bool:
