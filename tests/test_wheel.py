@@ -22,8 +22,8 @@ COMPILE_ONE = (
     "print(f(torch.ones(3)).tolist());"
 )
 SERVING = (
-    "from symshape.native import loader; print(*(bool(each.module) for each in "
-    "loader.found_so_far()));"
+    "from symshape.native import extensions, loader; "
+    "print(*(bool(loader.load(each.name)) for each in extensions.EXTENSIONS));"
 )
 HELP = """
 import typer
