@@ -196,6 +196,12 @@ def _check_channels(
                 wanted == channels,
                 lambda: f"weight {show(weight.sizes)} does not fit input {show(input.sizes)}",
             )
+        for kernel in weight.sizes[2:]:
+            if not known(kernel >= 1):
+                check(
+                    (kernel >= 1) | (channels == 0),
+                    lambda: f"kernels must not be empty, got weight {show(weight.sizes)}",
+                )
         out = weight.sizes[0]
         if not (type(groups) is int and groups == 1):
             check(

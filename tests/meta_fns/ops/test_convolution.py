@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import torch
 
@@ -172,3 +173,15 @@ def test_a_convolution_without_output_channels_is_refused() -> None:
                 tensor = torch.ones(batch, channels, 5, 5)
                 args = ([1, 1], [0, 0], [1, 1], transposed, [0, 0], 1)
                 assert not check_call("aten.convolution.default", tensor, weight, None, *args)
+
+
+def test_an_empty_kernel_is_refused() -> None:
+    """Unless there are no channels; a transposed convolution refuses it then, too."""
+    accepted = 0
+    for batch, channels, kernel in product((0, 2), (0, 3), ((0,), (0, 1), (2, 0))):
+        tensor = torch.ones(batch, channels, *[5] * len(kernel))
+        for padding, transposed in product((0, 1), (False, True)):
+            weight = torch.ones((channels, 2, *kernel) if transposed else (2, channels, *kernel))
+            args = ([1], [padding], [1], transposed, [0], 1)
+            accepted += check_call("aten.convolution.default", tensor, weight, None, *args)
+    assert accepted == 12

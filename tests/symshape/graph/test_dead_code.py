@@ -56,6 +56,8 @@ def test_all_steps_go_when_only_inputs_come_back() -> None:
     [
         (nn.functional.conv2d, ([1, 3, 5, 5], [4, 3, 1, 1]), ([1, 3, 5, 5], [0, 3, 1, 1])),
         (nn.functional.conv1d, ([2, 3, 5], [4, 3, 2]), ([2, 3, 5], [0, 3, 2])),
+        (nn.functional.conv1d, ([2, 3, 5], [4, 3, 2]), ([2, 3, 5], [4, 3, 0])),
+        (nn.functional.conv2d, ([1, 3, 5, 5], [4, 3, 1, 2]), ([1, 3, 5, 5], [4, 3, 1, 0])),
         (
             nn.functional.conv_transpose2d,
             ([1, 3, 5, 5], [3, 4, 1, 1]),
