@@ -281,14 +281,15 @@ class Compiled:
 
     def stats(self) -> Stats:
         """Return counters and times so far."""
+        calls = self._cache.clock  # read once: other threads call, or reset
         return stats_of(
             self._eager,
             self._graphs,
             self._verifier,
             self._misses.trace_ms,
-            calls=self._cache.clock,
+            calls=calls,
             traces=max(0, self._misses.traces - self._source.loaded),
-            hits=max(0, self._hits()),
+            hits=max(0, self._hits(calls)),
             misses=self._misses.traces,
             evictions=self._cache.evictions,
             entries=len(self.entries),
@@ -297,12 +298,12 @@ class Compiled:
             plain=self._plain.calls,
         )
 
-    def _hits(self) -> int:
-        """Return how many calls an existing entry served; negative while calls end that began
-        before a ``reset``.
+    def _hits(self, calls: int | None = None) -> int:
+        """Return how many of so many calls (all so far) an existing entry served; negative while
+        calls end that began before a ``reset``.
         """
         itself = self._eager.fallbacks + self._eager.untraced + self._plain.calls
-        return self._cache.clock - self._misses.traces - itself
+        return (self._cache.clock if calls is None else calls) - self._misses.traces - itself
 
     @property
     def entries(self) -> tuple[Entry, ...]:

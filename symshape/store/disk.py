@@ -241,9 +241,11 @@ def user_path(given: str | Path) -> Path:
     """Return a path that a user wrote, with ``~`` replaced.
 
     Raises:
-        InputError: it begins with ``~`` and a user without a home folder, or no file system has
-            such a name.
+        InputError: it is empty, it begins with ``~`` and a user without a home folder, or no file
+            system has such a name.
     """
+    if not str(given):
+        raise InputError("'' is not a path: it is empty; write '.' for the current folder")
     try:
         path = Path(given).expanduser()
     except RuntimeError as error:

@@ -98,6 +98,16 @@ class TestPathsOfUsers:
             with pytest.raises(symshape.InputError, match=r"write the whole path|NUL character"):
                 use()
 
+    def test_an_empty_path_is_a_mistake(self) -> None:
+        """Of a variable that is not set, say: nothing is written to the current folder."""
+        for use in (
+            lambda: symshape.compile(torch.relu, store=""),
+            lambda: DiskStore(""),
+            lambda: symshape.explore(symshape.compile(torch.relu)).save(""),
+        ):
+            with pytest.raises(symshape.InputError, match="it is empty"):
+                use()
+
     def test_of_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SYMSHAPE_STORE", "~no_such_user_of_ours/x")
         with pytest.raises(symshape.InputError, match="write the whole path"):
@@ -128,6 +138,7 @@ def test_counters_are_never_negative_beside_threads_and_resets(tmp_path: Path) -
             assert min(stats.calls, stats.traces, stats.hits, stats.misses, stats.loaded) >= 0, (
                 stats
             )
+            assert stats.hits <= stats.calls, stats
     finally:
         stop.set()
         for each in threads:
@@ -140,3 +151,17 @@ def test_hits_of_calls_that_began_before_a_reset() -> None:
     compiled.reset()
     compiled._misses.traces += 2  # two calls that were traced meanwhile
     assert compiled.stats().hits == 0
+
+
+def test_counters_are_of_one_moment() -> None:
+    """However many calls other threads make while the counters are read."""
+    compiled = symshape.compile(lambda x: x * 2)
+    compiled(torch.ones(3))
+    clocks = iter([1, 5, 9])
+
+    class Meanwhile(type(compiled._cache)):  # type: ignore[misc]
+        clock = property(lambda _: next(clocks), lambda *_: None)
+
+    compiled._cache.__class__ = Meanwhile
+    stats = compiled.stats()
+    assert (stats.calls, stats.hits) == (1, 0)
