@@ -24,7 +24,7 @@ from symshape.exploring.report_records import (
 )
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.programs import program_record
-from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
+from symshape.frontends.exploration.spaces import SpaceMaker, linked_in_all, top_of
 from symshape.frontends.exploration.transformed import of_entry
 from symshape.frontends.exploration.trees import branch_record
 from symshape.frontends.serving import serving_of
@@ -163,7 +163,7 @@ class _CacheReader:
         points, seen = _points(entries)
         records = [self._entry(entry, maker, words) for entry in entries]
         slots = [_slot(index, entries, general, maker, seen) for index in range(len(names))]
-        links = linked([guard.term for guard in general.guards], names)
+        links = linked_in_all([[guard.term for guard in each.guards] for each in entries], names)
         drawn = branch_record(outline(family.tree, words), entries, points)
         return Space(
             label,

@@ -7,13 +7,11 @@ import attrs
 from guards.domains.interval_arithmetic import Pair
 from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
-from guards.terms.arithmetic import split
-from guards.terms.term import Op
 from symshape.exploring.report_records import EntryRecord, Report, SlotRecord, Space
 from symshape.frontends.exploration.dynamo_guards import DynamoCache, DynamoEntry, read_dynamo
 from symshape.frontends.exploration.dynamo_targets import Target
 from symshape.frontends.exploration.origins import Origins
-from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
+from symshape.frontends.exploration.spaces import SpaceMaker, fixed_value, linked_in_all, top_of
 
 _NOTE = (
     "The guards are those of Dynamo's own cache, read from their text. Guards that are not about "
@@ -97,7 +95,7 @@ def _space(cache: DynamoCache, origins: Origins) -> Space:
         )
         for name, text in cache.sources.items()
     ]
-    links = linked([guard.term for guard in general.guards], names)
+    links = linked_in_all([[guard.term for guard in each.guards] for each in cache.entries], names)
     return Space("", [], slots, links, maker.record(), entries)
 
 
@@ -107,13 +105,7 @@ def _symbols(guard: Guard) -> set[str]:
 
 def _value(guard: Guard) -> tuple[str, int] | None:
     """Return the symbol and the number of a guard that fixes one; else None."""
-    term = guard.term
-    if term.op is not Op.EQ:
-        return None
-    constant, items = split(term.args[0])
-    if len(items) != 1 or items[0][0].op is not Op.SYMBOL or abs(items[0][1]) != 1:
-        return None
-    return items[0][0].name, -constant * items[0][1]
+    return fixed_value(guard.term)
 
 
 def _fixed(entry: DynamoEntry) -> dict[str, int]:

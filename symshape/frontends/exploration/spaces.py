@@ -5,6 +5,7 @@ guards on them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 
 import attrs
 
@@ -109,6 +110,53 @@ def linked(guards: Iterable[Term], names: Sequence[str]) -> list[list[int]]:
         list(found)
         for found in sorted({tuple(sorted(each)) for each in group.values() if len(each) > 1})
     ]
+
+
+def linked_in_all(conditions: Iterable[Sequence[Term]], names: Sequence[str]) -> list[list[int]]:
+    """Return the groups of slots that every one of these sets of conditions makes equal: some set
+    as symbols, another perhaps by one number.
+
+    >>> from guards import parse
+    >>> static, general, other = (
+    ...     [parse("a == 4"), parse("b == 4")],
+    ...     [parse("a == b"), parse("c == b")],
+    ...     [parse("a == b"), parse("c > 2")],
+    ... )
+    >>> linked_in_all([static, general], ["a", "b", "c"])
+    [[0, 1]]
+    >>> linked_in_all([general, other], ["a", "b", "c"])
+    [[0, 1]]
+    """
+    keys: list[list[tuple[str, int]]] = [[] for _ in names]
+    once = set[tuple[int, int]]()
+    for terms in conditions:
+        groups = linked(terms, names)
+        once |= {pair for group in groups for pair in combinations(group, 2)}
+        first = {index: group[0] for group in groups for index in group}
+        values = dict(pair for term in terms if (pair := fixed_value(term)) is not None)
+        known = {first.get(i, i): values[name] for i, name in enumerate(names) if name in values}
+        for index, key in enumerate(keys):
+            place = first.get(index, index)
+            key.append(("value", known[place]) if place in known else ("slot", place))
+    alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for index, each in enumerate(keys):
+        alike.setdefault(tuple(each), []).append(index)
+    return [group for group in alike.values() if once.intersection(combinations(group, 2))]
+
+
+def fixed_value(term: Term) -> tuple[str, int] | None:
+    """Return the symbol and the number of a condition that fixes one; else None.
+
+    >>> from guards import parse
+    >>> fixed_value(parse("a == 4")), fixed_value(parse("a == b"))
+    (('a', 4), None)
+    """
+    if term.op is not Op.EQ:
+        return None
+    constant, items = arithmetic.split(term.args[0])
+    if len(items) != 1 or items[0][0].op is not Op.SYMBOL or abs(items[0][1]) != 1:
+        return None
+    return items[0][0].name, -constant * items[0][1]
 
 
 def _equal_symbols(term: Term) -> tuple[Term, Term] | None:

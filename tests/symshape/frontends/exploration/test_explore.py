@@ -87,6 +87,26 @@ def test_slots_that_turn_together_and_those_that_follow() -> None:
     assert derived == {"x.stride(1)"}
 
 
+def test_sizes_that_only_some_programs_want_equal_turn_alone() -> None:
+    """Else the map had one axis, and no call of the other programs could be tried."""
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y if x.shape[0] == y.shape[0] else x.sum() + y
+
+    compiled = symshape.compile(fn)
+    for n, m in ((40, 40), (1, 1), (30, 30), (1, 8), (40, 3)):
+        compiled(torch.ones(n), torch.ones(m))
+    space = symshape.explore(compiled).report.spaces[0]
+    assert (space.links, space.axes) == ([], [0, 1])
+    always = symshape.compile(lambda x, y: x + y)
+    for n in (4, 7, 9):
+        always(torch.ones(n, 3), torch.ones(n, 3))
+    space = symshape.explore(always).report.spaces[0]
+    assert [{space.slots[i].source for i in each} for each in space.links] == [
+        {"x.size(0)", "y.size(0)"}
+    ]
+
+
 def test_a_cache_with_two_structures_and_modes() -> None:
     compiled = symshape.compile(lambda x: x * 2)
     compiled(torch.ones(3))
