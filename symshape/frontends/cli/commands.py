@@ -111,7 +111,7 @@ def prove(
         bool, typer.Option("--json", help="Print one JSON object instead of sentences.")
     ] = False,
 ) -> None:
-    """Say whether a condition holds for all sizes, for none, or depends.
+    """Say whether a condition holds for all sizes, for none or some.
 
     Exit code: 0 for all, 1 for none, 3 where it depends or is unknown.
 
@@ -162,7 +162,7 @@ def _plain(verdict: guards.Verdict) -> dict[str, Any]:
 
 @app.command()
 def env() -> None:
-    """Print the versions, the devices and what is compiled, for a report.
+    """Print versions, devices and what is compiled, for a bug report.
 
     Example: symshape env > environment.txt
     """

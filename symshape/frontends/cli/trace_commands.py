@@ -102,9 +102,9 @@ def explain(
         bool, typer.Option("--json", help="Print one JSON object instead of sentences.")
     ] = False,
 ) -> None:
-    """Say whether a call of these sizes may run the program, or why not.
+    """Say whether a call of these sizes fits the program, or why not.
 
-    Exit code: 0 where it may, 1 where it may not.
+    Exit code: 0 where it fits, 1 where it does not.
 
     Example: symshape explain my_model:example --size ids=0,5
     """

@@ -53,10 +53,19 @@ def test_help_is_short_and_long(words: list[str]) -> None:
     text = run(*words, "-h")
     assert text == run(*words, "--help")
     assert "Usage: " in text
-    assert "..." not in text.replace("[ARGS]...", ""), (
-        "the first sentence of a command is too long for the list"
-    )
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_lists_of_commands_have_whole_sentences() -> None:
+    """A terminal of 80 columns leaves 78; the runner of these tests has 80 to fill."""
+    for words in commands():
+        command: Any = typer.main.get_command(app)
+        for word in words:
+            command = command.commands[word]
+        listed = getattr(command, "commands", {})
+        room = 78 - 6 - max(map(len, listed), default=0)
+        for name, each in listed.items():
+            assert not each.get_short_help_str(room).endswith("..."), (name, room)
 
 
 def leaves() -> Iterator[tuple[list[str], Any]]:
