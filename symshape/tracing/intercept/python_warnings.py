@@ -23,7 +23,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -36,7 +36,7 @@ from symshape.graph.fast_calls import Telling
 from symshape.torch_internals.operators import calling_ops
 from symshape.tracing.restart import Restart
 from symshape.tracing.symbolic.nodes import texts
-from symshape.user_code import is_ours, is_torchs
+from symshape.user_code import Location, is_ours, is_torchs, stated_location
 
 PYTHONS_WARN, _PYTHONS_WARN_EXPLICIT = warnings.warn, warnings.warn_explicit
 """Python's functions, which a trace replaces by ours."""
@@ -64,6 +64,29 @@ class _Place(NamedTuple):
         return cls(
             frame.f_code.co_filename, frame.f_lineno, names.get("__name__") or "<string>", names
         )
+
+    @classmethod
+    def of_location(cls, location: Location, fn: Callable[..., Any] | None = None) -> _Place:
+        names = _namespace(location[0], fn)
+        return cls(*location[:2], names.get("__name__") or "<string>", names)
+
+
+def _namespace(file: str, fn: Callable[..., Any] | None) -> dict[str, Any]:
+    """Return the namespace of the module of a file: that of ``fn``, or of a module that is
+    imported; an empty one if it is not known.
+    """
+    function: Any = inspect.unwrap(fn) if fn is not None else None
+    if isinstance(function, torch.nn.Module):
+        function = type(function).forward
+    function = getattr(function, "__func__", function)
+    if getattr(getattr(function, "__code__", None), "co_filename", None) == file:
+        names: dict[str, Any] = function.__globals__
+        return names
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None) or {}
+        if names.get("__file__") == file:
+            return names
+    return {}
 
 
 class _Warning(NamedTuple):
@@ -207,8 +230,7 @@ class _RunBlock(_Block):
                 location = steps.location(frame.f_lineno, frame.f_locals.get("lap", 0))
                 if location is None:
                     return None
-                names = self._namespace(location[0])
-                return _Place(*location[:2], names.get("__name__") or "<string>", names)
+                return _Place.of_location(location, self._fn)
             if file != calling_ops and not str(frame.f_globals.get("__name__")).startswith(
                 _OF_GRAPHS
             ):
@@ -216,20 +238,18 @@ class _RunBlock(_Block):
             frame = frame.f_back
         return None
 
-    def _namespace(self, file: str) -> dict[str, Any]:
-        """Return the namespace of the module of a file; an empty one if it is not known."""
-        function: Any = inspect.unwrap(self._fn)
-        if isinstance(function, torch.nn.Module):
-            function = type(function).forward
-        function = getattr(function, "__func__", function)
-        if getattr(getattr(function, "__code__", None), "co_filename", None) == file:
-            names: dict[str, Any] = function.__globals__
-            return names
-        for module in list(sys.modules.values()):
-            names = getattr(module, "__dict__", None) or {}
-            if names.get("__file__") == file:
-                return names
-        return {}
+
+class _GraphBlock(_Block):
+    """The warnings of a graph that runs node by node on symbols, shown at once: each cites the line
+    that the node came from.
+    """
+
+    def seen(self, text: str, category: type[Warning], module: str, frame: FrameType) -> bool:
+        location = stated_location()
+        if location is None:
+            return False
+        _Warning(texts.with_values(text), category, _Place.of_location(location)).show()
+        return True
 
 
 def frames_of_eager(frame: FrameType | None) -> Iterator[FrameType]:
@@ -505,3 +525,10 @@ def kernels_as_in_eager(fn: Callable[..., Any]) -> Iterator[_RunBlock]:
     block = _RunBlock(fn)
     with _installed.catching(block):
         yield block
+
+
+def nodes_as_in_eager() -> AbstractContextManager[None]:
+    """Return a context in which warnings of a graph that runs on symbols cite the lines of its
+    nodes (``user_code.at``).
+    """
+    return _installed.catching(_GraphBlock())
