@@ -278,7 +278,8 @@ class Layout:
             name = (different or list(self._names))[0]
             raise UnsupportedError(
                 f"reads and writes {name}, which changes at every call in a way that no program "
-                "can follow; keep it in a tensor, or out of the function",
+                "can follow; keep it in a tensor, or out of the function; for a memo use "
+                "functools.lru_cache",
                 reason=Reason.STATE,
             )
 

@@ -94,8 +94,8 @@ def wait_for_traces() -> bool:
 
 
 def between_traces(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` so that no other thread traces while it runs, and that handlers of
-    signals wait while C++ asks for sizes.
+    """Return ``function`` so that no other thread traces while it runs.  Handlers of signals wait
+    while C++ asks for sizes.
 
     A trace replaces the code of functions and puts placeholder objects where user code can see
     them.

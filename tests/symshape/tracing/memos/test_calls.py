@@ -463,3 +463,26 @@ def test_programs_that_fill_memos_are_verified() -> None:
     for n in SIZES:
         assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 2.0 * n))
     assert compiled.stats().verified > 2
+
+
+def test_a_dictionary_of_the_program_as_a_memo_is_told_of_lru_cache() -> None:
+    """Any code may fill the dictionary, so its keys are numbers: a program for each."""
+    table: dict[int, torch.Tensor] = {}
+
+    def made(n: int) -> torch.Tensor:
+        if n not in table:
+            table[n] = torch.arange(n).float()
+        return table[n]
+
+    by_hand = symshape.compile(lambda x: x + made(x.shape[0]))
+    cached = functools.cache(lambda n: torch.arange(n).float())
+    by_python = symshape.compile(lambda x: x + cached(x.shape[0]))
+
+    def call(fn: Any) -> None:
+        for n in range(3, 20):
+            assert torch.equal(fn(torch.ones(n)), torch.ones(n) + torch.arange(n))
+
+    with pytest.warns(symshape.FallbackWarning, match=r"for a memo use\s+functools.lru_cache"):
+        call(by_hand)
+    call(by_python)
+    assert (by_python.stats().traces, by_python.stats().fallbacks) == (2, 0)
