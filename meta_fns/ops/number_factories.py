@@ -397,8 +397,10 @@ def _ceil_of_quotient(start: Any, end: Any, step: float) -> Size:
     fixed.
     """
     like = start if isinstance(end, (int, float)) else end
-    if not any(isinstance(n, float) or number_dtype(n).is_floating_point for n in (start, end)):
-        span = (end - start).sym_float()  # exact
+    (first, under_first), (last, under_last) = _fraction(start), _fraction(end)
+    if None not in (first, last):  # a power of two in a quotient changes no rounding
+        span = last * under_first - first * under_last
+        span, step = span.sym_float(), step * (under_first * under_last)
     else:
         one, other = (
             like.wrap_float(float(n)) if isinstance(n, (int, float)) else n.sym_float()

@@ -56,6 +56,11 @@ def test_a_step_below_its_decimal_number() -> None:
         lambda n: torch.arange(0, n, 0.4, dtype=torch.float16),
         lambda n: torch.arange(-n, n, 0.6, dtype=torch.float64),
         lambda n: torch.arange(n / 2, n, 0.5),
+        lambda n: torch.arange(0.25, n + 1, 0.3),
+        lambda n: torch.arange(0, n * 1.5, 0.3),
+        lambda n: torch.arange(0, n / 4, 0.3),
+        lambda n: torch.arange(n, -0.5, -0.3),
+        lambda n: torch.arange(-0.75, n / 8, 0.1),
     ],
 )
 def test_bounds_that_are_halves(program: Range) -> None:
@@ -67,7 +72,7 @@ def test_bounds_the_wrong_way_round() -> None:
 
 
 def test_what_is_rounded_twice_fixes_the_size() -> None:
-    assert compared(lambda n: torch.arange(0, n / 4, 0.3), range(1, 20)) <= 19
+    assert compared(lambda n: torch.arange(0, n / 3, 0.3), range(1, 20)) <= 19
     assert compared(lambda n: torch.arange(0, 1, 1 / n), [1, 3, 49, 7]) == 4
 
 
