@@ -45,7 +45,8 @@ class Planted:
                 value = place.read()
                 whole = isinstance(variable, Contents)
                 for path, each in containers_in(value):
-                    if path or not whole:
+                    # an item may be a variable beside all items, with one stand-in for both
+                    if (path or not whole) and id(each) not in recorder.stand_ins:
                         recorder.hidden[id(each)] = each
                 for path, each in containers_in(stand_in):
                     if path or not whole:
