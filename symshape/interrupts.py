@@ -4,6 +4,7 @@ program.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # typeshed has none
 import _thread
 import signal
 import threading
@@ -15,6 +16,8 @@ from typing import Any
 
 __all__ = ["PatientHandlers", "interrupt_in", "pass_on"]
 
+_NUMBERS = tuple(map(int, signal.valid_signals()))
+"""The signals.  (The functions of ``signal`` make an enum of each: 100 µs for all of them.)"""
 _PAUSE = 0.001  # seconds until a signal that has to wait is delivered again
 
 
@@ -70,12 +73,12 @@ class PatientHandlers:
 
     def __enter__(self) -> PatientHandlers:
         if threading.current_thread() is threading.main_thread():
-            for number in signal.valid_signals():
-                handler = signal.getsignal(number)
-                if callable(handler) and not isinstance(handler, _Patient | signal.Handlers):
+            for number in _NUMBERS:
+                handler = _signal.getsignal(number)
+                if callable(handler) and not isinstance(handler, _Patient):
                     patient = _Patient(handler, self._must_wait, self._due)
                     self._replaced[number] = patient
-                    signal.signal(number, patient)
+                    _signal.signal(number, patient)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,8 +89,8 @@ class PatientHandlers:
         wait; may be called again after an interrupt.
         """
         for number, patient in self._replaced.items():
-            if signal.getsignal(number) is patient:
-                signal.signal(number, patient.handler)
+            if _signal.getsignal(number) is patient:
+                _signal.signal(number, patient.handler)
         waiting = _next(self._due)
         if waiting is not None:
             try:
@@ -126,7 +129,7 @@ def _deliver(due: list[int]) -> None:
     """Deliver a signal that waits, unless the context was left before."""
     time.sleep(_PAUSE)
     number = _next(due)
-    if number is None or not callable(signal.getsignal(number)):
+    if number is None or not callable(_signal.getsignal(number)):
         return
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
