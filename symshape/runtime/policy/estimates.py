@@ -13,6 +13,11 @@ __all__ = ["Estimates", "Typical"]
 
 REPLAYED = 0.05
 """The assumed host time of a bucket call, as a share of an eager call's, until one was timed."""
+TRUSTED = 3
+"""The number of timed bucket calls from which on their time counts, if it is longer than assumed.
+
+A first call may load a kernel: if it counted alone, no second one would correct it.
+"""
 HOPE = 0.5
 """The share of a guess that counts until a replay was measured: one bucket shows whether the guess
 was wrong.
@@ -141,10 +146,10 @@ class Estimates:
 
     def bucket(self, work: float) -> float:
         """Return the ms of a call served by a bucket with capacities of this work."""
-        host = self.bucket_host()
-        return max(
-            REPLAYED * (self.eager_host() or 0.0) if host is None else host, self.device(work)
-        )
+        host, guess = self.bucket_host(), REPLAYED * (self.eager_host() or 0.0)
+        if host is None or len(self.bucket_host) < TRUSTED:
+            host = guess if host is None else min(host, guess)
+        return max(host, self.device(work))
 
     def bucket_price(self) -> float:
         """Return the expected ms of making a bucket."""

@@ -24,7 +24,7 @@ from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.symshape.runtime.runners.fakes import instead_of
 
 
-@attrs.define
+@attrs.define(slots=False)
 class Device:
     """A device of the tests' own, and its clock. Units: ms."""
 
@@ -172,6 +172,25 @@ def test_none_is_made_where_there_is_no_room(device: Device) -> None:
     for rows in (500, 30):
         _calls(compiled, rows, 60)
     assert len(_caps(compiled)) == 1
+
+
+def test_a_first_call_that_loads_a_kernel_does_not_end_a_bucket(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    takes = device.takes
+
+    def loading(host: float, whole: float = 0.0) -> None:
+        if host == device.bucket:
+            calls.append(1)
+            host += 20.0 * (len(calls) == 3)  # the first whose time on the host counts
+        takes(host, whole)
+
+    monkeypatch.setattr(device, "takes", loading)
+    compiled = _compiled()
+    _calls(compiled, 97, 40)
+    assert _caps(compiled) == [104]
+    assert len(calls) > 20
 
 
 def test_a_planned_bucket_serves_at_once(device: Device) -> None:
