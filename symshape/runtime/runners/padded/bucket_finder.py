@@ -401,8 +401,10 @@ class BucketFinder:
         return [each for each in kept if stream is None or each.lease.pool == stream]
 
     def _has_captured(self) -> bool:
-        """Return whether a bucket was captured."""
-        return any(each.captures for each in self.buckets())
+        """Return whether a bucket was captured on the current stream: libraries prepare themselves
+        for streams and threads too.
+        """
+        return any(each.captures for each in self.buckets(self.stream()))
 
     def served(self) -> dict[tuple[int, ...], Bucket]:
         """Return the bucket found last for each tuple of integers."""
