@@ -15,6 +15,7 @@ promise is one second.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -182,6 +183,7 @@ def one(args: argparse.Namespace) -> dict[str, Any]:
     torch._dynamo.config.recompile_limit = 64
     with torch.set_grad_enabled(stream.trains):
         peer = RUN[args.peer](stream)
+        gc.collect()  # what imports left would fall due in the middle of some peer's stream
         pulse: list[float] = []
         taken = play(stream, peer, sizes, args.seed, args.limit, pulse, _wait)
         if device.type == "cpu" and not args.smoke:
