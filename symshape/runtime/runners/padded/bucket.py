@@ -394,7 +394,7 @@ class Bucket:
             return True
         if self._calls < self._look:
             return False
-        if self.variants[0].milliseconds is None:
+        if self.variants[0].milliseconds is None and self.replay_time()[0] is None:
             self.variants = self._measured(self.variants)
         lost = self._calls * (self.variants[0].milliseconds or 0.0) / 2
         self._look = self._calls + (
