@@ -398,9 +398,11 @@ def _ceil_of_quotient(start: Any, end: Any, step: float) -> Size:
     """
     like = start if isinstance(end, (int, float)) else end
     (first, under_first), (last, under_last) = _fraction(start), _fraction(end)
-    if None not in (first, last):  # a power of two in a quotient changes no rounding
+    scaled = step * (under_first * under_last)
+    # a power of two in a quotient changes no rounding, unless a float overflows
+    if None not in (first, last) and math.isfinite(scaled):
         span = last * under_first - first * under_last
-        span, step = span.sym_float(), step * (under_first * under_last)
+        span, step = span.sym_float(), scaled
     else:
         one, other = (
             like.wrap_float(float(n)) if isinstance(n, (int, float)) else n.sym_float()

@@ -204,7 +204,7 @@ def _wait() -> None:
     sys.stdin.readline()
 
 
-class Apart:
+class PeerProcess:
     """One peer in a process of its own, which waits for its turns.
 
     Attributes:
@@ -233,8 +233,9 @@ class Apart:
         """Let it make the calls of one turn, or end."""
         assert self._process.stdin is not None
         self._signal(signal.SIGCONT)
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has died: what it said is read below
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
         self._until_turn()
 
     def end(self) -> None:
@@ -264,10 +265,10 @@ def in_turn(
     args: argparse.Namespace, stream: str, peers: Sequence[str]
 ) -> dict[str, dict[str, Any] | str]:
     """Run peers in turn, each in a process of its own; return what each measured, or its error."""
-    started: dict[str, Apart] = {}
+    started: dict[str, PeerProcess] = {}
     try:
         for peer in peers:
-            started[peer] = Apart(args, stream, peer)
+            started[peer] = PeerProcess(args, stream, peer)
         while waiting := [each for each in started.values() if each.result is None]:
             for each in waiting:
                 each.turn()

@@ -80,7 +80,8 @@ def _space(cache: DynamoCache, origins: Origins) -> Space:
             EntryRecord(f"entry {each.name}", maker.guards(guard_set, cache.sources, cache.sources))
         )
     general = min(
-        cache.entries, key=lambda each: sum(_value(guard) is not None for guard in each.guards)
+        cache.entries,
+        key=lambda each: sum(fixed_value(guard.term) is not None for guard in each.guards),
     )
     start = _start(cache, general)
     slots = [
@@ -103,13 +104,8 @@ def _symbols(guard: Guard) -> set[str]:
     return {each.name for each in guard.term.symbols}
 
 
-def _value(guard: Guard) -> tuple[str, int] | None:
-    """Return the symbol and the number of a guard that fixes one; else None."""
-    return fixed_value(guard.term)
-
-
 def _fixed(entry: DynamoEntry) -> dict[str, int]:
-    return dict(found for guard in entry.guards if (found := _value(guard)) is not None)
+    return dict(found for guard in entry.guards if (found := fixed_value(guard.term)) is not None)
 
 
 def _is_fixed(cache: DynamoCache, name: str) -> bool:

@@ -14,9 +14,10 @@ __all__ = ["Estimates", "Typical"]
 REPLAYED = 0.05
 """The assumed host time of a bucket call, as a share of an eager call's, until one was timed."""
 TRUSTED = 3
-"""The number of timed bucket calls from which on their time counts, if it is longer than assumed.
+"""The number of bucket calls that are timed: the host's time does not depend on the sizes.
 
-A first call may load a kernel: if it counted alone, no second one would correct it.
+Before the last of them, a time that is longer than assumed does not count: a first call may load a
+kernel, and if it counted alone, no second one would correct it.
 """
 HOPE = 0.5
 """The share of a guess that counts until a replay was measured: one bucket shows whether the guess

@@ -29,7 +29,7 @@ measured.
 _MADE = 0.1
 """The ms to make a bucket for each op of its program, until one was made.
 
-Measured (H200): GPT-2's step of 881 ops 180 to 276 ms the first time, 43 to 65 later.  What the
+Measured (H200): GPT-2's step of 881 ops 148 to 250 ms the first time, 31 to 65 later.  What the
 first bucket takes more is shared by all that follow, so it is not the price of any one.
 """
 

@@ -37,8 +37,10 @@ _end_allocation: Callable[[int, Any], None] = cuda.end_allocation
 _release: Callable[[int, Any], None] = cuda.release_pool
 """Decreases the number of graphs that use a pool (2.11 to 2.13; absent in CPU builds)."""
 
-_PREPARING = ("cudnn", "fft", "miopen", "thnn_fused")
-"""The beginnings of names of ops whose libraries make plans, or workspaces of their own."""
+_PREPARING = ("cudnn", "fft")
+"""The beginnings of names of ops whose libraries make plans for each size, with memory of their
+own.
+"""
 _INVALIDATED = 901
 """cudaErrorStreamCaptureInvalidated: the capture was broken from outside (the program's own errors
 have code 900).
@@ -59,6 +61,7 @@ class Recording:
         replay: runs the program and returns its tensors.
         reserved: the bytes by which the pool grew for it; None if there is no pool.
         loading: the ms of the run before the capture, which loads kernels; 0 without one.
+        in_vain: whether a capture without such a run failed before.
         launch: runs the program and returns nothing; None if only ``replay`` can run it.
         tensors: the tensors that ``replay`` returns each time; empty if they vary.
         copies: the copies that the graph makes itself if run by ``launch``; None for none.
@@ -70,6 +73,7 @@ class Recording:
     tensors: Sequence[torch.Tensor] = ()
     copies: Any = None
     loading: float = 0.0
+    in_vain: bool = False
 
 
 @attrs.frozen
@@ -129,7 +133,7 @@ def captured(
         elsewhere = addresses(run())
     loading = (time.perf_counter() - start) * 1e3
     made = _cuda_graph(run, device, pool, draws, lent, inside, elsewhere)
-    return attrs.evolve(made, loading=loading)
+    return attrs.evolve(made, loading=loading, in_vain=reads is not None)
 
 
 def loads_for_sizes(graph: Graph) -> bool:

@@ -212,15 +212,20 @@ def add_copies(
     except DriverRefused:
         return None
     try:
-        _add(added, *([each for each in some if each.nbytes] for some in (buffers, results)))
+        _add(added, _few(buffers), _few(results))
     except DriverRefused:
         added.remove()
         return None
     return added
 
 
+def _few(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the tensors with elements; none if they are many."""
+    found = [each for each in tensors if each.nbytes]
+    return found if len(found) <= _MOST else []
+
+
 def _add(added: Added, buffers: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
-    buffers, results = (some if len(some) <= _MOST else () for some in (buffers, results))
     driver, graph = added.driver, added.graph.raw_cuda_graph()
     roots, leaves = driver.roots(graph), driver.leaves(graph)
 

@@ -25,7 +25,6 @@ from symshape.runtime.runners.cuda.capture import (
     Recording,
     Replay,
     captured,
-    loads_for_sizes,
 )
 from symshape.runtime.runners.cuda.graph_bytes import weight_of
 from symshape.runtime.runners.cuda.launch import Launch, launcher
@@ -47,7 +46,7 @@ from symshape.tracing.traced_modes import with_autocast_off
 
 _data_ptr = torch.Tensor.data_ptr
 _LOOKS = 16  # calls between two checks whether another capture pays
-_REPLAYS_TIMED = 2
+_REPLAYS_TIMED = 2  # the first uploads the graph, so there is one more
 
 
 class Bucket:
@@ -63,6 +62,7 @@ class Bucket:
         loading: the ms of the last capture that captures at other sizes need not take: kernels were
             loaded.
         variants: the ways to run the program, the fastest first; empty before the first capture.
+        prepares: whether the program had to run before a capture though its kernels were loaded.
         timing: the number of next replays that are timed on the device, and not launched from C++.
         wrote: whether the call in progress has written to arguments or buffers already.
         lease: the bucket's place in the store.
@@ -74,8 +74,7 @@ class Bucket:
         bound: the inputs that are read at the caller's address; shared by all buckets of a program.
         kernels: compiles the program too; None for eager's kernels alone.
         timed: whether the first replays are timed even if there is only one way to run the program.
-        loaded: returns whether the program was captured at other sizes, so that its kernels are
-            loaded.
+        loaded: returns whether the program can be captured at any sizes without a run before.
         note: records events in the history of the compiled function.
     """
 
@@ -130,7 +129,7 @@ class Bucket:
         self.variants: tuple[Variant, ...] = ()
         self.recording: Recording | None = None
         self.captures = self._calls = self._look = 0
-        self.timing = 0
+        self.timing, self.prepares = 0, False
         self._times: list[DeviceTime] = []
         self.milliseconds = self.planned_ms = self.loading = 0.0
         self.wrote = False
@@ -350,16 +349,16 @@ class Bucket:
         self._times.append(timed)
         return tensors
 
-    def replay_time(self) -> tuple[float | None, bool]:
-        """Return the ms of a replay on the device, as far as known, and whether that is final.
+    def read_times(self) -> bool:
+        """Record the time of a replay, as far as the device has ended; return whether no timed
+        replay is left.
 
-        The first replays that served calls count, the fastest of them: the very first uploads the
-        graph.
+        The fastest of the first replays that served calls counts: the very first uploads the graph.
         """
         known = [found for each in self._times if (found := each.milliseconds()) is not None]
         if known and len(self.variants) == 1:
             self.variants = (attrs.evolve(self.variants[0], milliseconds=min(known)),)
-        return min(known, default=None), not self.timing and len(known) == len(self._times)
+        return not self.timing and len(known) == len(self._times)
 
     def _first(self, why: str) -> Recording:
         """Capture eager's kernels; or Inductor's at once if other buckets have found them to be
@@ -394,7 +393,8 @@ class Bucket:
             return True
         if self._calls < self._look:
             return False
-        if self.variants[0].milliseconds is None and self.replay_time()[0] is None:
+        self.read_times()
+        if self.variants[0].milliseconds is None:
             self.variants = self._measured(self.variants)
         lost = self._calls * (self.variants[0].milliseconds or 0.0) / 2
         self._look = self._calls + (
@@ -436,14 +436,15 @@ class Bucket:
         )
         inside = None if self._rows is None else Inside(buffers, partial(copied_out, self._rows))
         alone, draws = with_autocast_off(run, self._modes), self._drawing is not None
-        reads, ready = None, not loads_for_sizes(self._padded.graph)
-        if ready and memory is None and self._loaded():
+        reads = None
+        if memory is None and self._loaded():
             reads = [each for each in (*self._memory.arguments, *self._lifted) if each is not None]
         recording = captured(
             alone, device, self._pool, draws=draws, lent=self._lent, inside=inside, reads=reads
         )
         self.captures += 1
-        self.loading = recording.loading if ready else 0.0
+        self.prepares |= recording.in_vain
+        self.loading = recording.loading if self._loaded() else 0.0
         self.milliseconds = (time.perf_counter() - start) * 1e3
         if device.type == "cuda":
             events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))

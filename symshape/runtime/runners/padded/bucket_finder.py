@@ -22,6 +22,7 @@ from symshape.runtime.padding.planning import Choice, Plan, blueprints_of, candi
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
 from symshape.runtime.padding.true_layouts import TrueLayouts
+from symshape.runtime.runners.cuda.capture import loads_for_sizes
 from symshape.runtime.runners.graph_store import GraphStore, Weight
 from symshape.runtime.runners.inductor.padded_kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
@@ -345,7 +346,7 @@ class BucketFinder:
                 share=None
                 if self._lend is not None
                 else partial(self._store.share, stream, self._device),
-                loaded=self._has_captured,
+                loaded=self._is_loaded if self._on_cuda else bool,
                 note=self._note,
             )
         except torch.OutOfMemoryError as error:
@@ -400,11 +401,16 @@ class BucketFinder:
         kept: list[Bucket] = self._store.of(self._number)
         return [each for each in kept if stream is None or each.lease.pool == stream]
 
-    def _has_captured(self) -> bool:
-        """Return whether a bucket was captured on the current stream: libraries prepare themselves
-        for streams and threads too.
+    def _is_loaded(self) -> bool:
+        """Return whether the program can be captured at any sizes without a run before.
+
+        It was captured on this stream (libraries prepare themselves for streams and threads too),
+        and no library prepares itself for sizes.
         """
-        return any(each.captures for each in self.buckets(self.stream()))
+        captured = [each for each in self.buckets(self.stream()) if each.captures]
+        if not captured or any(each.prepares for each in captured):
+            return False
+        return not loads_for_sizes(self._program.graph)
 
     def served(self) -> dict[tuple[int, ...], Bucket]:
         """Return the bucket found last for each tuple of integers."""

@@ -15,6 +15,7 @@ import torch
 
 from symshape.graph.program import Program, size_names
 from symshape.runtime.padding.results import Lend
+from symshape.runtime.policy.estimates import TRUSTED
 from symshape.runtime.policy.ledger import LONGEST_REST, Ledger
 from symshape.runtime.policy.nesting import LEVELS, Widest
 from symshape.runtime.policy.size_offers import Answer, Caps, SizeOffers
@@ -26,8 +27,6 @@ from symshape.runtime.runners.work import Work, estimates_of
 __all__ = ["ChosenBuckets"]
 
 _REMEMBERED = 4096  # calls, by their sizes; ranges of sizes
-_TIMED = 3
-"""The number of bucket calls that are timed: the host's time does not depend on the sizes."""
 _ASKING, _FREE = 0.02, 15.0
 """The share of the calls' time that asking the ledger may take, and the ms of asking that are free:
 a dozen questions, since the first ones decide about most of the buckets.
@@ -261,7 +260,7 @@ class ChosenBuckets:
     @property
     def settled(self) -> bool:
         """Return whether enough calls of buckets were timed."""
-        return self._buying is None and len(self.estimates.bucket_host) >= _TIMED
+        return self._buying is None and len(self.estimates.bucket_host) >= TRUSTED
 
     def run_eagerly(self, run: Any, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """Run a call eagerly and return its results; the first calls, and a few later ones, are
@@ -296,11 +295,11 @@ class ChosenBuckets:
         self._times = waiting
         untimed, self._untimed = self._untimed, []
         for bucket in untimed:
-            milliseconds, final = bucket.replay_time()
+            if not bucket.read_times():
+                self._untimed.append(bucket)
+            milliseconds = bucket.variants[0].milliseconds if bucket.variants else None
             if milliseconds is not None:
                 self.estimates.replayed(self._work(self._caps(bucket)), milliseconds)
-            if not final:
-                self._untimed.append(bucket)
 
     def _offers_on(self, stream: int) -> SizeOffers:
         found = self._offers.get(stream)

@@ -15,13 +15,20 @@ Range = Callable[[int], torch.Tensor]
 
 
 def compared(program: Range, sizes: range | list[int]) -> int:
-    """Compare with eager at each size, errors too; how many programs were made."""
-    compiled = symshape.compile(lambda x: program(x.shape[0]) + 1, dynamic=True)
+    """Compare with eager at each size, errors and the length that the trace foretells too; how many
+    programs were made.
+    """
+
+    def with_length(n: int) -> torch.Tensor:
+        made = program(n)
+        return made + made.shape[0]
+
+    compiled = symshape.compile(lambda x: with_length(x.shape[0]), dynamic=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", symshape.FallbackWarning)
         for n in sizes:
             try:
-                expected = program(n) + 1
+                expected = with_length(n)
             except RuntimeError:  # the bounds are the wrong way round
                 with pytest.raises((RuntimeError, symshape.SymShapeError)):
                     compiled(torch.empty(n))
@@ -65,6 +72,11 @@ def test_a_step_below_its_decimal_number() -> None:
 )
 def test_bounds_that_are_halves(program: Range) -> None:
     assert compared(program, range(1, 60)) <= 3
+
+
+def test_a_step_that_is_almost_too_large_for_a_float() -> None:
+    """It is multiplied by the bounds' denominators only while that is finite."""
+    assert compared(lambda n: torch.arange(0.25, n, 1e308, dtype=torch.float64), range(1, 9)) <= 3
 
 
 def test_bounds_the_wrong_way_round() -> None:

@@ -291,6 +291,7 @@ def test_the_first_capture_is_behind_a_run_that_loads_kernels(
     made = captured(_program(device, runs, torch.ones(2)), CUDA, GraphPool(), draws=False)
     assert runs == ["warm", "captured"]
     assert made.loading > 0
+    assert not made.in_vain
 
 
 def test_a_capture_at_other_sizes_runs_nothing_before(device: Device, runs: list[str]) -> None:
@@ -308,6 +309,7 @@ def test_what_cannot_be_captured_at_once_runs_before_another_attempt(
     made = captured(run, CUDA, GraphPool(), draws=False, reads=[])
     assert runs == ["captured", "warm", "captured"]
     assert made.loading > 0
+    assert made.in_vain
     device.fails = ["end", "end"]
     with pytest.raises(CaptureFailed):
         captured(run, CUDA, GraphPool(), draws=False, reads=[])

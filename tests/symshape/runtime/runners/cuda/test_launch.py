@@ -122,6 +122,19 @@ def test_many_results_and_inputs_are_copied_together(served: list[bool]) -> None
     was_served(served, 2)
 
 
+@needs_compiled
+def test_results_of_one_dtype_are_copied_in_one_launch() -> None:
+    """78 gradients of a step of training took 78 launches."""
+    fast = compiled(lambda x: [x * number for number in range(12)])
+    x = torch.randn(5)
+    for _ in range(2):
+        fast(x)
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=cpu, acc_events=True) as seen:
+        fast(x)
+    assert [each.name for each in seen.events()].count("aten::_foreach_copy_") == 1
+
+
 def test_many_true_sizes(served: list[bool]) -> None:
     def fn(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
         return (

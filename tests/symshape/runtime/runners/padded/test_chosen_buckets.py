@@ -21,6 +21,7 @@ from symshape.runtime.runners.choice import Order
 from symshape.runtime.runners.padded import chosen_buckets, runner
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.variants import Variant
 from tests.symshape.runtime.runners.fakes import instead_of
 
 
@@ -69,8 +70,11 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
         made.takes(made.bucket, made.a_row * next(iter(self.made.caps.values())))
         return results
 
-    def replay_time(self: Bucket) -> tuple[float, bool]:
-        return made.a_row * next(iter(self.made.caps.values())), True
+    def read_times(self: Bucket) -> bool:
+        assert self.recording is not None
+        rows = next(iter(self.made.caps.values()))
+        self.variants = (Variant("eager", self.recording, made.a_row * rows),)
+        return True
 
     def judged(order: Order) -> PaddedRunner:
         timed = Timed(order, made)
@@ -81,7 +85,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     clock = SimpleNamespace(perf_counter=lambda: made.now / 1e3, monotonic=lambda: made.now / 1e3)
     monkeypatch.setattr(Bucket, "_ready", captured)
     monkeypatch.setattr(Bucket, "call", called)
-    monkeypatch.setattr(Bucket, "replay_time", replay_time)
+    monkeypatch.setattr(Bucket, "read_times", read_times)
     monkeypatch.setattr(Bucket, "launched", lambda self, leaves, placement: None)
     for module in (blueprint, chosen_buckets, runner):  # every clock that a price is measured by
         monkeypatch.setattr(module, "time", clock)
@@ -262,6 +266,21 @@ def test_a_bucket_is_timed_by_the_calls_that_it_serves(monkeypatch: pytest.Monke
             assert len(ran) == number
         assert len(timed) == 2
     (bucket,) = compiled.entries[0].runner.buckets
-    milliseconds, final = bucket.replay_time()
-    assert final
-    assert milliseconds == bucket.variants[0].milliseconds is not None
+    assert bucket.read_times()
+    assert (bucket.variants[0].milliseconds or 0) > 0
+
+
+def test_which_captures_need_no_run_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a program that was captured on the stream, unless a library prepares itself."""
+    compiled = _compiled()
+    _calls(compiled, 97)
+    runner = compiled.entries[0].runner
+    finder, (bucket,) = runner._finder, runner.buckets
+    assert finder._is_loaded()
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    assert not finder._is_loaded()
+    monkeypatch.undo()
+    bucket.prepares = True
+    assert not finder._is_loaded(), "it was tried once"
+    finder.clear()
+    assert not finder._is_loaded()
