@@ -1,23 +1,25 @@
-"""Copies by ``reshape``: whether it copied or made a view is asked only where the difference can be
-seen.
+"""Copies by ``reshape`` and ``contiguous``: whether one was made is asked only where the difference
+can be seen.
 
 Eager's ``reshape`` of a tensor that is not dense in memory copies, unless sizes of 0 or 1 (or sizes
-that happen to be equal) allow a view. The values are the same. So the question is asked at the end
-of the trace, and only in these cases: the result is returned, one of the two is written to later,
-or the program reads its strides. If only a result with the same layout is returned (as ``x + 1``
-has the layout of ``x``), no answer is needed: the graph calls ``reshape`` itself, unless it makes
-views that depend on the strides.
+that happen to be equal) allow a view; ``contiguous`` likewise returns the tensor itself. The values
+are the same. So the question is asked at the end of the trace, and only in these cases: the result
+is returned, one of the two is written to later, or the program reads its strides. If only a result
+with the same layout is returned (as ``x + 1`` has the layout of ``x``), a ``reshape`` needs no
+answer: the graph calls ``reshape`` itself, unless it makes views that depend on the strides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import attrs
 import torch
 
+from meta_fns.core.view_strides import view_strides_asking
 from symshape.errors import DataDependentError, Reason, UnsupportedError
 from symshape.graph.steps import Node, Step, Value, values_in, writes_nothing, written_values
 from symshape.user_code import Location, at
@@ -27,13 +29,47 @@ _aten = torch.ops.aten
 
 @attrs.frozen(eq=False)
 class ReshapeCopy:
-    """A copy that could have been a view: its step, source and result, and the question."""
+    """A copy that could have been a view, or the tensor itself.
+
+    Attributes:
+        step: the number of steps before it.
+        source: what is copied.
+        copy: the result.
+        ask: returns None if eager copies here too; the answer becomes a guard.
+        location: the user's line.
+        by: the name of the function.
+    """
 
     step: int
     source: Value
     copy: Value
     ask: Callable[[], object]
     location: Location | None
+    by: str = "reshape"
+
+
+def copied_by_reshape(
+    steps: Sequence[Step], view: Value, location: Location | None
+) -> list[ReshapeCopy]:
+    """Return the copy that ``reshape`` made with the last two steps: a contiguous clone, and
+    ``view`` of it.
+
+    Return nothing if the last steps are others.
+    """
+    last, before = steps[-1], steps[-2] if len(steps) > 1 else None
+    if not isinstance(before, Node) or not isinstance(last, Node) or not _copies_densely(before):
+        return []
+    if view not in last.outputs or last.args[0] is not before.outputs[0]:
+        return []
+    source = before.args[0]
+    changes = (
+        step.leaves[1]
+        for step in reversed(steps)
+        if isinstance(step, Node) and step.leaves is not None and step.leaves[0] is source
+    )
+    spec = next(changes, source.spec)
+    question = partial(view_strides_asking, spec.sizes, spec.strides, view.spec.sizes)
+    return [ReshapeCopy(len(steps), source, view, question, location)]
 
 
 CONTIGUOUS_RESULTS = frozenset(
@@ -67,6 +103,12 @@ _STRIDE_DEPENDENT = frozenset(
 """Ops whose effect, or success, depends on the strides of their argument."""
 
 
+_INSTEAD = {
+    "reshape": "call contiguous() or clone() before reshape",
+    "contiguous": "call clone(memory_format=torch.contiguous_format) in its place",
+}
+
+
 def settle(
     copies: Sequence[ReshapeCopy],
     steps: list[Step],
@@ -78,7 +120,7 @@ def settle(
     change ``steps``.
 
     Args:
-        copies: reshapes that copied in this call.
+        copies: reshapes and calls of ``contiguous`` that copied in this call.
         steps: of the trace.
         outputs: what leaves the program.
         looked_at: the values of which the program read how they lie in memory.
@@ -109,9 +151,9 @@ def settle(
             with at(each.location), suppress(*(() if through else (DataDependentError,))):
                 if each.ask() is not None and through:
                     raise UnsupportedError(
-                        "reshape returns a view or a copy here, depending on sizes that are known "
-                        "only at run time; its result or its argument is written to in place; call "
-                        "contiguous() or clone() before reshape",
+                        f"{each.by} returns a view or a copy here, depending on sizes that are "
+                        "known only at run time; its result or its argument is written to in "
+                        f"place; {_INSTEAD[each.by]}",
                         reason=Reason.MEMORY,
                     )
         elif each.copy in returned:
@@ -120,7 +162,7 @@ def settle(
                 if viewed is None
                 else viewed
             )
-            if each.copy in viewed:
+            if each.copy in viewed or each.by != "reshape":
                 with at(each.location), suppress(DataDependentError):
                     each.ask()
             else:

@@ -58,6 +58,7 @@ class OpPlan:
         is_mutable: whether it writes to any argument.
         changes_shape: whether it changes the sizes or strides of its first argument in place.
         returns: whether it returns anything.
+        ends_reshape: whether it may be the second of the two ops by which ``reshape`` copies.
     """
 
     op: OpOverload
@@ -76,6 +77,7 @@ class OpPlan:
     is_mutable: bool
     changes_shape: bool
     returns: bool
+    ends_reshape: bool
 
 
 _LAZY = frozenset((aten._conj.default, aten._neg_view.default))
@@ -115,5 +117,6 @@ def _made(op: OpOverload) -> OpPlan:
         op._schema.is_mutable,
         torch.Tag.inplace_view in op.tags,
         bool(op._schema.returns),
+        op is aten._unsafe_view.default,
     )
     return found

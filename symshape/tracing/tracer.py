@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from meta_fns.torch_internals import OpOverload
 from symshape.calls.variables import Gradient, GradientsRead
 from symshape.errors import ProgramError, Reason, UnsupportedError
 from symshape.graph.assertion_messages import Message
+from symshape.graph.reshape_copies import ReshapeCopy, copied_by_reshape
 from symshape.graph.steps import Assertion, Binding, Node, Value
 from symshape.torch_internals import dispatch, functorch, pytree
 from symshape.tracing import op_call
@@ -45,6 +47,7 @@ from symshape.tracing.trace_state import TraceState
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
+_SUM = aten.sum.dim_IntList
 _is_inference_mode = torch.is_inference_mode_enabled
 _nothing = nullcontext()
 # frames of an op's call that are certainly ours: ``_node``, ``_record`` and its caller
@@ -130,6 +133,8 @@ class Tracer(TraceState):
         """Run one ATen op: infer its outputs, record its node, return symbolic tensors."""
         if self.read_first:
             self.raise_if_gradients_were_read()
+        if self.env.left_open and (op is not _SUM or not self._recording):
+            self.env.close()
         plan = plan_of(op)
         if plan.special:
             answer, args = special(self, op, args, kwargs)
@@ -163,7 +168,23 @@ class Tracer(TraceState):
             ) from error
         finally:
             env.current_op, env.current_rule = outer
-        return self._record(call, result, start, unknowns)
+        made = self._record(call, result, start, unknowns)
+        if plan.ends_reshape and self._recording:
+            self.copies += copied_by_reshape(self.steps, made._value, user_location())
+        if env.left_open:
+            self._summed(call, made)
+        return made
+
+    def _summed(self, call: OpCall, made: Any) -> None:
+        """Note that the last op sums a gradient which other sizes leave as it is.
+
+        The question is asked only where the difference can be seen.
+        """
+        conditions, self.env.left_open = self.env.left_open, []
+        source, ask = call.args[0]._value, partial(self.env.close, conditions)
+        self.copies.append(
+            ReshapeCopy(len(self.steps), source, made._value, ask, user_location(), "sum")
+        )
 
     def _record(
         self, call: OpCall, result: Any, start: int, unknowns: Unknowns | None = None

@@ -78,6 +78,7 @@ class _Copy:
     source: int
     copy: int
     ask: Callable[[], object]
+    by: str
 
 
 _Places = Sequence[tuple[int, int]]
@@ -152,7 +153,7 @@ def kept(
     ]
     shown = [slot for slot in dict.fromkeys(returned) if slot >= len(operands)]
     copied = [
-        _Copy(each.step - start, slots[each.source], slots[each.copy], each.ask)
+        _Copy(each.step - start, slots[each.source], slots[each.copy], each.ask, each.by)
         for each in trace.copies[copies:]
     ]
     return KeptCall(nodes, held, living, shown, returned, kind, copied)
@@ -270,7 +271,7 @@ class Replay:
         for each in known.copies:
             source, copy = self._value(each.source), self._value(each.copy)
             trace.copies.append(
-                ReshapeCopy(start + each.before, source, copy, each.ask, self._location)
+                ReshapeCopy(start + each.before, source, copy, each.ask, self._location, each.by)
             )
         results = [
             operands[slot] if slot < len(operands) else shown[slot] for slot in known.results

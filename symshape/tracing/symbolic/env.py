@@ -9,7 +9,7 @@ for the life of the environment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -73,6 +73,8 @@ class ShapeEnv:
         current_rule: the name of that rule.
         kernels_differ: whether C++ is choosing between kernels whose results differ in layout. Then
             it gets the answer of eager, also where it would go on without one; rules do not.
+        left_open: conditions that hold for the example call, under which torch sums a gradient in
+            its next op; without them it returns the gradient itself, with the same values.
     """
 
     def __init__(self) -> None:
@@ -97,6 +99,7 @@ class ShapeEnv:
         self.current_op = ""
         self.current_rule = ""
         self.kernels_differ = False
+        self.left_open: list[Term] = []
         self._hint_memo: dict[Term, int | bool | None] = {}
         self._true: set[Term] = {boolean.TRUE}
         self._undecided: dict[Term, Facts] = {}
@@ -303,6 +306,13 @@ class ShapeEnv:
             return self.evaluate(condition)
         answer = ask(self.facts, condition)
         return fallback if answer is None else answer
+
+    def close(self, conditions: Iterable[Term] | None = None) -> None:
+        """Record guards for conditions of the example call: these, or those left open."""
+        if conditions is None:
+            conditions, self.left_open = self.left_open, []
+        for each in conditions:
+            self.evaluate(each)
 
     def check(self, condition: Term, message: Message = "") -> None:
         """Check ``condition`` like ``torch._check``: the program is wrong if it does not hold.

@@ -8,17 +8,17 @@ asks whether sizes are 0 or 1, which would leave guards that no program needs. O
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any
 
 import torch
 
+from meta_fns.core import layout
 from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.inference import infer
 from meta_fns.core.sizes import Shape, product, same
 from meta_fns.core.spec import TensorSpec
-from meta_fns.core.view_strides import infer_sizes, view_strides, view_strides_asking
+from meta_fns.core.view_strides import infer_sizes, view_strides
 from meta_fns.errors import ShapeError
 from symshape.errors import ProgramError
 from symshape.graph.reshape_copies import ReshapeCopy
@@ -32,6 +32,7 @@ from symshape.user_code import user_location
 aten = torch.ops.aten
 # given only the packet, torch looks up the overload at each call
 _unsafe_view = aten._unsafe_view.default
+_torch_contiguous = torch.Tensor.contiguous
 _torch_fill_diagonal = torch.Tensor.fill_diagonal_
 _torch_max_pool1d = torch.nn.functional.max_pool1d
 
@@ -69,13 +70,43 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
     outer = [outward(size) for size in sizes]
     if viewable:
         return tensor.view(outer)
-    copy = _unsafe_view(tensor.clone(memory_format=torch.contiguous_format), outer)
-    question = functools.partial(view_strides_asking, spec.sizes, spec.strides, sizes)
+    copy = tensor.clone(memory_format=torch.contiguous_format)
+    return _unsafe_view(copy, outer)  # type: ignore[no-any-return]
+
+
+def contiguous(
+    tensor: SymbolicTensor, *, memory_format: torch.memory_format = torch.contiguous_format
+) -> torch.Tensor:
+    """Compute ``tensor.contiguous()``: the tensor itself where its strides allow that, else a
+    copy.
+    """
+    spec = tensor._spec
+    if memory_format is not torch.contiguous_format or spec.canonical() or not _copied_here(spec):
+        return _torch_contiguous(tensor, memory_format=memory_format)
+    copy: Any = tensor.clone(memory_format=torch.contiguous_format)
     tracer = tensor._tracer
     tracer.copies.append(
-        ReshapeCopy(len(tracer.steps), tensor._value, copy._value, question, user_location())
+        ReshapeCopy(
+            len(tracer.steps),
+            tensor._value,
+            copy._value,
+            lambda: spec.is_contiguous() or None,
+            user_location(),
+            "contiguous",
+        )
     )
     return copy  # type: ignore[no-any-return]
+
+
+def _copied_here(spec: TensorSpec) -> bool:
+    """Return whether ``contiguous`` copies at the example call's sizes."""
+    hints: list[tuple[int, ...]] = []
+    for each in (spec.sizes, spec.strides):
+        known = [size.hint if isinstance(size, IntNode) else size for size in each]
+        if None in known:
+            return False
+        hints.append(tuple(known))
+    return not layout.is_contiguous(*hints)
 
 
 def _viewable_here(spec: TensorSpec, sizes: Shape) -> bool:

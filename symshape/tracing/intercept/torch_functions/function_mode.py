@@ -180,6 +180,7 @@ _handlers: dict[Any, Callable[..., Any]] = {
     _getter(torch.Tensor.device): lambda t: t._spec.device,
     torch.Tensor.reshape: lambda t, *sizes, shape=(): composites.reshape(t, *(sizes or (shape,))),
     torch.reshape: lambda input, shape: composites.reshape(input, *shape),
+    torch.Tensor.contiguous: composites.contiguous,
     torch.Tensor.flatten: composites.flatten,
     torch.Tensor.fill_diagonal_: composites.fill_diagonal_,
     torch.flatten: composites.flatten,

@@ -16,6 +16,24 @@ from symshape.tracing.symbolic.nodes.assumed_conditions import presume
 from symshape.tracing.symbolic.nodes.environment import Environment, Message
 from symshape.tracing.symbolic.nodes.node import Node, is_int_node
 
+_BROADCASTING = "/aten/src/ATen/ExpandUtils.h"
+_ASKED_FOR_ONE_RESULT = (
+    "/torch/csrc/autograd/input_metadata.cpp",
+    _BROADCASTING,
+    "/aten/src/ATen/ExpandUtils.cpp",
+    "/aten/src/ATen/TensorUtils.cpp",
+)
+"""The sources of torch whose questions need no guard, since the values are the same either way.
+
+The first three ask whether a size is 1, to sum a gradient or to broadcast. If the answer is no,
+they check that both sizes are equal, and that check becomes the guard: a call with a size of 1 that
+passes it has nothing to sum, and nothing to broadcast. Where a gradient is summed, the size may be
+1 in another call; then eager's result is the gradient itself, so the tracer has to know (see
+``ShapeEnv.left_open``). The rest of their questions choose between no expansion and one to the same
+sizes. The last asks whether ``reshape`` can make a view: the rule of ``view`` asks that again, and
+a copy is known as one (see ``graph/reshape_copies.py``). So it was in torch 2.11 to 2.14.
+"""
+
 
 class BoolNode(Node):
     """A condition of one environment: ``bool()`` asks and guards, ``known()`` never guards,
@@ -94,10 +112,23 @@ class BoolNode(Node):
         return True
 
     def guard_or_false(self, file: str = "", line: int = 0) -> bool:
-        return self.env.guard_or(self.term, False)
+        return self._guard_or(False, file)
 
     def guard_or_true(self, file: str = "", line: int = 0) -> bool:
-        return self.env.guard_or(self.term, True)
+        return self._guard_or(True, file)
+
+    def _guard_or(self, fallback: bool, file: str) -> bool:
+        """Return the truth of the condition, or ``fallback`` if data leave it open.
+
+        Leave no guard if ``fallback`` is also the answer for the example call, and torch computes
+        the same either way.
+        """
+        seen: bool | None = self.env.hint(self.term)
+        if seen is fallback and file.endswith(_ASKED_FOR_ONE_RESULT):
+            if fallback and file.endswith(_BROADCASTING):
+                self.env.left_open.append(self.term)
+            return fallback
+        return self.env.guard_or(self.term, fallback)
 
     def statically_known_true(self, file: str = "", line: int = 0) -> bool:
         return self.env.known(self.term)

@@ -129,6 +129,10 @@ class Environment(Protocol):
         """
 
     @property
+    def left_open(self) -> list[Term]:
+        """The conditions under which torch sums a gradient in its next op."""
+
+    @property
     def for_torch(self) -> Any:
         """The object that torch finds as ``node.shape_env``."""
 
