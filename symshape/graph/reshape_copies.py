@@ -93,6 +93,8 @@ CONTIGUOUS_RESULTS = frozenset(
             "tril_indices",
             "triu_indices",
         ),
+        *("sum", "nansum", "prod", "mean", "var", "std", "var_mean", "std_mean"),
+        *("amax", "amin", "argmax", "argmin", "all", "any", "logsumexp", "linalg_vector_norm"),
     )
 )
 """Ops whose results are contiguous for any layout of their arguments."""

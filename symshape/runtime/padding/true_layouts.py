@@ -19,7 +19,7 @@ import torch
 from guards.terms import fold
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
-from meta_fns.core.registry import NO_CONTEXT, lookup
+from meta_fns.core.registry import NO_CONTEXT, aliasing, lookup
 from meta_fns.errors import MetaError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
@@ -43,8 +43,11 @@ class TrueLayouts:
 
     def __init__(self, graph: Graph) -> None:
         given = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
+        settled = _settled(graph, given)
         self._results = [
-            value for value in dict.fromkeys(values_in(graph.outputs)) if value not in given
+            value
+            for value in dict.fromkeys(values_in(graph.outputs))
+            if value not in given and value not in settled
         ]
         self._nodes: list[Node] = []
         needed = set(self._results)
@@ -52,7 +55,7 @@ class TrueLayouts:
             if any(output in needed for output in node.outputs if output is not None):
                 self._nodes.append(node)
                 if node.op._schema.name not in CONTIGUOUS_RESULTS:
-                    needed.update(node.reads)
+                    needed.update(value for value in node.reads if value not in settled)
         self._nodes.reverse()
         self._sizes = Numbers()
         self._sizes.places(
@@ -136,6 +139,34 @@ class TrueLayouts:
             return True
         asked = [value for value in self._results if value in specs]
         return any(_lies(specs[value]) != _lies(_by_formula(value.spec, values)) for value in asked)
+
+
+def _settled(graph: Graph, given: Set[Value]) -> set[Value]:
+    """Return the tensors that have the same sizes and strides in every call.
+
+    They are arguments and parameters of fixed layout, what an op computes from such tensors and no
+    number that varies, and results of fixed size that are contiguous for any layout of the op's
+    arguments: by :data:`CONTIGUOUS_RESULTS`, or since they have memory of their own and one
+    dimension.
+    """
+    found = {value for value in given if _is_fixed(value.spec)}
+    for node in graph.nodes:
+        if lookup(node.op) is None or node.leaves is not None:
+            continue
+        alike = not node.numbers and found.issuperset(node.reads)
+        contiguous = node.op._schema.name in CONTIGUOUS_RESULTS
+        views = aliasing(node.op).view_of
+        for place, value in enumerate(node.outputs):
+            if value is None or not _is_fixed(value.spec):
+                continue
+            owned = place < len(views) and views[place] is None
+            if alike or contiguous or (owned and len(value.spec.sizes) < 2):
+                found.add(value)
+    return found
+
+
+def _is_fixed(spec: TensorSpec) -> bool:
+    return all(isinstance(each, int) for each in (*spec.sizes, *spec.strides, spec.storage_offset))
 
 
 def _doubted(nodes: Sequence[Node], needed: Set[Value]) -> frozenset[Value]:
