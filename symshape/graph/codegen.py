@@ -10,6 +10,7 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -76,10 +77,68 @@ def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = F
     return run
 
 
+@attrs.define(eq=False)
+class LateLines:
+    """The lines of a function that may not be compiled yet.
+
+    Attributes:
+        known: the lines; None before the function is compiled.
+    """
+
+    known: StepLines | None = None
+
+    def failed(self, error: BaseException) -> int | None:
+        """Return the number of the step that raised an error; None if no step raised it."""
+        return None if self.known is None else self.known.failed(error)
+
+
+class LateRun:
+    """The function that runs a graph op by op, compiled when it is first needed: what graphs or
+    pieces serve seldom runs op by op.
+
+    Args:
+        graph, positions: as for :func:`compile_graph`.
+
+    Attributes:
+        lines: the lines of its steps, for those who must not hold the function's tensors.
+    """
+
+    def __init__(self, graph: Graph, positions: Mapping[str, int]) -> None:
+        self._graph, self._positions = graph, positions
+        self.lines = LateLines()
+
+    @cached_property
+    def compiled(self) -> Run:
+        """The function."""
+        run = compile_graph(self._graph, self._positions)
+        self.lines.known = run.__symshape_steps__  # type: ignore[attr-defined]
+        return run
+
+    def __call__(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        """Return the flat outputs of one call."""
+        return self.compiled(leaves, values)
+
+    @property
+    def __symshape_source__(self) -> str:
+        found: str = self.compiled.__symshape_source__  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def __symshape_steps__(self) -> StepLines:
+        found: StepLines = self.compiled.__symshape_steps__  # type: ignore[attr-defined]
+        return found
+
+
+def compiled(run: Run) -> Run:
+    """Return the function itself of one that may be compiled late."""
+    return run.compiled if isinstance(run, LateRun) else run
+
+
 def with_lifted(run: Run, tensors: Sequence[torch.Tensor]) -> Run:
     """Return a copy of a compiled function with other lifted tensors, in the graph's order; nothing
     is compiled.
     """
+    run = compiled(run)
     assert isinstance(run, FunctionType)
     # not the old one, with its tensors
     names = {**run.__globals__, "lifted": list(tensors), run.__name__: None}

@@ -26,7 +26,7 @@ from symshape.interrupts import pass_on
 from symshape.runtime.written_before import WrittenBefore, put_back
 from symshape.torch_internals import autograd
 from symshape.tracing.intercept.python_warnings import is_warning
-from symshape.tracing.traced_modes import lines_of
+from symshape.tracing.traced_modes import lines_alone
 from symshape.user_code import defined_at, name_of
 
 _UNDONE = "__symshape_undone__"  # an attribute of errors
@@ -68,7 +68,7 @@ class Failing:
         graph = program.graph  # not kept: its tensors may be exchanged for others
         self._fn, self._steps = fn, graph.steps
         self._on_vain, self.in_vain = on_vain, 0
-        self._lines = lines_of(program.run)
+        self._lines = lines_alone(program.run)
         roots = (
             *(each.value for each in graph.inputs),
             *(each.value for each in graph.lifted if not each.constant),

@@ -22,7 +22,7 @@ from symshape.calls.arguments import Call, skeleton, sources_of
 from symshape.calls.modes import Modes
 from symshape.calls.outputs import result_of
 from symshape.calls.questions import DATA, Question
-from symshape.graph.codegen import Run, compile_graph
+from symshape.graph.codegen import LateRun, Run
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Slot, positions_among
 from symshape.graph.steps import Node, Value
@@ -385,7 +385,7 @@ class EntryBody:
             raise Differs("the accelerator")
         positions = positions_among(self.slots)
         _check_symbols(graph, positions)
-        parts = (graph, _specs(graph), compile_graph(graph, positions), self.data(state.tensor))
+        parts = (graph, _specs(graph), LateRun(graph, positions), self.data(state.tensor))
         return BuiltEntry(state.state(), state.holds, *parts)
 
     @between_traces

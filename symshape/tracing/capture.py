@@ -30,7 +30,7 @@ from symshape.errors import (
     refusals_noted,
 )
 from symshape.graph.autograd_history import without_unseen_history
-from symshape.graph.codegen import compile_graph
+from symshape.graph.codegen import LateRun
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.steps import Step, written_values
@@ -298,7 +298,7 @@ def _trace(
     )
     guards = _guards(tracer.env, options)
     slots, modes_then = tuple(arguments.slots), modes()
-    run = without_autocast(compile_graph(graph, symbol_positions(slots)), modes_then)
+    run = without_autocast(LateRun(graph, symbol_positions(slots)), modes_then)
     taken = (time.perf_counter() - start) * 1e3
     events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), taken))
     new_variables = _variables(recorder, writes, variables)

@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 
 from symshape.calls.modes import Modes
 from symshape.errors import Problem, Reason
-from symshape.graph.codegen import Run, StepLines
+from symshape.graph.codegen import LateLines, LateRun, Run, StepLines
 from symshape.torch_internals import autograd, functorch
 from symshape.tracing.restart import Restart, after
 
@@ -257,6 +257,14 @@ def lines_of(run: Run) -> StepLines:
     """Return the lines of each step of a program in the generated code."""
     found: StepLines = as_generated(run).__symshape_steps__  # type: ignore[attr-defined]
     return found
+
+
+def lines_alone(run: Run) -> LateLines | StepLines:
+    """Return the lines of each step of a program in the code that is generated for it, perhaps
+    later; they do not hold the program's tensors.
+    """
+    made = as_generated(run)
+    return made.lines if isinstance(made, LateRun) else lines_of(made)
 
 
 _DEVICES = ("cpu", "cuda")

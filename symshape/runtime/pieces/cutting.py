@@ -77,7 +77,7 @@ def cut(
         Part(
             piece,
             part,
-            piece_program(program, part, number, late=piece.recorded),
+            piece_program(program, part, number),
             tuple(_reasons(program, piece)),
         )
         for number, (piece, part) in enumerate(zip(pieces, found, strict=True), 1)

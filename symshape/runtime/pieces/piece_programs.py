@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any
 
 import attrs
 import torch
@@ -18,8 +16,7 @@ from guards.terms import arithmetic, fold
 from guards.terms.term import Term
 from symshape.calls.arguments import Call, TensorKey
 from symshape.dims import Policy
-from symshape.graph.codegen import Run, StepLines, compile_graph
-from symshape.graph.graph import Graph
+from symshape.graph.codegen import LateRun
 from symshape.graph.program import Program, Slot, Symbol
 from symshape.graph.steps import Value
 from symshape.runtime.pieces.subgraphs import Subgraph
@@ -31,42 +28,12 @@ __all__ = ["piece_program"]
 _EXAMPLES = (2, 3, 4, 8, 1, 0)  # hints that are tried for a symbol, in order
 
 
-class _Late:
-    """The function that runs a graph op by op, generated at its first call: a recorded piece seldom
-    runs op by op.
-
-    Args:
-        graph, positions: as for :func:`compile_graph`.
-    """
-
-    def __init__(self, graph: Graph, positions: Mapping[str, int]) -> None:
-        self._graph = graph
-        self._positions = positions
-
-    @cached_property
-    def _run(self) -> Run:
-        return compile_graph(self._graph, self._positions)
-
-    def __call__(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        return self._run(leaves, values)
-
-    @property
-    def __symshape_source__(self) -> str:
-        found: str = self._run.__symshape_source__  # type: ignore[attr-defined]
-        return found
-
-    @property
-    def __symshape_steps__(self) -> StepLines:
-        found: StepLines = self._run.__symshape_steps__  # type: ignore[attr-defined]
-        return found
-
-
-def piece_program(program: Program, piece: Subgraph, number: int, *, late: bool = False) -> Program:
+def piece_program(program: Program, piece: Subgraph, number: int) -> Program:
     """Return a piece of a program as a program; its integers are those in ``piece.names``, in that
     order.
 
     A symbol that the whole program computes becomes an input size of the piece, if it is known not
-    to be negative. ``late``: the code that runs the piece op by op is generated at its first call.
+    to be negative.
     """
     guards = GuardSet(piece.conditions, ranges=_ranges(program, piece))
     symbols: dict[str, Symbol] = {}
@@ -76,7 +43,7 @@ def piece_program(program: Program, piece: Subgraph, number: int, *, late: bool 
         symbols[name].sources[0] if name in symbols else IntArg(name) for name in piece.names
     ]
     positions = {name: place for place, name in enumerate(piece.names)}
-    run = _Late(piece.graph, positions) if late else compile_graph(piece.graph, positions)
+    run = LateRun(piece.graph, positions)
     return attrs.evolve(
         program,
         name=f"{program.name}, piece {number}",

@@ -47,7 +47,7 @@ class Order:
     """
 
     program: Program
-    eager: Runner
+    eager: EagerRunner
     graphs: GraphStore
     patient: bool
     options: Options = attrs.field(factory=Options)

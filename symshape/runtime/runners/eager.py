@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
+from symshape.graph.codegen import Run, compiled
 from symshape.graph.program import Program
 
 
@@ -9,13 +12,19 @@ class EagerRunner:
     """A runner that executes a program op by op through its generated code.
 
     Attributes:
-        run: the program's generated function.
+        fallback: the same as ``run`` for runners that seldom need it: the code is compiled when it
+            is first called.
         instead: the runner that was asked for and cannot serve the program, and why; else empty.
     """
 
     def __init__(self, program: Program) -> None:
-        self.run = program.run
+        self.fallback = program.run
         self.instead = ""
+
+    @cached_property
+    def run(self) -> Run:
+        """The program's generated function."""
+        return compiled(self.fallback)
 
     def release(self) -> None:
         """Do nothing: this runner holds nothing."""

@@ -12,8 +12,9 @@ from symshape.calls.questions import is_transformed
 from symshape.graph.control_flow import ControlFlow
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Program
+from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.inductor.artefacts import Artefacts
-from symshape.runtime.runners.protocol import Runner, Unfit
+from symshape.runtime.runners.protocol import Unfit
 
 
 class InductorRunner:
@@ -26,7 +27,7 @@ class InductorRunner:
         Unfit: the program reads data on the host, runs functions or switches gradients inside.
     """
 
-    def __init__(self, program: Program, eager: Runner) -> None:
+    def __init__(self, program: Program, eager: EagerRunner) -> None:
         graph = program.graph
         ops: list[Any] = [node.op for node in graph.nodes]
         flow = next((op for op in ops if isinstance(op, ControlFlow)), None)
@@ -38,7 +39,7 @@ class InductorRunner:
             raise Unfit("it switches gradients or inference mode on or off inside")
         if any(isinstance(output, (Term, FloatTerm)) for output in graph.outputs):
             raise Unfit("it returns sizes")
-        self._eager = eager.run
+        self._eager = eager.fallback
         self.artefacts = Artefacts(graph, program.call.paths, program.slots, _failed)
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
@@ -50,12 +51,12 @@ class InductorRunner:
             else self.artefacts.run(artefact, leaves)
         )
 
-    def rebound(self, program: Program, eager: Runner) -> InductorRunner:
+    def rebound(self, program: Program, eager: EagerRunner) -> InductorRunner:
         """Return a runner with the same code for a program that differs only in the tensors outside
         its arguments.
         """
         made = copy.copy(self)
-        made._eager = eager.run
+        made._eager = eager.fallback
         made.artefacts = self.artefacts.rebound(program.graph)
         return made
 

@@ -32,6 +32,7 @@ from symshape.runtime.policy.eviction import FADES
 from symshape.runtime.policy.ledger import Ledger
 from symshape.runtime.runners.cuda.capture import CaptureFailed, is_capturing
 from symshape.runtime.runners.cuda.overlaps import overlap, overlaps_itself
+from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.inductor.artefacts import Shelf
 from symshape.runtime.runners.inductor.compile_process import shared
@@ -98,7 +99,7 @@ class PaddedRunner:
     def __init__(
         self,
         program: Program,
-        eager: Runner,
+        eager: EagerRunner,
         store: GraphStore,
         options: Options,
         otherwise: Runner | None = None,
@@ -108,7 +109,7 @@ class PaddedRunner:
         where_it_pays: bool = False,
     ) -> None:
         self._program = program
-        self._eager = eager.run
+        self._eager = eager.fallback
         self._otherwise = otherwise or eager
         self._note = note
         self.store = store

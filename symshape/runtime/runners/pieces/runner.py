@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from symshape.graph.codegen import compiled
 from symshape.graph.program import Program
 from symshape.graph.steps import Value
 from symshape.runtime.padding.transform import device_of
@@ -123,7 +124,7 @@ class PiecewiseRunner:
                 program,
                 runner,
                 reasons,
-                program.run if runner is None else runner.run,
+                compiled(program.run) if runner is None else runner.run,
                 tuple(places[each] for each in part.subgraph.takes),
                 tuple(places[each] for each in part.subgraph.names),
                 tuple(places[each] for each in part.subgraph.gives),
