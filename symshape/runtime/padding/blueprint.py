@@ -19,7 +19,7 @@ from meta_fns.padding.padded import Padded
 from symshape.graph.codegen import compile_graph
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Step, Value
-from symshape.runtime.padding.capacities import Capacities, Capacity, text_of
+from symshape.runtime.padding.capacities import Capacities, Capacity, small, text_of
 from symshape.runtime.padding.emission import Repair
 from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.padding.padded_graph import PaddedGraph, Refusal
@@ -89,6 +89,12 @@ class Blueprint:
         own = self._made.region
         alike = region.exact == own.exact and region.caps.keys() == own.caps.keys()
         return alike and self._capacities.agree(region.caps) and region.answers_alike(own)
+
+    def is_like(self, caps: Mapping[str, int]) -> bool:
+        """Return whether the same capacities are 0 or 1 as in this program, which nearly always
+        makes it fit.
+        """
+        return small(caps) == small(self._made.region.caps)
 
     def at(self, region: Region) -> PaddedGraph:
         """Return the program's instance for a region that it serves."""
@@ -283,6 +289,14 @@ class Blueprints:
         self._failed = 0
         self.derived = 0
         self.derived_ms = 0.0
+
+    def expected_ms(self, caps: Mapping[str, int]) -> float:
+        """Return the ms that it probably takes to derive the program for these capacities; 0 if one
+        is there, or none was derived yet.
+        """
+        if not self.derived or any(each.is_like(caps) for each in self._known):
+            return 0.0
+        return self.derived_ms / self.derived
 
     def padded(self, region: Region) -> PaddedGraph:
         """Return the padded program of a region.

@@ -19,7 +19,7 @@ from guards.facts.facts import Facts
 from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.term import Op, Term
 
-__all__ = ["Capacities", "Capacity", "Comparison", "Operators", "text_of"]
+__all__ = ["Capacities", "Capacity", "Comparison", "Operators", "small", "text_of"]
 
 
 class Capacities:
@@ -39,7 +39,7 @@ class Capacities:
         self._caps = dict(caps)
         self._known: dict[Term, Any] = {}
         self._small = {
-            arithmetic.symbol(name): arithmetic.const(cap) for name, cap in caps.items() if cap < 2
+            arithmetic.symbol(name): arithmetic.const(cap) for name, cap in small(caps).items()
         }
         self._facts = Facts.make(
             {arithmetic.symbol(name): (2, None) for name, cap in caps.items() if cap >= 2}, ()
@@ -93,8 +93,7 @@ class Capacities:
 
     def agree(self, caps: Mapping[str, int]) -> bool:
         """Return whether all recorded comparisons have the same answers at other capacities."""
-        small = {name: cap for name, cap in caps.items() if cap < 2}
-        if small != {symbol.name: cap.value for symbol, cap in self._small.items()}:
+        if small(caps) != small(self._caps):
             return False
         try:
             return all(
@@ -102,6 +101,11 @@ class Capacities:
             )
         except ZeroDivisionError:
             return False
+
+
+def small(caps: Mapping[str, int]) -> dict[str, int]:
+    """Return the capacities that are 0 or 1, with which the layout of tensors differs."""
+    return {name: cap for name, cap in caps.items() if cap < 2}
 
 
 class Operators:

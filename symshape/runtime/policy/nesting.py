@@ -10,11 +10,17 @@ __all__ = ["LEVELS", "Widest", "fine_step_up", "octave_up", "step_up"]
 
 
 def octave_up(value: int) -> int:
-    """Return the smallest power of two that is not below ``value``, and at least 1.
+    """Return the smallest power of two that is not below ``value``, and at least 2.
+
+    (A size of 1 has a padded program of its own, so a coarse bucket serves it with sizes of 2.)
 
     >>> [octave_up(value) for value in (0, 1, 3, 9, 100)]
-    [1, 1, 4, 16, 128]
+    [2, 2, 4, 16, 128]
     """
+    return max(2, _power_up(value))
+
+
+def _power_up(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
@@ -25,7 +31,7 @@ def step_up(value: int) -> int:
     >>> [step_up(value) for value in (0, 1, 2, 3, 5, 7, 9, 13, 100)]
     [1, 1, 2, 3, 6, 8, 12, 16, 128]
     """
-    power = octave_up(value)
+    power = _power_up(value)
     return power * 3 // 4 if power >= 4 and value <= power * 3 // 4 else power
 
 

@@ -90,6 +90,7 @@ class SizeOffers:
         widest: Caps | None = None,
         times: int = 1,
         exact: Hashable = (),
+        dearer: Callable[[Caps], float] = lambda caps: 0.0,
     ) -> Answer:
         """Account for calls of these sizes, and decide which bucket serves them.
 
@@ -101,6 +102,7 @@ class SizeOffers:
                 grows.
             times: the number of such calls since the last answer, including this one.
             exact: the exact sizes that calls must have in common to share a bucket.
+            dearer: returns the ms by which a bucket probably costs more than others.
         """
         covering, wanted = [self._there(caps) for caps in covering], list(wanted)
         shared = self._shared(sizes, wanted[0], exact) if wanted else []
@@ -111,7 +113,7 @@ class SizeOffers:
             (*(() if widest is None else (widest,)), *shared, *wanted, *covering)
         ):
             offer = self._made.get(caps) or self._offered(
-                (_WIDEST, exact) if caps == widest else caps, caps, price
+                (_WIDEST, exact) if caps == widest else caps, caps, price + dearer(caps)
             )
             quotes.append(Quote(offer, estimates.bucket(self._work(caps))))
             capacities.append(caps)

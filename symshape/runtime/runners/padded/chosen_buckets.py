@@ -191,6 +191,7 @@ class ChosenBuckets:
             None if widest is None else self._in_order(widest),
             times,
             exact=tuple([value for name, value in named.items() if name not in finder.padded]),
+            dearer=self._derivation,
         )
         if answer.makes is not None:
             bucket = self._make(named, stream, answer, offers)
@@ -199,6 +200,14 @@ class ChosenBuckets:
         return _Standing(
             None if answer.serves is None else buckets[answer.serves], answer.rest, answer.rest
         )
+
+    def _derivation(self, caps: Caps) -> float:
+        """Return the ms that it probably takes to derive the program of a bucket."""
+        padded = self._finder.padded
+        sizes = {
+            name: cap for (name, _), cap in zip(self._symbols, caps, strict=True) if name in padded
+        }
+        return self._finder.blueprints.expected_ms(sizes)
 
     def _make(
         self, named: dict[str, int], stream: int, answer: Answer, offers: SizeOffers

@@ -241,3 +241,16 @@ def test_the_weight_of_an_instance_is_that_of_its_graph(lent: bool) -> None:
         assert weight_of(made.formulas, made.region.caps, buffers) == weight_of(
             made.graph, {}, buffers
         )
+
+
+def test_what_another_program_would_cost_is_known_once_one_was_derived() -> None:
+    """Capacities of 1 have a program of their own."""
+    program = _program(lambda x: x.softmax(0).cumsum(1), torch.ones(5, 4))
+    known = blueprints_of(program, compiled=True)
+    others, one = {"s0": 8, "s1": 8}, {"s0": 1, "s1": 8}
+    assert known.expected_ms(others) == known.expected_ms(one) == 0.0
+    for sizes in ({"s0": 7, "s1": 8}, {"s0": 1, "s1": 8}):
+        assert plan(program, sizes, blueprints=known).padded is not None
+        assert known.expected_ms(sizes) == 0.0
+        assert known.expected_ms({"s0": 6, "s1": 16}) == 0.0
+        assert known.expected_ms({"s0": 6, "s1": 1}) > 0.0

@@ -38,7 +38,7 @@ def test_a_bucket_that_is_made_is_credited_no_more_and_others_keep_half_of_their
     offers.bought((8, 8), 50.0)
     after = {each.words: each.credit for each in offers.offers if not each.made}
     assert after["(2, 2)"] == 0.0
-    assert 0.0 < after["(1, 16)"] == before["(1, 16)"] / 2
+    assert 0.0 < after["(2, 16)"] == before["(2, 16)"] / 2
     assert "(8, 8)" not in after
 
 
@@ -48,3 +48,12 @@ def test_what_is_remembered_is_bounded() -> None:
         _ask(offers, (2 ** (number % 90), number), (number // 2,))
     assert len(offers._coarse) <= MOST_COARSE
     assert all(len(each) <= MOST_COARSE for each in offers._coarse.values())
+
+
+def test_a_bucket_that_costs_more_is_made_later() -> None:
+    asked = {}
+    for more in (0.0, 200.0):
+        offers = _offers()
+        asks = (offers.ask((1,), (), [(1,)], dearer=lambda caps, ms=more: ms) for _ in range(100))
+        asked[more] = next(at for at, each in enumerate(asks) if each.makes is not None)
+    assert asked[0.0] < asked[200.0]
