@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -13,13 +14,14 @@ from symshape.graph.steps import (
     Step,
     Value,
     draws_random_numbers,
+    writes_nothing,
     written_values,
 )
 from symshape.graph.text import text
 from symshape.torch_internals.pytree import TreeSpec
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)  # for ``cached_property``: every pass asks these again
 class Graph:
     """A traced program.
 
@@ -37,7 +39,7 @@ class Graph:
     outputs: tuple[Any, ...]
     output_tree: TreeSpec
 
-    @property
+    @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """The op calls, in order."""
         return tuple(step for step in self.steps if isinstance(step, Node))
@@ -47,14 +49,19 @@ class Graph:
         """True if an input or a lifted tensor is written to."""
         return bool(self.mutated)
 
-    @property
+    @cached_property
     def mutated(self) -> tuple[Value, ...]:
         """The inputs and lifted tensors that are written to, directly or through a view."""
         roots = [*(each.value for each in self.inputs), *(each.value for each in self.lifted)]
-        written = {id(value.storage) for node in self.nodes for value in written_values(node)}
+        written = {
+            id(value.storage)
+            for node in self.nodes
+            if not writes_nothing(node)
+            for value in written_values(node)
+        }
         return tuple(root for root in roots if id(root.storage) in written)
 
-    @property
+    @cached_property
     def uses_randomness(self) -> bool:
         """True if a node draws random numbers."""
         return any(draws_random_numbers(node) for node in self.nodes)

@@ -205,12 +205,24 @@ def draws_random_numbers(node: Node) -> bool:
 
     Its tag says so, unless its dropout is 0, or is for training only.
     """
-    if torch.Tag.nondeterministic_seeded not in node.op.tags:
+    if not _may_draw(node.op):
         return False
     if arguments_by_name(node).get("train", True) is False:
         return False
     return drops(node) is not False
 
+
+def _may_draw(op: Any) -> bool:
+    """Return whether the tag of an op says that it draws random numbers."""
+    found = _tagged.get(id(op))
+    if found is None or found[0] is not op:
+        found = op, torch.Tag.nondeterministic_seeded in op.tags
+        if type(op) is OpOverload:  # others die with their programs
+            _tagged[id(op)] = found
+    return found[1]
+
+
+_tagged: dict[int, tuple[Any, bool]] = {}
 
 COLLECTIVES = "_c10d_functional"
 """The namespace of the operators that exchange tensors with other processes."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 from guards.terms.term import Term
 from meta_fns import TensorSpec
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Assertion, Step
+
+_NONE = frozenset[str]()
+_INTEGER = frozenset((int,))
 
 __all__ = ["names_in", "names_of_spec", "names_of_step"]
 
@@ -28,9 +31,10 @@ def names_in(numbers: Iterable[Any]) -> set[str]:
     return found
 
 
-def names_of_spec(spec: TensorSpec) -> set[str]:
+def names_of_spec(spec: TensorSpec) -> Set[str]:
     """Return the symbols in the sizes, the strides and the storage offset of a tensor."""
-    return names_in((*spec.sizes, *spec.strides, spec.storage_offset))
+    numbers = (*spec.sizes, *spec.strides, spec.storage_offset)
+    return _NONE if _INTEGER.issuperset(map(type, numbers)) else names_in(numbers)
 
 
 def names_of_step(step: Step) -> set[str]:
