@@ -163,6 +163,10 @@ class Region:
         at_caps = {**self.exact, **self.caps}
         if not all(fold.evaluate(term, at_caps) for term in conditions):
             raise ValueError(f"the capacities {at_caps} are outside of the guards")
+        smaller = [
+            {**self.exact, **{name: min(cap, few) for name, cap in caps.items()}} for few in (1, 2)
+        ]
+        self._samples = [at_caps, *(each for each in smaller if self._holds(each))]
         ranges = {arithmetic.symbol(name): (0, cap) for name, cap in caps.items()}
         self.facts = Facts.make(ranges, self.conditions)
         self._sizes: dict[Term, Any] = {}
@@ -174,6 +178,22 @@ class Region:
             each for each, is_bound in zip(self.conditions, bounds, strict=True) if not is_bound
         ]
         self._unbounded = Facts.make(ranges, free) if any(bounds) else self.facts
+
+    def _holds(self, values: Mapping[str, int]) -> bool:
+        """Return whether calls of these sizes are in the region."""
+        try:
+            return all(fold.evaluate(term, values) for term in self.given)
+        except ZeroDivisionError:
+            return False
+
+    def _is_refuted(self, condition: Term) -> bool:
+        """Return whether a condition does not hold for one of a few calls of the region, which is
+        seen much sooner than that it cannot be proven.
+        """
+        try:
+            return not all(fold.evaluate(condition, values) for values in self._samples)
+        except (KeyError, ZeroDivisionError):
+            return False
 
     @staticmethod
     def _is_bound(condition: Term) -> bool:
@@ -204,7 +224,10 @@ class Region:
         return self._answered("known", condition, self._known)
 
     def _known(self, condition: Term) -> bool:
-        return ask(self.facts, condition, effort=Effort.CHEAP, only=True) is True
+        return (
+            not self._is_refuted(condition)
+            and ask(self.facts, condition, effort=Effort.CHEAP, only=True) is True
+        )
 
     def _answered(self, kind: str, term: Term, answer: Callable[[Term], bool]) -> bool:
         """Return the answer to a question about a term, asked once."""
@@ -214,12 +237,16 @@ class Region:
         return found
 
     def answers_alike(self, other: Region) -> bool:
-        """Return whether this region gives the same answers to all questions that were asked of
-        another one.
+        """Return whether all that was known in another region is known in this one, and sizes have
+        the same form.
+
+        What was not known there needs no question here: the program that was made is right whether
+        it holds or not.
         """
         ask_again = {"known": self.known, "calls": self.known_of_calls, "size": self._outcome}
         return all(
-            _same(ask_again[kind](term), answer) for (kind, term), answer in other.answers.items()
+            answer is False or _same(ask_again[kind](term), answer)
+            for (kind, term), answer in other.answers.items()
         )
 
     def _outcome(self, term: Term) -> Any:
@@ -260,6 +287,8 @@ class Region:
                 arithmetic.symbol(name): (min(1, cap), cap) for name, cap in self.caps.items()
             }
             self._of_calls = Facts.make(ranges, self.conditions)
+        if self._is_refuted(condition):
+            return False
         term = fold.substitute(condition, self._constants)
         return ask(self._of_calls, term, effort=Effort.CHEAP, only=True) is True
 
