@@ -4,6 +4,8 @@ environment.
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
 from guards.terms import boolean
@@ -11,6 +13,25 @@ from guards.terms.term import Op, Term
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.environment import Environment
 from symshape.tracing.symbolic.nodes.int_node import IntNode
+
+_BROADCAST = "_broadcast_shapes", "/torch/_refs/__init__.py"
+_BETWEEN = 3
+"""The most frames between a question and the function of torch that asks it."""
+
+
+def _broadcasts(frame: FrameType | None) -> bool:
+    """Return whether ``torch.broadcast_shapes`` asks a question: it checks that sizes are equal if
+    none is known to be 1, so the shape is the same either way.
+    """
+    name, file = _BROADCAST
+    for _ in range(_BETWEEN):
+        if frame is None:
+            return False
+        code = frame.f_code
+        if code.co_name == name and code.co_filename.endswith(file):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class QuestionsOfTorch:
@@ -26,11 +47,9 @@ class QuestionsOfTorch:
         open.
         """
         if isinstance(node, BoolNode):
-            return (
-                self._env.evaluate(node.term)
-                if fallback_value is None
-                else self._env.guard_or(node.term, fallback_value)
-            )
+            if fallback_value is None:
+                return self._env.evaluate(node.term)
+            return node.guard_or(fallback_value, free=_broadcasts(sys._getframe(1)))
         return node.guard_int() if isinstance(node, IntNode) else node.guard_float()
 
     def _maybe_evaluate_static(self, expression: Any, **_: Any) -> Any:

@@ -200,3 +200,22 @@ def test_two_batches_of_which_either_may_be_1(
         theirs, mine = (copy_call(call, {})[0] for _ in range(2))
         found = differences(call_seen(fn, theirs, {}), call_seen(compiled, mine, {}))
         assert not found, (batches, found)
+
+
+@pytest.mark.parametrize("first", [(3, 3), (4, 1), (1, 4)])
+def test_shapes_to_which_others_broadcast(first: tuple[int, int]) -> None:
+    """Such as those of attention masks."""
+
+    def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        shape = torch.broadcast_shapes((1, 1), a.shape, b.shape)
+        return torch.ones(shape) * shape[0] + a + b
+
+    compiled = symshape.compile(fn, dynamic={"a": {0: symshape.Dim("n")}}, fullgraph=True)
+    x = torch.randn(1, 4)
+    for batch in (3, 5, 1, 2):
+        assert torch.equal(compiled(torch.ones(batch, 4), x), fn(torch.ones(batch, 4), x))
+    assert compiled.stats().traces == 1
+    compiled = symshape.compile(fn, dynamic=True, fullgraph=True)
+    for one, other in (first, *PAIRS):
+        x, y = torch.ones(one, 4), torch.ones(other, 4)
+        assert torch.equal(compiled(x, y), fn(x, y)), (one, other)

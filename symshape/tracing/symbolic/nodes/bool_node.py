@@ -112,21 +112,22 @@ class BoolNode(Node):
         return True
 
     def guard_or_false(self, file: str = "", line: int = 0) -> bool:
-        return self._guard_or(False, file)
+        return self.guard_or(False, free=file.endswith(_ASKED_FOR_ONE_RESULT))
 
     def guard_or_true(self, file: str = "", line: int = 0) -> bool:
-        return self._guard_or(True, file)
+        if file.endswith(_BROADCASTING) and self.env.hint(self.term) is True:
+            self.env.left_open.append(self.term)
+            return True
+        return self.guard_or(True, free=file.endswith(_ASKED_FOR_ONE_RESULT))
 
-    def _guard_or(self, fallback: bool, file: str) -> bool:
+    def guard_or(self, fallback: bool, *, free: bool) -> bool:
         """Return the truth of the condition, or ``fallback`` if data leave it open.
 
-        Leave no guard if ``fallback`` is also the answer for the example call, and torch computes
-        the same either way.
+        ``free``: torch computes the same either way, so leave no guard if ``fallback`` is also the
+        answer for the example call.
         """
         seen: bool | None = self.env.hint(self.term)
-        if seen is fallback and file.endswith(_ASKED_FOR_ONE_RESULT):
-            if fallback and file.endswith(_BROADCASTING):
-                self.env.left_open.append(self.term)
+        if free and seen is fallback:
             return fallback
         return self.env.guard_or(self.term, fallback)
 
