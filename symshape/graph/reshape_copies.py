@@ -1,9 +1,10 @@
-"""Copies by ``reshape`` and ``contiguous``: whether one was made is asked only where the difference
-can be seen.
+"""Copies by ``reshape``, ``contiguous`` and sums of gradients: whether one was made is asked only
+where the difference can be seen.
 
 Eager's ``reshape`` of a tensor that is not dense in memory copies, unless sizes of 0 or 1 (or sizes
-that happen to be equal) allow a view; ``contiguous`` likewise returns the tensor itself. The values
-are the same. So the question is asked at the end of the trace, and only in these cases: the result
+that happen to be equal) allow a view. ``contiguous`` likewise returns the tensor itself, and so
+does autograd where it would sum a gradient over a size that is 1. The values are the same. So the
+question is asked at the end of the trace, and only in these cases: the result
 is returned, one of the two is written to later, or the program reads its strides. If only a result
 with the same layout is returned (as ``x + 1`` has the layout of ``x``), a ``reshape`` needs no
 answer: the graph calls ``reshape`` itself, unless it makes views that depend on the strides.
@@ -37,7 +38,7 @@ class ReshapeCopy:
         copy: the result.
         ask: returns None if eager copies here too; the answer becomes a guard.
         location: the user's line.
-        by: the name of the function.
+        by: what made it: ``reshape``, ``contiguous`` or ``sum``.
     """
 
     step: int
@@ -122,7 +123,7 @@ def settle(
     change ``steps``.
 
     Args:
-        copies: reshapes and calls of ``contiguous`` that copied in this call.
+        copies: those that were made in this call.
         steps: of the trace.
         outputs: what leaves the program.
         looked_at: the values of which the program read how they lie in memory.

@@ -114,7 +114,7 @@ def steps_for(tracer: Tracer, outputs: tuple[Any, ...]) -> tuple[Step, ...]:
         tracer.copies,
         tracer.steps,
         (outputs, tracer.flows.results()),
-        tracer.looked_at,
+        tracer.looked_at | tracer.told,
         tracer.given(),
     )
     found = tracer.kept.needed(tracer.flows.settled(tracer.own.steps(outputs), outputs))

@@ -241,12 +241,15 @@ class SymbolicTensor(torch.Tensor):
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not _is_own(name) and _is_argument(self) and not hasattr(type(self), name):
-            raise UnsupportedError(
-                f"the function sets the attribute {name} of an argument tensor, which a compiled "
-                "graph would not repeat; return the value, or store it in a dictionary",
-                reason=Reason.TENSOR_ATTRIBUTES,
-            )
+        if not _is_own(name) and not hasattr(type(self), name):
+            if _is_argument(self):
+                raise UnsupportedError(
+                    f"the function sets the attribute {name} of an argument tensor, which a "
+                    "compiled graph would not repeat; return the value, or store it in a "
+                    "dictionary",
+                    reason=Reason.TENSOR_ATTRIBUTES,
+                )
+            self._tracer.looked_at.add(self._value)  # at other sizes another tensor may be this one
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:

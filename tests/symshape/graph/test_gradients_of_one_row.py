@@ -73,9 +73,45 @@ def transposed(x: torch.Tensor, w: torch.Tensor) -> Any:
     return torch.autograd.grad((rows.t() + row).tanh().sum(), (row, rows))
 
 
+def told_to_require_gradients(x: torch.Tensor, w: torch.Tensor) -> Any:
+    """One tensor at a batch of 1, so both require gradients."""
+    row, rows = broadcast(x, w)
+    row.requires_grad_()
+    return rows + 1, rows.requires_grad, [] if rows.grad_fn is None else [1]
+
+
+def compared(x: torch.Tensor, w: torch.Tensor) -> Any:
+    row, rows = broadcast(x, w)
+    labels = (x > 0).long()[:, 1:]
+    return (rows + 1) * (2 if row is rows else 3) + (labels.contiguous() is labels)
+
+
+def named(x: torch.Tensor, w: torch.Tensor) -> Any:
+    labels = (x > 0).long()[:, 1:]
+    labels.contiguous().weight = 3  # type: ignore[attr-defined]
+    return labels * getattr(labels, "weight", 2) + 1
+
+
+def hooked_copy(x: torch.Tensor, w: torch.Tensor) -> Any:
+    """At a batch of 1 the hook is the cut tensor's own."""
+    rows = x.detach().requires_grad_()
+    cut = rows.exp()[:, 1:]
+    copied = cut.contiguous()
+    copied.register_hook(lambda grad: grad * 10)
+    return torch.autograd.grad((copied * 2 + cut * 3).sum(), rows)[0] + 1
+
+
+def kept_gradient(x: torch.Tensor, w: torch.Tensor) -> Any:
+    rows = x.detach().requires_grad_()
+    cut = rows.exp()[:, 1:]
+    copied = cut.contiguous()
+    return torch.autograd.grad((copied * 2 + cut * 3).sum(), copied)[0] + 1
+
+
 def through_views(x: torch.Tensor, w: torch.Tensor) -> Any:
     rows = x.detach().requires_grad_()
-    y = rows.view(len(rows), 2, 2).transpose(1, 2).reshape(len(rows), 4)[:, 1:].contiguous()
+    y = rows.view(len(rows), 2, 2).transpose(1, 2).reshape(len(rows), 4)
+    y = y[:, 1:] * (x > 0).long()[:, 1:].contiguous()
     return torch.autograd.grad(y.tanh().sum(), rows)[0].exp().sum(1)
 
 
@@ -84,14 +120,16 @@ def attention(x: torch.Tensor, w: torch.Tensor) -> Any:
     q = (rows[:, None, :] * w[:, None]).view(len(rows), 4, 2, 2).transpose(1, 2)
     y = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
     y = y.transpose(1, 2).reshape(len(rows), 4, 4)
-    labels = y[:, 1:].contiguous()
-    return torch.autograd.grad(labels.square().sum() + y.sum(), rows)[0].exp().sum(1)
+    labels = (y.detach() > 0)[:, 1:].contiguous()
+    loss = (y[:, 1:] * labels).square().sum() + y.sum()
+    return torch.autograd.grad(loss, rows)[0].exp().sum(1)
 
 
 SAME_PROGRAM = (neither_seen, through_views, attention)
 PROGRAMS: Sequence[Program] = (
     *(both_returned, one_returned, one_scaled_in_place, the_other_scaled_in_place),
-    *(hooked, of_a_column, transposed, *SAME_PROGRAM),
+    *(hooked, of_a_column, transposed, told_to_require_gradients, compared, named),
+    *(hooked_copy, kept_gradient, *SAME_PROGRAM),
 )
 
 

@@ -71,8 +71,12 @@ class Identity:
 
     def _same_tensor(self, a: Any, b: Any) -> bool:
         stand_in, other = (a, b) if _type(a) is SymbolicTensor else (b, a)
-        if _type(other) is SymbolicTensor or not isinstance(other, torch.Tensor):
+        if _type(other) is SymbolicTensor:
+            # At other sizes ``contiguous`` may return one of them for the other.
+            stand_in._tracer.looked_at.update((stand_in._value, other._value))
             return False  # a tensor that is passed twice has one stand-in
+        if not isinstance(other, torch.Tensor):
+            return False
         if stand_in._value not in self._trace.originals:
             return False  # made by the program: no object outside can be it
         return bool(self._trace.ask(stand_in, "is", ObjectIdentity(other)))

@@ -79,9 +79,14 @@ def contiguous(
 ) -> torch.Tensor:
     """Compute ``tensor.contiguous()``: the tensor itself where its strides allow that, else a
     copy.
+
+    Whether integers are copied is asked only where the difference can be seen. A tensor of floats
+    and its copy differ for autograd too: hooks and gradients of one are not those of the other.
     """
     spec = tensor._spec
-    if memory_format is not torch.contiguous_format or spec.canonical() or not _copied_here(spec):
+    kept = memory_format is not torch.contiguous_format or spec.canonical()
+    floats = spec.dtype.is_floating_point or spec.dtype.is_complex
+    if kept or floats or not _copied_here(spec):
         return _torch_contiguous(tensor, memory_format=memory_format)
     copy: Any = tensor.clone(memory_format=torch.contiguous_format)
     tracer = tensor._tracer
