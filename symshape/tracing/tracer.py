@@ -4,7 +4,7 @@ node.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 
 import meta_fns
 from guards.sets.guard import Guard
+from guards.terms.term import Term
 from meta_fns import TensorSpec
 from meta_fns.torch_internals import OpOverload
 from symshape.calls.variables import Gradient, GradientsRead
@@ -134,7 +135,7 @@ class Tracer(TraceState):
         if self.read_first:
             self.raise_if_gradients_were_read()
         if self.env.left_open and (op is not _SUM or not self._recording):
-            self.env.close()
+            self._guard(self._left_open())
         plan = plan_of(op)
         if plan.special:
             answer, args = special(self, op, args, kwargs)
@@ -180,11 +181,20 @@ class Tracer(TraceState):
 
         The question is asked only where the difference can be seen.
         """
-        conditions, self.env.left_open = self.env.left_open, []
-        source, ask = call.args[0]._value, partial(self.env.close, conditions)
+        source, ask = call.args[0]._value, partial(self._guard, self._left_open())
         self.copies.append(
             ReshapeCopy(len(self.steps), source, made._value, ask, user_location(), "sum")
         )
+
+    def _left_open(self) -> list[Term]:
+        """Return the conditions that were left open, which are no longer."""
+        found, self.env.left_open = self.env.left_open, []
+        return found
+
+    def _guard(self, conditions: Iterable[Term]) -> None:
+        """Record guards for conditions that hold for the example call."""
+        for each in conditions:
+            self.env.evaluate(each)
 
     def _record(
         self, call: OpCall, result: Any, start: int, unknowns: Unknowns | None = None

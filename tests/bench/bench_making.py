@@ -27,9 +27,9 @@ import torch
 
 import symshape
 from guards.sets.guard_set import GuardSet
+from symshape.graph import codegen
 from symshape.options import Options
 from symshape.runtime.padding import blueprint, planning
-from symshape.runtime.pieces import piece_programs
 from symshape.runtime.runners.padded import bucket, fusion
 from symshape.runtime.runners.pieces import runner
 from symshape.tracing import capture
@@ -46,7 +46,7 @@ PHASES: dict[str, list[tuple[Any, str]]] = {
     "instance": [(blueprint.Blueprint, "serves"), (blueprint.Blueprint, "at")],
     "results": [(planning, "Results")],
     "bucket": [(bucket.Bucket, "__init__")],
-    "code": [(module, "compile_graph") for module in (capture, piece_programs, blueprint, fusion)],
+    "code": [(module, "compile_graph") for module in (codegen, blueprint, fusion)],
     "run": [(bucket.Bucket, "call")],
 }
 

@@ -9,7 +9,7 @@ for the life of the environment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -297,22 +297,25 @@ class ShapeEnv:
             return answer, "arguments of a distribution are taken to be valid here"
         return self.for_finite(condition), "data are taken to be finite here"
 
-    def guard_or(self, condition: Term, fallback: bool) -> bool:
+    def guard_or(
+        self, condition: Term, fallback: bool, *, free: bool = False, sums: bool = False
+    ) -> bool:
         """Return the truth of ``condition``, or ``fallback`` if unbacked symbols leave it open
         (``guard_or_false``).
+
+        ``free``: the same is computed either way, so leave no guard if ``fallback`` is also the
+        answer for the example call. ``sums``: it is for the tracer to know (see ``left_open``).
         """
+        seen: bool | None = self.hint(condition)
+        if free and seen is fallback:
+            if sums:
+                self.left_open.append(condition)
+            return fallback
         chooses = self.kernels_differ and not self.current_op
-        if chooses or self.hint(condition) is not None:
+        if chooses or seen is not None:
             return self.evaluate(condition)
         answer = ask(self.facts, condition)
         return fallback if answer is None else answer
-
-    def close(self, conditions: Iterable[Term] | None = None) -> None:
-        """Record guards for conditions of the example call: these, or those left open."""
-        if conditions is None:
-            conditions, self.left_open = self.left_open, []
-        for each in conditions:
-            self.evaluate(each)
 
     def check(self, condition: Term, message: Message = "") -> None:
         """Check ``condition`` like ``torch._check``: the program is wrong if it does not hold.

@@ -49,7 +49,8 @@ class QuestionsOfTorch:
         if isinstance(node, BoolNode):
             if fallback_value is None:
                 return self._env.evaluate(node.term)
-            return node.guard_or(fallback_value, free=_broadcasts(sys._getframe(1)))
+            free = _broadcasts(sys._getframe(1))
+            return self._env.guard_or(node.term, fallback_value, free=free)
         return node.guard_int() if isinstance(node, IntNode) else node.guard_float()
 
     def _maybe_evaluate_static(self, expression: Any, **_: Any) -> Any:

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
+from symshape.graph import codegen
 from symshape.graph.codegen import compile_graph
 from symshape.graph.fast_calls import BINDINGS
 from tests.symshape.eager import agree, bits
@@ -84,13 +85,18 @@ def test_generated_sources_of_dead_programs_leave_the_line_cache() -> None:
             if name.startswith("<symshape graph") and linecache.getlines(name)
         }
 
+    def traced() -> Any:
+        found = symshape.trace(lambda x: x + 1, R(3))
+        codegen.compiled(found.program.run)
+        return found
+
     before = sources()
-    alive = [symshape.trace(lambda x: x + 1, R(3)) for _ in range(5)]
+    alive = [traced() for _ in range(5)]
     assert len(sources() - before) >= 5
     alive.clear()
     assert sources() <= before
     names = len(linecache.cache)
-    alive = [symshape.trace(lambda x: x + 1, R(3)) for _ in range(5)]
+    alive = [traced() for _ in range(5)]
     assert len(linecache.cache) == names  # theirs are those of the dead
 
 

@@ -33,14 +33,14 @@ def _thresholds() -> Iterator[None]:
 
 def _traced(monkeypatch: pytest.MonkeyPatch, during: Any) -> list[tuple[int, int, int]]:
     found: list[tuple[int, int, int]] = []
-    plain = capture.compile_graph
+    plain = capture.LateRun
 
     def looking(*args: Any, **kwargs: Any) -> Any:
         found.append(gc.get_threshold())
         during()
         return plain(*args, **kwargs)
 
-    monkeypatch.setattr(capture, "compile_graph", looking)
+    monkeypatch.setattr(capture, "LateRun", looking)
     symshape.trace(lambda x: x + 1, X)
     return found
 

@@ -112,24 +112,12 @@ class BoolNode(Node):
         return True
 
     def guard_or_false(self, file: str = "", line: int = 0) -> bool:
-        return self.guard_or(False, free=file.endswith(_ASKED_FOR_ONE_RESULT))
+        free = file.endswith(_ASKED_FOR_ONE_RESULT)
+        return self.env.guard_or(self.term, False, free=free)
 
     def guard_or_true(self, file: str = "", line: int = 0) -> bool:
-        if file.endswith(_BROADCASTING) and self.env.hint(self.term) is True:
-            self.env.left_open.append(self.term)
-            return True
-        return self.guard_or(True, free=file.endswith(_ASKED_FOR_ONE_RESULT))
-
-    def guard_or(self, fallback: bool, *, free: bool) -> bool:
-        """Return the truth of the condition, or ``fallback`` if data leave it open.
-
-        ``free``: torch computes the same either way, so leave no guard if ``fallback`` is also the
-        answer for the example call.
-        """
-        seen: bool | None = self.env.hint(self.term)
-        if free and seen is fallback:
-            return fallback
-        return self.env.guard_or(self.term, fallback)
+        free, sums = file.endswith(_ASKED_FOR_ONE_RESULT), file.endswith(_BROADCASTING)
+        return self.env.guard_or(self.term, True, free=free, sums=sums)
 
     def statically_known_true(self, file: str = "", line: int = 0) -> bool:
         return self.env.known(self.term)

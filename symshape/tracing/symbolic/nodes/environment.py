@@ -129,10 +129,6 @@ class Environment(Protocol):
         """
 
     @property
-    def left_open(self) -> list[Term]:
-        """The conditions under which torch sums a gradient in its next op."""
-
-    @property
     def for_torch(self) -> Any:
         """The object that torch finds as ``node.shape_env``."""
 
@@ -147,7 +143,9 @@ class Environment(Protocol):
         it holds.
         """
 
-    def guard_or(self, condition: Term, fallback: bool) -> bool:
+    def guard_or(
+        self, condition: Term, fallback: bool, *, free: bool = False, sums: bool = False
+    ) -> bool:
         """Return the truth of a condition, guarded, or ``fallback`` if it is open."""
 
     def check(self, condition: Term, message: Message = "") -> None:
