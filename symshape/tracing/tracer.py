@@ -177,7 +177,7 @@ class Tracer(TraceState):
         return made
 
     def _summed(self, call: OpCall, made: Any) -> None:
-        """Note that the last op sums a gradient which other sizes leave as it is.
+        """Note that the last op sums a gradient, which a size of 1 would leave unchanged.
 
         The question is asked only where the difference can be seen.
         """
