@@ -52,10 +52,10 @@ class TrueLayouts:
         self._nodes: list[Node] = []
         needed = set(self._results)
         for node in reversed(graph.nodes):
-            if any(output in needed for output in node.outputs if output is not None):
+            if any(output in needed for output in node.outputs if output not in settled):
                 self._nodes.append(node)
                 if node.op._schema.name not in CONTIGUOUS_RESULTS:
-                    needed.update(value for value in node.reads if value not in settled)
+                    needed.update(node.reads)  # settled ones too: what they make may be doubted
         self._nodes.reverse()
         self._sizes = Numbers()
         self._sizes.places(
@@ -146,8 +146,9 @@ def _settled(graph: Graph, given: Set[Value]) -> set[Value]:
 
     They are arguments and parameters of fixed layout, what an op computes from such tensors and no
     number that varies, and results of fixed size that are contiguous for any layout of the op's
-    arguments: by :data:`CONTIGUOUS_RESULTS`, or since they have memory of their own and one
-    dimension.
+    arguments: by :data:`CONTIGUOUS_RESULTS`, or since they have memory of their own and no
+    dimension, or one of at least two elements.  (The stride of a single element may be that of an
+    argument.)
     """
     found = {value for value in given if _is_fixed(value.spec)}
     for node in graph.nodes:
@@ -160,7 +161,9 @@ def _settled(graph: Graph, given: Set[Value]) -> set[Value]:
             if value is None or not _is_fixed(value.spec):
                 continue
             owned = place < len(views) and views[place] is None
-            if alike or contiguous or (owned and len(value.spec.sizes) < 2):
+            sizes = value.spec.sizes
+            plain = owned and (not sizes or (len(sizes) == 1 and sizes[0] > 1))
+            if alike or contiguous or plain:
                 found.add(value)
     return found
 

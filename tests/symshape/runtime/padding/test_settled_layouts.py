@@ -54,5 +54,28 @@ def test_results_have_eagers_strides(fn: Any) -> None:
             torch.testing.assert_close(ours, theirs)
 
 
+TURNED = torch.randn(4, 1).t()
+ONE = torch.empty_strided((1,), (7,)).fill_(2.0)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x + TURNED,
+        lambda x: (x.t() + 1)[:1, 0] * ONE,
+        lambda x: x.t()[:1, 0] * 2,
+        lambda x: (x * 2)[:, :1].t()[:, 0] + ONE,
+    ],
+)
+def test_strides_of_single_elements_stay_in_doubt(fn: Any) -> None:
+    """They mean nothing, and eager may hand them on: the rules are asked for a call's sizes."""
+    program = symshape.trace(fn, torch.randn(5, 4), dynamic=ROWS).program
+    assert not TrueLayouts(program.graph)._sure
+    compiled = symshape.compile(fn, dynamic=ROWS, runner="padded")
+    for batch in (5, 3, 1, 2, 1):
+        x = torch.randn(batch, 4)
+        assert compiled(x).stride() == fn(x).stride(), batch
+
+
 def _flat(results: Any) -> list[torch.Tensor]:
     return list(results) if isinstance(results, tuple) else [results]
