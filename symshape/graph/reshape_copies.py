@@ -2,12 +2,13 @@
 where the difference can be seen.
 
 Eager's ``reshape`` of a tensor that is not dense in memory copies, unless sizes of 0 or 1 (or sizes
-that happen to be equal) allow a view. ``contiguous`` likewise returns the tensor itself, and so
-does autograd where it would sum a gradient over a size that is 1. The values are the same. So the
-question is asked at the end of the trace, and only in these cases: the result
-is returned, one of the two is written to later, or the program reads its strides. If only a result
-with the same layout is returned (as ``x + 1`` has the layout of ``x``), a ``reshape`` needs no
-answer: the graph calls ``reshape`` itself, unless it makes views that depend on the strides.
+that happen to be equal) allow a view. ``contiguous`` likewise returns the tensor itself (this is
+for integers only), and so does autograd where it would sum a gradient over a size that is 1. The
+values are the same. So the question is asked at the end of the trace, and only in these cases: the
+result is returned, one of the two is written to later, or the program reads its strides or finds
+out in another way which of them is one tensor. If only a result with the same layout is returned
+(as ``x + 1`` has the layout of ``x``), a ``reshape`` needs no answer: the graph calls ``reshape``
+itself, unless it makes views that depend on the strides.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import attrs
 import torch
 
-from meta_fns.core.view_strides import view_strides_asking
+from meta_fns.core.view_strides import view_strides, view_strides_asking
 from symshape.errors import DataDependentError, Reason, UnsupportedError
 from symshape.graph.steps import Node, Step, Value, values_in, writes_nothing, written_values
 from symshape.user_code import Location, at
@@ -36,7 +37,8 @@ class ReshapeCopy:
         step: the number of steps before it.
         source: what is copied.
         copy: the result.
-        ask: returns None if eager copies here too; the answer becomes a guard.
+        ask: returns None if eager copies here too; the answer becomes a guard.  Only a ``reshape``
+            may leave it open.
         location: the user's line.
         by: what made it: ``reshape``, ``contiguous`` or ``sum``.
     """
@@ -55,7 +57,8 @@ def copied_by_reshape(
     """Return the copy that ``reshape`` made with the last two steps: a contiguous clone, and
     ``view`` of it.
 
-    Return nothing if the last steps are others.
+    Return nothing if the last steps are others, or the program itself asked for the clone: a view
+    would have been possible.
     """
     last, before = steps[-1], steps[-2] if len(steps) > 1 else None
     if not isinstance(before, Node) or not isinstance(last, Node) or not _copies_densely(before):
@@ -69,6 +72,8 @@ def copied_by_reshape(
         if isinstance(step, Node) and step.leaves is not None and step.leaves[0] is source
     )
     spec = next(changes, source.spec)
+    if view_strides(spec.sizes, spec.strides, view.spec.sizes) is not None:
+        return []
     question = partial(view_strides_asking, spec.sizes, spec.strides, view.spec.sizes)
     return [ReshapeCopy(len(steps), source, view, question, location)]
 
@@ -106,12 +111,6 @@ _STRIDE_DEPENDENT = frozenset(
 """Ops whose effect, or success, depends on the strides of their argument."""
 
 
-_INSTEAD = {
-    "reshape": "call contiguous() or clone() before reshape",
-    "contiguous": "call clone(memory_format=torch.contiguous_format) in its place",
-}
-
-
 def settle(
     copies: Sequence[ReshapeCopy],
     steps: list[Step],
@@ -126,7 +125,8 @@ def settle(
         copies: those that were made in this call.
         steps: of the trace.
         outputs: what leaves the program.
-        looked_at: the values of which the program read how they lie in memory.
+        looked_at: the values of which the program read how they lie in memory, or whose identity it
+            knows.
         given: the values of arguments, parameters and buffers.  Any two of them may share memory in
             a later call, so a write to one counts as a write to all.
     """
@@ -154,9 +154,9 @@ def settle(
             with at(each.location), suppress(*(() if through else (DataDependentError,))):
                 if each.ask() is not None and through:
                     raise UnsupportedError(
-                        f"{each.by} returns a view or a copy here, depending on sizes that are "
-                        "known only at run time; its result or its argument is written to in "
-                        f"place; {_INSTEAD[each.by]}",
+                        "reshape returns a view or a copy here, depending on sizes that are known "
+                        "only at run time; its result or its argument is written to in place; call "
+                        "contiguous() or clone() before reshape",
                         reason=Reason.MEMORY,
                     )
         elif each.copy in returned:

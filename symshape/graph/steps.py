@@ -205,24 +205,12 @@ def draws_random_numbers(node: Node) -> bool:
 
     Its tag says so, unless its dropout is 0, or is for training only.
     """
-    if not _may_draw(node.op):
+    if not (_facts.get(id(node.op)) or _facts_of(node.op)).seeded:
         return False
     if arguments_by_name(node).get("train", True) is False:
         return False
     return drops(node) is not False
 
-
-def _may_draw(op: Any) -> bool:
-    """Return whether the tag of an op says that it draws random numbers."""
-    found = _tagged.get(id(op))
-    if found is None or found[0] is not op:
-        found = op, torch.Tag.nondeterministic_seeded in op.tags
-        if type(op) is OpOverload:  # others die with their programs
-            _tagged[id(op)] = found
-    return found[1]
-
-
-_tagged: dict[int, tuple[Any, bool]] = {}
 
 COLLECTIVES = "_c10d_functional"
 """The namespace of the operators that exchange tensors with other processes."""
@@ -233,34 +221,36 @@ BATCH_NORM = frozenset(
 
 
 @attrs.frozen(eq=False)
-class _Writes:
-    """The arguments that an op writes to, by position and name; and whether it writes running
-    statistics.
+class _OpFacts:
+    """The arguments that an op writes to, by position and name; whether it writes running
+    statistics, and whether its tag says that it draws random numbers.
     """
 
     op: Any  # kept alive: it is known by its id (hashing an overload runs Python code)
     arguments: tuple[tuple[int, str], ...]
     of_batch_norm: bool
+    seeded: bool
 
 
-_writes: dict[int, _Writes] = {}
+_facts: dict[int, _OpFacts] = {}
 
 
-def _writes_of(op: Any) -> _Writes:
+def _facts_of(op: Any) -> _OpFacts:
     schema = op._schema
     arguments = enumerate(schema.arguments) if schema.is_mutable else ()
     written = tuple(
         (i, each.name) for i, each in arguments if each.alias_info and each.alias_info.is_write
     )
-    found = _Writes(op, written, schema.name in BATCH_NORM)
+    seeded = torch.Tag.nondeterministic_seeded in op.tags
+    found = _OpFacts(op, written, schema.name in BATCH_NORM, seeded)
     if type(op) is OpOverload:  # others die with their programs
-        _writes[id(op)] = found
+        _facts[id(op)] = found
     return found
 
 
 def writes_nothing(node: Node) -> bool:
     """Return whether a node writes to no value, for any arguments."""
-    found = _writes.get(id(node.op)) or _writes_of(node.op)
+    found = _facts.get(id(node.op)) or _facts_of(node.op)
     return not found.arguments and not found.of_batch_norm
 
 
@@ -268,7 +258,7 @@ def written_values(node: Node) -> Iterator[Value]:
     """Return the values that a node writes to, by its schema (and batch norm's running
     statistics).
     """
-    writes = _writes.get(id(node.op)) or _writes_of(node.op)
+    writes = _facts.get(id(node.op)) or _facts_of(node.op)
     if writes.of_batch_norm and node.args[5] is not False:  # not False: training
         yield from (value for value in node.args[3:5] if isinstance(value, Value))
     for position, name in writes.arguments:

@@ -5,33 +5,14 @@ environment.
 from __future__ import annotations
 
 import sys
-from types import FrameType
 from typing import Any
 
 from guards.terms import boolean
 from guards.terms.term import Op, Term
+from symshape.torch_internals import questions
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.environment import Environment
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-
-_BROADCAST = "_broadcast_shapes", "/torch/_refs/__init__.py"
-_BETWEEN = 3
-"""The most frames between a question and the function of torch that asks it."""
-
-
-def _broadcasts(frame: FrameType | None) -> bool:
-    """Return whether ``torch.broadcast_shapes`` asks a question: it checks that sizes are equal if
-    none is known to be 1, so the shape is the same either way.
-    """
-    name, file = _BROADCAST
-    for _ in range(_BETWEEN):
-        if frame is None:
-            return False
-        code = frame.f_code
-        if code.co_name == name and code.co_filename.endswith(file):
-            return True
-        frame = frame.f_back
-    return False
 
 
 class QuestionsOfTorch:
@@ -49,7 +30,7 @@ class QuestionsOfTorch:
         if isinstance(node, BoolNode):
             if fallback_value is None:
                 return self._env.evaluate(node.term)
-            free = _broadcasts(sys._getframe(1))
+            free = questions.broadcasts(sys._getframe(1))
             return self._env.guard_or(node.term, fallback_value, free=free)
         return node.guard_int() if isinstance(node, IntNode) else node.guard_float()
 

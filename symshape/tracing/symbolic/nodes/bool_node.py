@@ -10,29 +10,11 @@ import torch
 
 from guards.terms import boolean
 from guards.terms.term import Term
-from symshape.torch_internals import operators
+from symshape.torch_internals import operators, questions
 from symshape.tracing.symbolic.nodes import choices
 from symshape.tracing.symbolic.nodes.assumed_conditions import presume
 from symshape.tracing.symbolic.nodes.environment import Environment, Message
 from symshape.tracing.symbolic.nodes.node import Node, is_int_node
-
-_BROADCASTING = "/aten/src/ATen/ExpandUtils.h"
-_ASKED_FOR_ONE_RESULT = (
-    "/torch/csrc/autograd/input_metadata.cpp",
-    _BROADCASTING,
-    "/aten/src/ATen/ExpandUtils.cpp",
-    "/aten/src/ATen/TensorUtils.cpp",
-)
-"""The sources of torch whose questions need no guard, since the values are the same either way.
-
-The first three ask whether a size is 1, to sum a gradient or to broadcast. If the answer is no,
-they check that both sizes are equal, and that check becomes the guard: a call with a size of 1 that
-passes it has nothing to sum, and nothing to broadcast. Where a gradient is summed, the size may be
-1 in another call; then eager's result is the gradient itself, so the tracer has to know (see
-``ShapeEnv.left_open``). The rest of their questions choose between no expansion and one to the same
-sizes. The last asks whether ``reshape`` can make a view: the rule of ``view`` asks that again, and
-a copy is known as one (see ``graph/reshape_copies.py``). So it was in torch 2.11 to 2.14.
-"""
 
 
 class BoolNode(Node):
@@ -112,11 +94,10 @@ class BoolNode(Node):
         return True
 
     def guard_or_false(self, file: str = "", line: int = 0) -> bool:
-        free = file.endswith(_ASKED_FOR_ONE_RESULT)
-        return self.env.guard_or(self.term, False, free=free)
+        return self.env.guard_or(self.term, False, free=file.endswith(questions.ONE_RESULT))
 
     def guard_or_true(self, file: str = "", line: int = 0) -> bool:
-        free, sums = file.endswith(_ASKED_FOR_ONE_RESULT), file.endswith(_BROADCASTING)
+        free, sums = file.endswith(questions.ONE_RESULT), file.endswith(questions.SUMS)
         return self.env.guard_or(self.term, True, free=free, sums=sums)
 
     def statically_known_true(self, file: str = "", line: int = 0) -> bool:
