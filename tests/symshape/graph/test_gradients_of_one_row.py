@@ -259,12 +259,13 @@ def test_shapes_to_which_others_broadcast(first: tuple[int, int]) -> None:
         shape = torch.broadcast_shapes((1, 1), a.shape, b.shape)
         return torch.ones(shape) * shape[0] + a + b
 
-    compiled = symshape.compile(fn, dynamic={"a": {0: symshape.Dim("n")}}, fullgraph=True)
-    x = torch.randn(1, 4)
-    for batch in (3, 5, 1, 2):
-        assert torch.equal(compiled(torch.ones(batch, 4), x), fn(torch.ones(batch, 4), x))
-    assert compiled.stats().traces == 1 or not questions.READ
+    if questions.READ:
+        x = torch.randn(1, 4)
+        compiled = symshape.compile(fn, dynamic={"a": {0: symshape.Dim("n")}}, fullgraph=True)
+        for batch in (3, 5, 1, 2):
+            assert torch.equal(compiled(torch.ones(batch, 4), x), fn(torch.ones(batch, 4), x))
+        assert compiled.stats().traces == 1
     compiled = symshape.compile(fn, dynamic=True, fullgraph=True)
     for one, other in (first, *PAIRS):
-        x, y = torch.ones(one, 4), torch.ones(other, 4)
-        assert torch.equal(compiled(x, y), fn(x, y)), (one, other)
+        a, b = torch.ones(one, 4), torch.ones(other, 4)
+        assert torch.equal(compiled(a, b), fn(a, b)), (one, other)
