@@ -1,7 +1,8 @@
 """The questions of torch about sizes whose answer changes no value, so that they need no guard.
 
-Each was read in the sources of torch 2.11 to 2.14.  Later versions guard every question, until they
-are read too.
+Each was read in the source: the header as torch 2.11, 2.13 and 2.14 install it, the other files in
+public copies.  Tests compare their effects with eager on these versions.  Later versions guard
+every question, until they are read too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from types import FrameType
 import torch
 
 READ = torch.torch_version.TorchVersion(torch.__version__) < "2.15"
-"""True if the sources of this version were read."""
+"""True if this version is not later than those that were read and tested."""
 SUMS = "/aten/src/ATen/ExpandUtils.h"
 """The source that asks whether to sum a gradient over a size, which it does in its next op.
 
