@@ -55,6 +55,7 @@ of the trace.
 _OPTIMISERS = _folder(torch.optim)
 _FROZEN = ("<frozen",)
 _GENERATED = ("<symshape ",)
+_GRAPHS = "<symshape graph"
 _DEPRECATED = wrapped_in_a_warning  # of what is wrapped in a warning: typing_extensions
 _BETWEEN = ("<string>", _DEPRECATED, *map(_file, (contextlib, functools, warnings)))
 _DESCRIBING = (_folder(logging), *map(_file, (warnings, traceback, pdb, bdb)))
@@ -155,13 +156,37 @@ def user_location(own: int = 0) -> Location | None:
         return stated
     # frames that are passed over are never made into objects
     frame: FrameType | None = sys._getframe(1 + own)
-    while frame is not None and not is_users(frame.f_code.co_filename):
+    while frame is not None and not _is_placed(frame.f_code.co_filename):
         frame = frame.f_back
+    if frame is None:
+        return None
+    if is_users(frame.f_code.co_filename):
+        return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
+    lines = frame.f_globals.get("__symshape_steps__")
+    known: Location | None = (
+        None if lines is None else lines.location(frame.f_lineno, frame.f_locals.get("lap", 0))
+    )
+    return _location_above(frame) if known is None else known
+
+
+def _location_above(frame: FrameType) -> Location | None:
+    """Return the line of the user's program that led to a frame."""
+    above = frame.f_back
+    while above is not None and not is_users(above.f_code.co_filename):
+        above = above.f_back
     return (
         None
-        if frame is None
-        else (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+        if above is None
+        else (above.f_code.co_filename, above.f_lineno, above.f_code.co_qualname)
     )
+
+
+@lru_cache(maxsize=4096)
+def _is_placed(filename: str) -> bool:
+    """Return whether lines of a file have a place in the user's program: the user's, and those of
+    generated graphs.
+    """
+    return is_users(filename) or filename.startswith(_GRAPHS)
 
 
 def raised_at(error: BaseException, default: str = "an unknown place") -> str:

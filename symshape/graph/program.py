@@ -26,6 +26,7 @@ from symshape.calls.variables import Variable, Write
 from symshape.dims import Policy
 from symshape.graph.codegen import Run
 from symshape.graph.graph import Graph
+from symshape.graph.steps import Value
 
 
 class State(Protocol):
@@ -136,6 +137,8 @@ class Program:
             returns.
         apart: the ids of lists and dictionaries outside, none of which may be an argument (see
             ``calls/container_aliasing.py``).
+        handed_over: the results that only another program reads: nobody sees their strides at sizes
+            of 0 and 1.
     """
 
     name: str
@@ -154,6 +157,7 @@ class Program:
     variables: Sequence[Variable] = ()
     given: ArgumentWrites | None = None
     apart: frozenset[int] = frozenset()
+    handed_over: frozenset[Value] = frozenset()
 
     @property
     def lifted_tensors(self) -> list[torch.Tensor]:

@@ -18,6 +18,10 @@ current_node: Callable[[], Any] = optional("torch._C._current_autograd_node", la
 """``current_node()``: the autograd node that this thread's backward is in; None outside of a
 backward.
 """
+keeps_graph: Callable[[], bool] = optional(
+    "torch._C._autograd._get_current_graph_task_keep_graph", lambda: True
+)
+"""``keeps_graph()``: whether the backward that runs in this thread keeps the saved tensors."""
 HookMixin: Any = needed("torch.autograd.function._HookMixin")
 enter_dual_level: Callable[[], int] = needed("torch._C._enter_dual_level")
 exit_dual_level: Callable[..., None] = needed("torch._C._exit_dual_level")

@@ -37,17 +37,21 @@ _REMEMBERED = 4096
 class TrueLayouts:
     """The layouts of a graph's results, computed without data.
 
+    Args:
+        graph: the graph.
+        unseen: the results whose strides nobody sees.
+
     Attributes:
         exact_from: if all varying sizes are at least this, results have the traced layout.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, unseen: Set[Value] = frozenset()) -> None:
         given = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
         settled = _settled(graph, given)
         self._results = [
             value
             for value in dict.fromkeys(values_in(graph.outputs))
-            if value not in given and value not in settled
+            if value not in given and value not in settled and value not in unseen
         ]
         self._nodes: list[Node] = []
         needed = set(self._results)

@@ -81,7 +81,10 @@ class Estimates:
         eager_host: the host time of an eager call.
         bucket_host: the host time of a bucket call.
         price: the time of making a bucket.
+        beside: the ms that the caller's loop takes for each call besides, while the device waits.
     """
+
+    beside = 0.0
 
     def __init__(self, floor: float, rate: float, price: float) -> None:
         self.eager_host = Typical()
@@ -141,16 +144,15 @@ class Estimates:
         The device may need less than for a replay: a padded program may run other kernels than
         eager.
         """
-        return max(
-            self.eager_host() or 0.0, min(self.device(work), self._least * self._guess(work))
-        )
+        host = (self.eager_host() or 0.0) + self.beside
+        return max(host, min(self.device(work), self._least * self._guess(work)))
 
     def bucket(self, work: float) -> float:
         """Return the ms of a call served by a bucket with capacities of this work."""
         host, guess = self.bucket_host(), REPLAYED * (self.eager_host() or 0.0)
         if host is None or len(self.bucket_host) < TRUSTED:
             host = guess if host is None else min(host, guess)
-        return max(host, self.device(work))
+        return max(host + self.beside, self.device(work))
 
     def bucket_price(self) -> float:
         """Return the expected ms of making a bucket."""

@@ -22,6 +22,7 @@ from symshape.options import Options
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.notes import Note, silent
+from symshape.runtime.runners.pieces.recordable import records_gradients
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 from symshape.runtime.runners.randomness import draws_any
 
@@ -163,6 +164,37 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
     return made
 
 
+def _with_gradients(name: RunnerName, order: Order) -> Runner:
+    """Return a runner of a program whose gradients the caller asks for: forward and backward, each
+    with the runner of this name.
+
+    Raises:
+        Unfit: forward and backward cannot be two programs.
+    """
+    from symshape.runtime.runners.gradients.runner import GradientsRunner
+
+    def make(half: Program) -> Runner:
+        part, options = half.name.rpartition(", ")[2], attrs.evolve(order.options, outputs="copy")
+
+        def note(kind: str, *, values: tuple[int, ...] = (), text: str = "", **what: Any) -> None:
+            # ``values`` are the half's
+            order.note(kind, text=f"{part}: {text}" if text else part, **what)
+
+        own = attrs.evolve(order, program=half, eager=EagerRunner(half), options=options, note=note)
+        try:
+            return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
+        except Unfit:
+            return _in_pieces(name, own)
+
+    try:
+        return GradientsRunner(
+            *(order.program, order.eager, make, order.graphs, order.options, order.note),
+            patient=order.patient,
+        )
+    except Unfit as reason:
+        raise Unfit(f"gradients are recorded, and {reason}") from None
+
+
 def _cutter(name: RunnerName, order: Order) -> Cut:
     """Return the function that splits a program into pieces around ops that cannot be recorded."""
 
@@ -211,8 +243,9 @@ RUNNERS: Mapping[str, Row] = {
         does="runs one program for a range of sizes on buffers of a fixed size, the bucket; on "
         "CUDA, one CUDA graph for each bucket",
         chosen="on CUDA, where a bucket is worth its price",
-        needs="a size that can be padded; all tensors on one device; no gradients of the caller's "
-        "(a whole step and the backend have their own)",
+        needs="a size that can be padded; all tensors on one device; if the caller runs the "
+        "backward, forward and backward that can be [two programs](../guides/train.md#forward-and-"
+        "backward-on-a-gpu)",
         auto=_on_cuda,
     ),
     "cudagraph": Row(
@@ -220,7 +253,7 @@ RUNNERS: Mapping[str, Row] = {
         does="captures one CUDA graph for each exact set of sizes, when it is first met",
         chosen="on CUDA, for sizes that repeat so often that a graph of their own is worth its "
         "price",
-        needs="a CUDA device, with all tensors on it; no gradients of the caller's",
+        needs="a CUDA device, with all tensors on it; forward and backward as for `padded`",
         auto=_on_cuda,
     ),
 }
@@ -276,8 +309,10 @@ def make_runner(
         except Unfit as reason:
             unfit = str(reason)
         if name in _IN_PIECES:
-            with suppress(Unfit):
-                return name, _in_pieces(name, order)
+            try:
+                return name, _in_parts(name, order)
+            except Unfit as reason:
+                unfit = str(reason) if records_gradients(program) else unfit
         events.emit(events.RunnerFallback(name, "eager", unfit))
         note("ran op by op", text=f"{name}: {unfit}")
         eager.instead = f"{name}: {unfit}"
@@ -285,6 +320,20 @@ def make_runner(
     with suppress(Unfit):
         return _first_fit(order)
     if _on_cuda(program):
-        with suppress(Unfit):
-            return "padded", _in_pieces("auto", order)
+        try:
+            return "padded", _in_parts("auto", order)
+        except Unfit as reason:
+            eager.instead = f"padded: {reason}" if records_gradients(program) else ""
     return "eager", eager
+
+
+def _in_parts(name: RunnerName, order: Order) -> Runner:
+    """Return a runner of a program that cannot be recorded whole: of its forward and backward, or
+    in pieces.
+
+    Raises:
+        Unfit: nothing is gained by either.
+    """
+    if records_gradients(order.program):
+        return _with_gradients(name, order)
+    return _in_pieces(name, order)

@@ -107,7 +107,8 @@ class BucketFinder:
             Any, Bucket
         ] = {}  # by stream, and the steps and exact sizes of the bucket
         self._stepped = _Steps()
-        self._padded, self._layouts = sorted(candidates(program)), TrueLayouts(program.graph)
+        self._padded = sorted(candidates(program))
+        self._layouts = TrueLayouts(program.graph, program.handed_over)
         self._index = device.index or 0
         self._note_padded()
         self.new: tuple[tuple[tuple[int, ...], int], Found] | None = None

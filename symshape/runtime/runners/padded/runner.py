@@ -91,6 +91,7 @@ class PaddedRunner:
         store: stores the buckets of the compiled function.
         device: the device that the program computes on.
         lends: whether results are lent instead of copied.
+        estimates: the estimated times of calls and buckets; None where each call has a bucket.
 
     Raises:
         Unfit: the program cannot be replayed on buffers, or has no size that can be padded.
@@ -145,6 +146,7 @@ class PaddedRunner:
             self._chosen = ChosenBuckets(
                 program, self._finder, Ledger(store.promise), self.device, lending
             )
+        self.estimates = None if self._chosen is None else self._chosen.estimates
         self._released = False
         self._lock = store.lock
 

@@ -14,7 +14,7 @@ from symshape.graph.steps import Node, Value
 from symshape.runtime.pieces.faults import fault_of_node
 from symshape.runtime.runners.protocol import Unfit
 
-__all__ = ["check_recordable", "check_without_gradients"]
+__all__ = ["check_recordable", "check_without_gradients", "records_gradients"]
 
 
 def check_recordable(program: Program, *, draws: bool = False) -> None:
@@ -46,13 +46,18 @@ def check_without_gradients(program: Program) -> None:
     Raises:
         Unfit: it does.
     """
-    graph = program.graph
-    roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
-    asking = [value for value in roots if program.modes.grad and _requires_grad(program, value)]
-    if asking and not RecordedHistory(graph.steps, asking).silent:
+    if records_gradients(program):
         raise Unfit(
             "gradients are recorded; run it under torch.no_grad() or train through torch.compile"
         )
+
+
+def records_gradients(program: Program) -> bool:
+    """Return whether a run of a program may record gradients."""
+    graph = program.graph
+    roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
+    asking = [value for value in roots if program.modes.grad and _requires_grad(program, value)]
+    return bool(asking) and not RecordedHistory(graph.steps, asking).silent
 
 
 def _rank(node: Node) -> int:

@@ -21,6 +21,7 @@ from symshape.runtime.pieces.faults import Left, name_of_step
 from symshape.runtime.pieces.partition import Piece
 from symshape.runtime.pieces.subgraphs import fresh_constants
 from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
+from symshape.runtime.runners.gradients.runner import GradientsRunner
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.pieces.recordable import check_without_gradients
 from symshape.runtime.runners.protocol import Runner, Unfit
@@ -199,6 +200,9 @@ def parts_of(
     instead = runner.instead if isinstance(runner, (PaddedRunner, CudaGraphRunner)) else None
     if instead is not None:
         yield from parts_of(instead, program)
+    elif isinstance(runner, GradientsRunner):
+        for half, each in runner.halves:
+            yield from parts_of(each, half)
     elif isinstance(runner, PaddedRunner):
         yield program, runner
     elif isinstance(runner, PiecewiseRunner):

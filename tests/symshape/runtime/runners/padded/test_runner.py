@@ -414,12 +414,13 @@ def test_programs_that_cannot_be_run_again(fn: Callable[..., Any], why: str) -> 
     assert [why in each.reason for each in seen] == [True]
 
 
-def test_gradients_are_left_to_eager() -> None:
+def test_gradients_of_the_caller() -> None:
     linear = nn.Linear(4, 4)
     compiled = symshape.compile(lambda x: linear(x), dynamic=True, runner="padded")
     compiled(torch.ones(3, 4)).sum().backward()
     assert linear.weight.grad is not None
-    assert compiled.entries[0].runner_name == "eager"
+    assert compiled.entries[0].runner_name == "padded"
+    assert "and backward (padded" in compiled.report()
 
 
 # --- buckets --------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Programs whose gradients the caller asks for: forward and backward as two programs."""

@@ -1,0 +1,448 @@
+"""A program whose gradients the caller asks for: forward and backward, each with its own runner.
+
+Autograd sees one function, whose backward is the second program.  Calls for which that would not do
+run op by op, with torch's own backward.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch.autograd import forward_ad
+
+from guards.sets.codegen import compile_check
+from symshape import forks
+from symshape.calls.arguments import is_canonical
+from symshape.calls.questions import interpreters
+from symshape.errors import RunnerError, SymShapeError
+from symshape.graph.codegen import Run
+from symshape.graph.program import Program, slot_names
+from symshape.graph.steps import Value
+from symshape.options import Options
+from symshape.runtime.padding.transform import device_of
+from symshape.runtime.policy.ledger import Offer
+from symshape.runtime.policy.programs import HOPED
+from symshape.runtime.runners.cuda.capture import is_capturing
+from symshape.runtime.runners.eager import EagerRunner
+from symshape.runtime.runners.gradients.halves import (
+    Half,
+    Halves,
+    backward_of,
+    check_divisible,
+    halves_of,
+)
+from symshape.runtime.runners.gradients.loop_time import LoopTime
+from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.runners.notes import Note
+from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.protocol import Runner, Unfit
+from symshape.torch_internals.autograd import keeps_graph, top_saving_hooks
+
+__all__ = ["GradientsRunner"]
+
+Make = Callable[[Program], Runner]
+"""Makes the runner of forward or of backward.  Raises ``Unfit`` if it cannot be recorded."""
+_TRACE = 2.0
+"""The expected time of a trace of forward and backward, as a multiple of the program's trace."""
+_STEP = 3.0
+"""The time of forward and backward in eager, as a multiple of forward's."""
+
+
+class GradientsRunner:
+    """A runner of a program whose gradients the caller asks for.
+
+    Args:
+        program: the program to run.
+        eager: runs the program op by op, while autograd records it.
+        make: makes the runners of forward and backward.
+        store: stores the graphs of the compiled function.
+        options: of the trace of forward and backward.
+        note: records events in the history of the compiled function.
+        patient: whether the trace of forward and backward has to be worth its time.
+
+    Attributes:
+        halves: forward and backward, each with its runner; empty before they are traced.
+
+    Raises:
+        Unfit: forward and backward of the program cannot be two programs.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        eager: EagerRunner,
+        make: Make,
+        store: GraphStore,
+        options: Options,
+        note: Note,
+        *,
+        patient: bool,
+    ) -> None:
+        check_divisible(program)
+        self._program, self._eager, self._make = program, eager, make
+        self._store, self._options, self._note = store, options, note
+        self._on_cuda = any(each.value.spec.device.type == "cuda" for each in program.graph.inputs)
+        price = _TRACE * program.milliseconds if patient else 0.0
+        # not the store's: a trace waits for another, in which objects that die want the store's
+        self._lock = forks.lock()
+        self._offer: Offer | None = Offer("forward and backward", price)
+        self._served: _Served | None = None
+        self._refused = ""
+        self.halves: tuple[tuple[Program, Runner], ...] = ()
+
+    def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        """Return the flat outputs of one call."""
+        if _is_unusual() or (self._on_cuda and is_capturing()):
+            return self._eager.run(leaves, values)
+        served = self._served
+        if served is None:
+            if self._offer is None or not self._is_due(self._offer):
+                return self._timed(leaves, values)
+            with self._lock:
+                if self._offer is not None:
+                    self._divide(leaves)
+                served = self._served
+        if served is None or not served.check(values):
+            return self._eager.run(leaves, values)
+        return served.run(leaves, values)
+
+    def _is_due(self, offer: Offer) -> bool:
+        if not offer.price:
+            return True
+        return offer.credit >= offer.due and offer.price <= self._store.promise.room
+
+    def _timed(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        """Run one call op by op, and credit forward and backward with what they may have saved."""
+        start = time.perf_counter()
+        results = self._eager.run(leaves, values)
+        taken = (time.perf_counter() - start) * 1e3
+        self._store.promise.call(taken, taken)
+        if self._offer is not None:
+            self._offer.add(HOPED * _STEP * taken, 0)
+        return results
+
+    def _divide(self, leaves: Sequence[Any]) -> None:
+        """Trace forward and backward, and make their runners; or find out why that cannot be."""
+        start = time.perf_counter()
+        self._offer = None
+        try:
+            halves = halves_of(self._program, leaves, self._options)
+            programs = halves.forward.program, halves.backward.program
+            with self._store.lock:
+                runners = tuple(map(self._make, programs))
+        except Exception as error:  # any error of code that sees symbolic tensors: eager serves
+            sure = isinstance(error, (Unfit, SymShapeError))
+            self._refused = str(error) if sure else f"{type(error).__name__}: {error}"
+            self._note("ran op by op", text=f"forward and backward: {self._refused}")
+        else:
+            self._served = _Served(self._program, self._eager, halves, runners, self._make_more)
+            self.halves = tuple(zip(programs, runners, strict=True))
+        taken = (time.perf_counter() - start) * 1e3
+        self._store.promise.spend(taken)
+
+    def _make_more(self, backward: Program) -> Runner:
+        """Return the runner of a backward for the gradients of other results."""
+        with self._store.lock:
+            made = self._make(backward)
+            self.halves = (*self.halves, (backward, made))
+        return made
+
+    def release(self) -> None:
+        """Release the runners of forward and backward."""
+        self._offer = self._served = None
+        for _, runner in self.halves:
+            runner.release()
+
+    def describe(self) -> str:
+        """Return how forward and backward are run, or why the program runs op by op."""
+        if self.halves:
+            forward, *backward = (runner.describe() for _, runner in self.halves)
+            return f"forward ({forward}) and backward ({'; '.join(backward)})"
+        if self._refused:
+            return f"eager, not forward and backward: {self._refused}"
+        return "eager, forward and backward not yet worth a trace"
+
+
+def _is_unusual() -> bool:
+    """Return whether a call needs torch's own autograd: transforms and hooks see each op of it."""
+    return (
+        interpreters() is not None
+        or forward_ad._current_level >= 0
+        or not torch.is_grad_enabled()
+        or torch.is_anomaly_enabled()
+        or top_saving_hooks(True) is not None
+    )
+
+
+class _Backward:
+    """Backward for the gradients of some results, with its runner.
+
+    Args:
+        half: backward.
+        gradients: what it makes for each tensor with a gradient.
+        served: forward and backward of the program.
+        run: runs it.
+    """
+
+    def __init__(
+        self, half: Half, gradients: Sequence[Value | None], served: _Served, run: Run
+    ) -> None:
+        self._run = run
+        self._values = half.values
+        stand_ins = {value: place for place, value in served.halves.tangents.items()}
+        self._takes = tuple(
+            (True, stand_ins[each]) if each in stand_ins else (False, served.saved[each])
+            for each in half.takes
+        )
+        gives = {value: place for place, value in enumerate(half.gives)}
+        self._gradients = tuple(
+            None
+            if each is None
+            else (True, stand_ins[each])
+            if each in stand_ins
+            else (False, gives[each])
+            for each in gradients
+        )
+
+    def run(
+        self,
+        saved: Sequence[torch.Tensor],
+        tangents: Mapping[int, torch.Tensor],
+        values: Sequence[int],
+    ) -> list[torch.Tensor | None]:
+        """Return the gradients, from the saved tensors and those of the results, by place."""
+        made = self._run(
+            [tangents[place] if tangent else saved[place] for tangent, place in self._takes],
+            [values[place] for place in self._values],
+        )
+        return [
+            None if each is None else tangents[each[1]] if each[0] else made[each[1]]
+            for each in self._gradients
+        ]
+
+
+class _Served:
+    """Forward and backward of a program with their runners.
+
+    Attributes:
+        program: the program.
+        eager: runs it op by op.
+        halves: forward and backward.
+        check: returns whether they serve a call with these integers.
+        results: the place of each result among what forward makes; None for a constant.
+        kept: what is saved for backward: whether it is an argument, and its place.
+        read: the parameters and buffers that backward reads.
+        saved: the place of each value among what is saved.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        eager: EagerRunner,
+        halves: Halves,
+        runners: Sequence[Runner],
+        make: Callable[[Program], Runner],
+    ) -> None:
+        self.program, self.eager, self.halves = program, eager, halves
+        names = slot_names(len(halves.whole.slots))
+        self.check = compile_check(halves.whole.slot_guards(), names).check
+        self._estimates = [
+            each.estimates for each in runners if isinstance(each, PaddedRunner) and each.estimates
+        ]
+        self._loop = LoopTime(device_of(halves.whole.graph))
+        inputs, forward, backward = halves.inputs, halves.forward, halves.backward
+        made = {value: place for place, value in enumerate(forward.gives)}
+        self._forward = runners[0].run
+        self._given = tuple(inputs[each] for each in forward.takes)
+        self.results = tuple(
+            made[each] if isinstance(each, Value) else None for each in halves.results
+        )
+        kept = [each for each in backward.takes if each not in halves.tangents.values()]
+        self.kept = tuple(
+            (True, inputs[each]) if each in inputs else (False, made[each]) for each in kept
+        )
+        self.saved = {value: place for place, value in enumerate(kept)}
+        lifted = backward.program.graph.lifted
+        self.read = tuple(each.tensor for each in lifted if not each.constant)
+        self._make = make
+        whole = _Backward(backward, halves.gradients, self, runners[1].run)
+        self._backwards: dict[frozenset[int], _Backward | None] = {
+            frozenset(halves.tangents): whole
+        }
+
+    def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        """Return the flat outputs of one call."""
+        halves, spare = self.halves, self._loop.forward_begins()
+        if spare is not None:
+            self._share(spare)
+        differentiable = [leaves[place] for place in halves.asking]
+        made: Any = _Function.apply(
+            _Called(self, leaves, values), *differentiable, *halves.parameters
+        )
+        tensors = iter(made)
+        return [
+            each if place is None else next(tensors)
+            for each, place in zip(halves.results, self.results, strict=True)
+        ]
+
+    def forward(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        """Return what forward makes."""
+        half = self.halves.forward
+        return self._forward(
+            [leaves[place] for place in self._given], [values[place] for place in half.values]
+        )
+
+    def backward(self, used: frozenset[int]) -> _Backward | None:
+        """Return backward where these results have a gradient; None if it runs op by op."""
+        if used not in self._backwards:
+            try:
+                half, gradients = backward_of(self.halves, used)
+                made = _Backward(half, gradients, self, self._make(half.program).run)
+            except Unfit:
+                self._backwards[used] = None
+            else:
+                self._backwards[used] = made
+        return self._backwards[used]
+
+    def ended(self) -> None:
+        """Note the end of a backward."""
+        self._loop.backward_ends()
+
+    def _share(self, spare: float) -> None:
+        """Divide the spare time of the caller's loop between forward and backward."""
+        hosts = [each.eager_host() or 0.0 for each in self._estimates]
+        for each, host in zip(self._estimates, hosts, strict=True):
+            each.beside = spare * host / max(sum(hosts), 1e-9)
+
+
+@attrs.define(eq=False)
+class _Called:
+    """One call: what its backward needs beside the saved tensors.
+
+    Attributes:
+        served: forward and backward.
+        leaves: of the call; empty once backward has freed what is saved.
+        values: its integers.
+        versions: of the arguments and parameters at the call.
+    """
+
+    served: _Served
+    leaves: Sequence[Any]
+    values: Sequence[int]
+    versions: tuple[int, ...] = ()
+
+    def forward(self, ctx: Any) -> tuple[torch.Tensor, ...]:
+        """Return the results that are tensors, and save what backward needs."""
+        served, leaves = self.served, self.leaves
+        made = served.forward(leaves, self.values)
+        results: list[torch.Tensor] = []
+        plain: list[torch.Tensor] = []
+        for place, at in enumerate(served.results):
+            if at is not None:
+                tensor = made[at] = _without_base(made[at])
+                results.append(tensor)
+                if place not in served.halves.tangents:
+                    plain.append(tensor)
+        ctx.mark_non_differentiable(*plain)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(
+            *(leaves[place] if given else made[place] for given, place in served.kept),
+            *served.read,  # autograd tells if one of them was written to
+        )
+        self.versions = self._versions()
+        return tuple(results)
+
+    def _versions(self) -> tuple[int, ...]:
+        tensors = [each for each in self.leaves if isinstance(each, torch.Tensor)]
+        return tuple(each._version for each in (*tensors, *self.served.halves.parameters))
+
+    def backward(self, ctx: Any, given: Sequence[torch.Tensor | None]) -> list[Any]:
+        """Return the gradients of the arguments and parameters that have one."""
+        served, saved = self.served, ctx.saved_tensors
+        places = (place for place, each in enumerate(served.results) if each is not None)
+        tangents = {
+            place: each
+            for place, each in zip(places, given, strict=True)
+            if each is not None and place in served.halves.tangents
+        }
+        plain = all(type(each) is torch.Tensor for each in tangents.values())
+        backward = None if torch.is_grad_enabled() or not plain else self._program(tangents)
+        if backward is None:
+            return self._again(tangents)
+        tangents = {place: _canonical(each) for place, each in tangents.items()}
+        gradients = backward.run(saved, tangents, self.values)
+        served.ended()
+        if not keeps_graph():
+            self.leaves = ()
+        return gradients
+
+    def _program(self, tangents: Mapping[int, torch.Tensor]) -> _Backward | None:
+        return self.served.backward(frozenset(tangents))
+
+    def _again(self, tangents: Mapping[int, torch.Tensor]) -> list[Any]:
+        """Return the gradients by running the program op by op again, with torch's own backward.
+
+        Raises:
+            RunnerError: the program draws random numbers, which would be others.
+            RuntimeError: an argument or a parameter was written to since the call.
+        """
+        served, halves = self.served, self.served.halves
+        name = served.program.name
+        if halves.forward.program.graph.uses_randomness:
+            raise RunnerError(
+                f"the gradients of {name} are to be made by torch's own backward, as for gradients "
+                "of gradients; but it drew random numbers, which a second forward would not draw "
+                'again; compile it with symshape.compile(..., runner="eager")'
+            )
+        if self.versions != self._versions():
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an "
+                f"inplace operation: an argument or a parameter of {name} was written to between "
+                "its call and its backward"
+            )
+        create, wanted = torch.is_grad_enabled(), list(tangents)
+        with torch.enable_grad():
+            results = served.eager.run(self.leaves, self.values)
+            inputs = [*(self.leaves[place] for place in halves.asking), *halves.parameters]
+            return list(
+                torch.autograd.grad(
+                    [results[place] for place in wanted],
+                    inputs,
+                    [tangents[place] for place in wanted],
+                    create_graph=create,
+                    allow_unused=True,
+                )
+            )
+
+
+def _canonical(gradient: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of a result as backward takes it: contiguous."""
+    if is_canonical(gradient) and not (gradient.is_conj() or gradient.is_neg()):
+        return gradient
+    return gradient.clone(memory_format=torch.contiguous_format)
+
+
+def _without_base(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that is no view, on the same memory: the caller may write to it in place."""
+    if not tensor._is_view():
+        return tensor
+    return tensor.new_empty(0).set_(
+        tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()
+    )
+
+
+class _Function(torch.autograd.Function):
+    """Forward and backward of one call, as autograd sees them."""
+
+    @staticmethod
+    def forward(ctx: Any, called: _Called, *tensors: torch.Tensor) -> Any:
+        ctx.called = called
+        return called.forward(ctx)
+
+    @staticmethod
+    def backward(ctx: Any, *given: Any) -> Any:
+        return None, *ctx.called.backward(ctx, given)

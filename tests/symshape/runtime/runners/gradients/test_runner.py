@@ -1,0 +1,524 @@
+"""A compiled function whose caller runs the backward: results and gradients are eager's."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import symshape
+from symshape.errors import RunnerError
+from symshape.runtime.runners.gradients.runner import GradientsRunner
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+class Encoder(nn.Module):
+    """Attention, layer norm and a linear layer over (batch, length, 8)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(11, 8)
+        self.attention = nn.Linear(8, 24)
+        self.norm = nn.LayerNorm(8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        hidden = self.words(tokens)
+        query, key, value = self.attention(hidden).view(*tokens.shape, 3, 2, 4).unbind(2)
+        mixed = F.scaled_dot_product_attention(*(e.transpose(1, 2) for e in (query, key, value)))
+        hidden = hidden + mixed.transpose(1, 2).reshape(hidden.shape)
+        scores: torch.Tensor = self.head(F.gelu(self.norm(hidden)))
+        return scores
+
+
+def compiled(fn: Any, **options: Any) -> Any:
+    return symshape.compile(fn, runner="padded", **options)
+
+
+def runners(fn: Any) -> list[GradientsRunner]:
+    entries = (symshape.compiled_of(fn) if isinstance(fn, nn.Module) else fn).entries
+    return [each.runner for each in entries if isinstance(each.runner, GradientsRunner)]
+
+
+def divided(fn: Any) -> GradientsRunner:
+    """Return the last runner, which has forward and backward, both padded."""
+    last = runners(fn)[-1]
+    assert len(last.halves) >= 2, last.describe()
+    assert {each.describe().split(",")[0] for _, each in last.halves} == {"padded"}
+    return last
+
+
+def close(one: Any, other: Any) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def same_gradients(one: nn.Module, other: nn.Module) -> None:
+    for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
+        assert (mine.grad is None) == (theirs.grad is None)
+        if mine.grad is not None and theirs.grad is not None:
+            close(mine.grad, theirs.grad)
+            assert mine.grad.stride() == theirs.grad.stride()
+
+
+def tokens(*sizes: int) -> torch.Tensor:
+    return torch.randint(0, 11, sizes)
+
+
+SIZES = [(3, 5), (4, 6), (5, 7), (2, 9), (1, 8), (6, 4), (3, 1), (3, 5)]
+
+
+def test_results_and_gradients_are_eagers_at_any_size() -> None:
+    eager = Encoder()
+    mine = compiled(copy.deepcopy(eager))
+    for sizes in SIZES:
+        given = tokens(*sizes)
+        for each in (eager, mine):
+            each.zero_grad()
+        found, wanted = mine(given), eager(given)
+        assert found.stride() == wanted.stride()
+        close(found, wanted)
+        for each in (found, wanted):
+            F.cross_entropy(each.flatten(0, 1), given.flatten() % 5).backward()
+        same_gradients(mine, eager)
+    divided(mine)
+
+
+def test_training_ends_with_eagers_parameters() -> None:
+    eager = Encoder()
+    mine = compiled(copy.deepcopy(eager))
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (eager, mine)]
+    for step in range(12):
+        given = tokens(2 + step % 4, 3 + step % 5)
+        for each, optimizer in zip((eager, mine), optimizers, strict=True):
+            optimizer.zero_grad()
+            each(given).square().mean().backward()
+            optimizer.step()
+    divided(mine)
+    for one, other in zip(mine.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_gradients_of_arguments() -> None:
+    """Leaves, and tensors in the middle of a network whose weights lie before the function."""
+    before, weight = nn.Linear(3, 3), nn.Parameter(torch.randn(3, 4))
+
+    def middle(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ weight) * y
+
+    mine = compiled(middle)
+    for batch in (2, 3, 4, 5, 1):
+        x, y = torch.randn(batch, 3), torch.randn(batch, 4)
+        found = []
+        for fn in (middle, mine):
+            leaf = y.clone().requires_grad_()
+            inner = before(x)
+            result = fn(inner, leaf)
+            found.append(
+                torch.autograd.grad(result.sum(), (weight, leaf, inner, *before.parameters()))
+            )
+        close(*found)
+    divided(mine)
+
+
+def test_a_gradient_that_nobody_asked_for_is_not_made() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.trunk, self.left, self.right = nn.Linear(3, 4), nn.Linear(4, 2), nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> Tensors:
+            hidden = torch.relu(self.trunk(x))
+            return self.left(hidden), self.right(hidden), hidden.detach() * 2, hidden.argmax(1)
+
+    eager = Two()
+    mine = compiled(copy.deepcopy(eager))
+    for batch, used in ((2, (0, 1)), (3, (0, 1)), (4, (0,)), (5, (1,)), (6, (0, 1))):
+        x = torch.randn(batch, 3)
+        for each in (eager, mine):
+            each.zero_grad()
+            results = each(x)
+            assert [e.requires_grad for e in results] == [True, True, False, False]
+            sum(results[place].sin().sum() for place in used).backward()
+        same_gradients(mine, eager)
+    assert len(divided(mine).halves) == 4  # forward, and three times backward
+
+
+def test_what_is_infinite_on_the_way_to_an_unused_result() -> None:
+    """Zeros for its gradient would become NaN."""
+    weight = nn.Parameter(torch.ones(4))
+
+    def fn(x: torch.Tensor) -> Tensors:
+        hidden = x * weight
+        return hidden * 3, (1 / hidden).log().sqrt()
+
+    mine = compiled(fn)
+    for batch, used in ((3, 0), (4, 0), (5, 0), (2, 1), (6, 0), (7, 1)):
+        x = torch.zeros(batch, 4) if used == 0 else torch.rand(batch, 4) / 2
+        found = []
+        for each in (fn, mine):
+            leaf = x.clone().requires_grad_()
+            found.append(torch.autograd.grad(each(leaf)[used].sum(), (leaf, weight)))
+            assert all(e.isfinite().all() for e in found[-1])
+        close(*found)
+    assert len(divided(mine).halves) == 4
+
+
+def test_an_unused_part_of_a_split() -> None:
+    """The gradient of what was split is made of zeros for it."""
+    weight = nn.Parameter(torch.randn(3, 6))
+
+    def fn(x: torch.Tensor) -> Tensors:
+        left, right = (x @ weight).split(3, 1)
+        return left.sin(), right.cos()
+
+    mine = compiled(fn)
+    for batch, used in ((3, 0), (4, 0), (5, 1), (2, 1), (6, 0), (1, 1)):
+        x = torch.randn(batch, 3)
+        found = [torch.autograd.grad(each(x)[used].sum(), weight) for each in (fn, mine)]
+        close(*found)
+    assert len(divided(mine).halves) == 4
+
+
+def test_calls_before_their_backward_keep_their_own_tensors() -> None:
+    eager = Encoder()
+    mine = compiled(copy.deepcopy(eager))
+    for each in (eager, mine):
+        torch.manual_seed(0)
+        for _ in range(3):
+            each.zero_grad()
+            losses = [each(tokens(b, t)).square().sum() for b, t in ((3, 4), (5, 6), (3, 4))]
+            (losses[0] * 2 + losses[1] + losses[2] * 3).backward()
+    divided(mine)
+    same_gradients(mine, eager)
+
+
+def test_a_backward_again() -> None:
+    eager = Encoder()
+    mine = compiled(copy.deepcopy(eager))
+    for size in (2, 3, 4):
+        given = tokens(size, 5)
+        for each in (eager, mine):
+            each.zero_grad()
+            loss = each(given).square().sum()
+            loss.backward(retain_graph=True)
+            loss.backward()
+            with pytest.raises(RuntimeError, match="second time"):
+                loss.backward()
+        same_gradients(mine, eager)
+    divided(mine)
+
+
+def test_gradients_of_gradients() -> None:
+    weight = nn.Parameter(torch.randn(3, 4))
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ weight)
+
+    mine = compiled(fn)
+    for batch in (2, 3, 4, 5):
+        x = torch.randn(batch, 3)
+        found = []
+        for each in (fn, mine):
+            leaf = x.clone().requires_grad_()
+            (first,) = torch.autograd.grad(each(leaf).sum(), leaf, create_graph=True)
+            found.append(torch.autograd.grad(first.square().sum(), (leaf, weight)))
+        close(*found)
+    divided(mine)
+
+
+def test_gradients_of_gradients_of_other_numbers_are_refused() -> None:
+    weight = nn.Parameter(torch.randn(3, 4))
+    mine = compiled(
+        lambda x: F.dropout(x @ weight, 0.5), options=symshape.Options(randomness="any")
+    )
+    for batch in (2, 3, 4):
+        loss = mine(torch.randn(batch, 3)).square().sum()
+        loss.backward()
+    divided(mine)
+    loss = mine(torch.randn(5, 3)).square().sum()
+    with pytest.raises(RunnerError, match="random numbers"):
+        torch.autograd.grad(loss, weight, create_graph=True)
+
+
+def test_forward_and_backward_drop_the_same_elements() -> None:
+    weight = nn.Parameter(torch.ones(4))
+    mine = compiled(
+        lambda x: F.dropout(x * weight, 0.5), options=symshape.Options(randomness="any")
+    )
+    for batch in (20, 30, 40, 50):
+        x = torch.ones(batch, 4, requires_grad=True)
+        found = mine(x)
+        (gradient,) = torch.autograd.grad(found.sum(), x)
+        assert torch.equal(found.detach(), gradient)
+        assert 0.2 < (gradient == 0).float().mean().item() < 0.8
+    divided(mine)
+
+
+def test_one_of_two_results_with_random_numbers() -> None:
+    weight = nn.Parameter(torch.ones(4))
+
+    def fn(x: torch.Tensor) -> Tensors:
+        kept = F.dropout(x * weight, 0.5)
+        return kept * 2, kept + weight
+
+    mine = compiled(fn)
+    for batch, used in ((20, 0), (30, 0), (40, 1), (50, 0)):
+        x = torch.ones(batch, 4, requires_grad=True)
+        found = mine(x)
+        (gradient,) = torch.autograd.grad(found[used].sum(), x)
+        drawn = found[0] / 2 if used == 0 else found[1] - 1
+        torch.testing.assert_close(gradient, drawn.detach() * (2 if used == 0 else 1))
+    assert len(divided(mine).halves) == 4
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        lambda y: torch.ones(()).expand(y.shape),
+        lambda y: torch.randn(*reversed(y.shape)).t(),
+        lambda y: torch.randn(y.shape[0], 2 * y.shape[1])[:, ::2],
+        lambda y: torch.randn(*y.shape, dtype=torch.complex64).imag,
+    ],
+    ids=["expanded", "transposed", "every second", "imaginary"],
+)
+def test_gradients_of_results_of_any_layout(seed: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    eager = nn.Sequential(nn.Linear(3, 4), nn.Tanh())
+    mine = compiled(copy.deepcopy(eager))
+    for batch in (2, 3, 4, 1):
+        x = torch.randn(batch, 3)
+        for each in (eager, mine):
+            torch.manual_seed(batch)
+            each.zero_grad()
+            result = each(x)
+            result.backward(seed(result))
+        same_gradients(mine, eager)
+    divided(mine)
+
+
+def test_a_result_may_be_written_to() -> None:
+    eager = nn.Linear(3, 4)
+    mine = compiled(copy.deepcopy(eager))
+    for batch in (2, 3, 4, 5):
+        x = torch.randn(2, batch, 3)  # in eager the result is a view of a matrix product
+        for each in (eager, mine):
+            each.zero_grad()
+            result = each(x)
+            result += 1
+            result.square_().sum().backward()
+        same_gradients(mine, eager)
+    divided(mine)
+
+
+@pytest.mark.parametrize("what", ["argument", "parameter", "result"])
+def test_a_write_before_backward_raises_as_in_eager(what: str) -> None:
+    for fn in (compiled, lambda module: module):
+        module = fn(nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.Linear(4, 4), nn.Sigmoid()))
+        for batch in (2, 3, 4):
+            module(torch.randn(batch, 3, requires_grad=True)).sum().backward()
+        x = torch.randn(5, 3)
+        result = module(x)
+        with torch.no_grad():
+            written = {"argument": x, "parameter": list(module.parameters())[2], "result": result}
+            written[what].mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.sum().backward()
+
+
+def test_a_write_before_a_backward_that_is_differentiated_raises() -> None:
+    weight = nn.Parameter(torch.randn(3, 4))
+    mine = compiled(lambda x: x @ weight)
+    for batch in (2, 3, 4):
+        mine(torch.randn(batch, 3)).sum().backward()
+    divided(mine)
+    x = torch.randn(5, 3)
+    result = mine(x)
+    with torch.no_grad():
+        weight.add_(1)  # which backward does not read
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(result.sum(), weight, create_graph=True)
+
+
+def test_saved_tensor_hooks_see_each_tensor() -> None:
+    eager = Encoder()
+    mine = compiled(copy.deepcopy(eager))
+    for size in (2, 3, 4):
+        mine(tokens(size, 5)).sum().backward()
+    divided(mine)
+    mine.zero_grad()
+    counts = []
+    for each in (eager, mine):
+        packed = []
+
+        def pack(tensor: torch.Tensor, packed: list[Any] = packed) -> torch.Tensor:
+            packed.append(tensor.shape)
+            return tensor
+
+        torch.manual_seed(0)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            each(tokens(5, 5)).sum().backward()
+        counts.append(len(packed))
+    assert counts[1] > 5
+    same_gradients(mine, eager)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_under_a_checkpoint(reentrant: bool) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    eager = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4))
+    mine = compiled(copy.deepcopy(eager))
+    for batch in (2, 3, 4, 5, 6):
+        x = torch.randn(batch, 3)
+        for each in (eager, mine):
+            each.zero_grad()
+            leaf = x.clone().requires_grad_()
+            checkpoint(each, leaf, use_reentrant=reentrant).square().sum().backward()
+        same_gradients(mine, eager)
+
+
+def test_under_autocast() -> None:
+    eager = Encoder()
+    mine = compiled(copy.deepcopy(eager))
+    for size in (2, 3, 4, 5):
+        given = tokens(size, 6)
+        for each in (eager, mine):
+            each.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                result = each(given)
+            assert result.dtype == torch.bfloat16
+            result.float().square().mean().backward()
+        for one, other in zip(mine.parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, rtol=0.1, atol=0.02)
+    divided(mine)
+
+
+def test_hooks_of_arguments_run_once() -> None:
+    mine = compiled(lambda x: torch.tanh(x) * 3)
+    seen: list[int] = []
+    for batch in (2, 3, 4, 5):
+        x = torch.ones(batch, requires_grad=True)
+        x.register_hook(lambda gradient: seen.append(len(gradient)))
+        mine(x).sum().backward()
+    assert seen == [2, 3, 4, 5]
+    divided(mine)
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_under_torch_func_and_anomaly_mode() -> None:
+    eager = nn.Sequential(nn.Linear(3, 4), nn.Tanh())
+    mine = compiled(copy.deepcopy(eager))
+    for batch in (2, 3, 4):
+        mine(torch.randn(batch, 3)).sum().backward()
+    divided(mine)
+    x = torch.randn(5, 3)
+    with torch.autograd.detect_anomaly(check_nan=False):
+        close(
+            *(torch.autograd.grad(e(x).sum(), list(e.parameters())) for e in (mine, eager)),
+        )
+    close(*(torch.func.grad(lambda x, e=e: e(x).sum())(x) for e in (mine, eager)))
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["later", "before the trace"])
+def test_hooks_of_parameters_and_results_run_once(before: bool) -> None:
+    seen: dict[str, list[str]] = {"eager": [], "mine": []}
+    eager = nn.Linear(3, 4)
+    mine = compiled(copy.deepcopy(eager))
+    for name, each in (("eager", eager), ("mine", mine)):
+        for batch in () if before else (2, 3, 4):
+            each(torch.ones(batch, 3)).sum().backward()
+        for key, parameter in each.named_parameters():
+            key = key.rpartition(".")[2]
+
+            def doubled(gradient: torch.Tensor, n: str = name, k: str = key) -> torch.Tensor:
+                seen[n].append(k)
+                return gradient * 2
+
+            parameter.register_hook(doubled)
+            parameter.register_post_accumulate_grad_hook(
+                lambda p, n=name, k=key: seen[n].append(f"{k} done")
+            )
+        for batch in (2, 3, 4, 5):
+            each.zero_grad()
+            result = each(torch.ones(batch, 3))
+            result.register_hook(lambda g, n=name: seen[n].append(str(tuple(g.shape))))
+            result.sum().backward()
+    assert sorted(seen["mine"]) == sorted(seen["eager"])
+    same_gradients(mine, eager)
+    assert "has hooks" in runners(mine)[-1].describe()  # the trace would run them too
+
+
+def test_a_parameter_that_is_frozen_later() -> None:
+    eager = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    mine = compiled(copy.deepcopy(eager))
+    for batch in range(2, 9):
+        if batch == 5:
+            for each in (eager, mine):
+                next(iter(each.parameters())).requires_grad_(False)
+        x = torch.randn(batch, 3)
+        for each in (eager, mine):
+            each.zero_grad()
+            each(x).square().sum().backward()
+        same_gradients(mine, eager)
+    assert len(runners(mine)) > 2
+
+
+def test_nothing_is_recorded_without_gradients() -> None:
+    mine = compiled(Encoder())
+    for size in (2, 3, 4, 5):
+        with torch.no_grad():
+            assert not mine(tokens(size, 5)).requires_grad
+    assert not runners(mine)
+
+
+def test_memory_is_freed_by_backward() -> None:
+    linear = compiled(nn.Linear(3, 3))
+    for size in (2, 3, 4):
+        linear(torch.randn(size, 3)).sum().backward()
+    given = torch.randn(3, 3)
+    loss = linear(given).sum()
+    alive = weakref.ref(given)
+    del given
+    gc.collect()
+    assert alive() is not None  # backward needs it
+    loss.backward()
+    gc.collect()
+    assert alive() is None  # though the loss is still there
+    assert loss.requires_grad
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
+    "a view of an argument": (lambda x, w: (x @ w, x.t()), "shares memory"),
+    "two views": (lambda x, w: (x @ w).split(1, 1), "shares memory"),
+    "a size": (lambda x, w: (x @ w, x.shape[0]), "returns a number"),
+    "a write": (lambda x, w: (x.mul_(2) @ w,), "writes to an argument"),
+    "data": (lambda x, w: (x @ w)[x[:, 0] > 0], "reads data"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_two_programs_runs_op_by_op(name: str) -> None:
+    fn, reason = REFUSED[name]
+    weight = nn.Parameter(torch.randn(3, 4))
+
+    def both(x: torch.Tensor) -> Any:
+        return fn(x, weight)
+
+    mine = compiled(both)
+    for batch in (2, 3, 4, 5):
+        x = torch.randn(batch, 3)
+        found = []
+        for each in (both, mine):
+            made = each(x.clone())
+            made = made if isinstance(made, Sequence) else (made,)
+            loss = sum(e.square().sum() for e in made if isinstance(e, torch.Tensor))
+            found.append(torch.autograd.grad(loss, weight))
+        close(*found)
+    assert reason in mine.entries[-1].runner.describe()
