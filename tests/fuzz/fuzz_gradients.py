@@ -1,0 +1,193 @@
+"""Random functions whose caller runs the backward, against eager: results, gradients and errors.
+
+A function is a few statements on matrices of ``n`` rows and two parameters; it returns some of what
+it made.  It is compiled as forward and backward, both padded, and called with rows that vary.  The
+gradients of some of its results are asked for: once, again, as a graph, after another call, in
+another layout, or after a tensor was written to.  Eager is the oracle.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import torch
+import torch.nn.functional as F
+
+import symshape
+from symshape.runtime.runners.gradients.runner import GradientsRunner
+from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
+
+Tensor = torch.Tensor
+_LINES = (
+    "{a} = {b} * 2 + {c}",
+    "{a} = {b}.sin() * {c}",
+    "{a} = ({b} @ w).tanh()",
+    "{a} = {b} @ w + v",
+    "{a} = {b} @ {c}.t() @ {b} / 9",
+    "{a} = F.linear({b}, w, v)",
+    "{a} = F.relu({b} - 0.1)",
+    "{a} = F.gelu({b}) * v",
+    "{a} = torch.where({b} > 0, {b}, {c} * 0.5)",
+    "{a} = {b}.softmax(1) * {c}",
+    "{a} = {b}.softmax(0) * 3",
+    "{a} = F.layer_norm({b}, (3,), v)",
+    "{a} = {b}.detach() * {c}",
+    "{a} = {b}.detach()",
+    "{a} = {b}.sum(0, keepdim=True) + {c}",
+    "{a} = {b} / x.shape[0] + {c}.mean()",
+    "{a} = torch.cat([{b}, {c}])[: x.shape[0]]",
+    "{a} = torch.einsum('nd,nd->n', {b}, {c})[:, None] * {b}",
+    "{a} = F.embedding((x.detach() > 0).long(), w)[:, 0] + {b}",
+    "{a} = {b}.t().contiguous().t()",
+    "{a} = {b}.reshape(-1).view(x.shape[0], 3)",
+    "{a} = {b}.flip(0)",
+    "{a} = {b}[:1].expand(x.shape[0], 3) * {c}",
+    "{a} = {b}.chunk(3, 1)[1] * {c}",
+    "{a} = {b}.clone().mul_(2) + {c}",
+    "{a} = {b}.double().cumsum(0).float()",
+    "{a} = {b}.argmax(1)[:, None] * {c}",
+    "{a} = F.scaled_dot_product_attention({b}[None, None], {c}[None, None], {b}[None, None])[0, 0]",
+    "{a} = {b} if {b}.shape[0] > 3 else {b} * 2",
+)
+_HOW = ("once", "once", "again", "graph", "later", "layout", "write", "some")
+_KINDS = ("leaf", "inner", "none")
+
+
+@attrs.frozen
+class Call:
+    """One call: how many rows, what asks for gradients, how they are asked for, and a seed."""
+
+    rows: int
+    kind: str
+    how: str
+    seed: int
+
+
+def source_of(rng: random.Random) -> str:
+    """A function's source text."""
+    names, lines = ["x", "y"], []
+    for number in range(rng.randint(1, 5)):
+        words = {"b": rng.choice(names), "c": rng.choice(names)}
+        lines.append("    " + rng.choice(_LINES).format(a=f"t{number}", **words))
+        names.append(f"t{number}")
+    made = names[2:]
+    results = [made[-1], *rng.sample(made[:-1], rng.randint(0, min(2, len(made) - 1)))]
+    return "\n".join(["def f(x, y, w, v):", *lines, f"    return [{', '.join(results)}]", ""])
+
+
+def ran(fn: Any, call: Call, weights: Sequence[Tensor]) -> dict[str, Any]:
+    """What comes of a call: results and gradients, or the kind of error."""
+    made = torch.Generator().manual_seed(call.seed)
+    leaves = [torch.randn(call.rows, 3, generator=made) for _ in range(2)]
+    if call.kind != "none":
+        leaves = [each.requires_grad_() for each in leaves]
+    given = [each * 1 for each in leaves] if call.kind == "inner" else leaves
+    wanted = [*(leaves if call.kind != "none" else []), *weights]
+    try:
+        results = fn(*given)
+    except Exception as error:  # whatever it is: eager's errors are compared
+        return {"error": type(error).__name__}
+    found = {f"result {number}": each.detach().clone() for number, each in enumerate(results)}
+    found["requires"] = [each.requires_grad for each in results]
+    asked = [each for each in results if each.requires_grad]
+    if not asked:
+        return found
+    if call.how == "some":
+        asked = asked[-1:]
+    if call.how == "later":
+        fn(*(torch.ones_like(each) for each in given))
+    if call.how == "write":
+        with torch.no_grad():
+            (given[0] if call.seed % 2 else asked[0]).mul_(1.5)
+    seeds = [_seed(each, call, made) for each in asked]
+    how = {"retain_graph": call.how in ("again", "graph"), "create_graph": call.how == "graph"}
+    try:
+        for _ in range(1 + (call.how == "again")):
+            gradients = torch.autograd.grad(asked, wanted, seeds, allow_unused=True, **how)
+        if call.how == "graph":
+            total = sum(e.sin().sum() for e in gradients if e is not None and e.requires_grad)
+            if isinstance(total, Tensor):
+                gradients += torch.autograd.grad(total, wanted, allow_unused=True)
+    except Exception as error:  # of a tensor that was written to
+        return {**found, "backward": f"{type(error).__name__}: {error}"[:200]}
+    return found | {f"gradient {number}": each for number, each in enumerate(gradients)}
+
+
+def _seed(result: Tensor, call: Call, made: torch.Generator) -> Tensor:
+    if call.how != "layout":
+        return torch.randn(result.shape, generator=made, dtype=result.dtype)
+    if call.seed % 2:
+        return torch.ones((), dtype=result.dtype).expand(result.shape)
+    return torch.randn((*result.shape, 2), generator=made, dtype=result.dtype)[..., 1]
+
+
+def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
+    """What differs; empty if nothing does."""
+    if ours.keys() != theirs.keys():
+        said = [each.get("backward", "no error in backward") for each in (ours, theirs)]
+        return f"{sorted(ours)}: {said[0]}\n# eager has {sorted(theirs)}: {said[1]}"
+    for name, mine in ours.items():
+        other = theirs[name]
+        if not isinstance(mine, Tensor) or not isinstance(other, Tensor):
+            if mine != other and name != "backward":
+                return f"{name}: {mine} for {other}"
+        elif mine.shape != other.shape or mine.dtype is not other.dtype:
+            return f"{name}: {mine.shape}, {mine.dtype} for {other.shape}, {other.dtype}"
+        elif name.startswith("result") and mine.stride() != other.stride():
+            return f"{name}: strides {mine.stride()} for {other.stride()}"
+        elif not torch.allclose(mine, other, rtol=1e-3, atol=1e-4, equal_nan=True):
+            return f"{name}: {mine.flatten()[:6].tolist()} for {other.flatten()[:6].tolist()}"
+    return ""
+
+
+def case(rng: random.Random) -> str:
+    """One function, compiled once, in a few calls."""
+    source = source_of(rng)
+    calls = [
+        Call(rng.choice((1, 2, 3, 4, 5, 7, 0)), kind, rng.choice(_HOW), rng.randrange(1000))
+        for kind in [rng.choice(_KINDS)] * rng.randint(4, 8)
+    ]
+    space: dict[str, Any] = {"torch": torch, "F": F}
+    exec(compile(source, "<fuzz_gradients>", "exec"), space)
+    made = torch.Generator().manual_seed(rng.randrange(1000))
+    weights = [torch.randn(3, 3, generator=made), torch.randn(3, generator=made)]
+    weights = [each.requires_grad_(rng.random() < 0.8) for each in weights]
+
+    written = space["f"]
+
+    def fn(x: Tensor, y: Tensor) -> list[Tensor]:
+        found: list[Tensor] = written(x, y, *weights)
+        return found
+
+    wanted = [each for each in weights if each.requires_grad]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = symshape.compile(fn, runner="padded")
+        for number, call in enumerate(calls):
+            ours, theirs = (ran(each, call, wanted) for each in (compiled, fn))
+            if call.how == "write" and "backward" in theirs and "backward" not in ours:
+                # backward does not read what was written to: it makes that again
+                theirs = ran(fn, attrs.evolve(call, how="once"), wanted)
+            found = difference(ours, theirs)
+            if found:
+                raise Counterexample(f"{source}\n# call {number} of {calls}\n# {found}")
+    runners = [each.runner for each in compiled.entries]
+    divided = [each for each in runners if isinstance(each, GradientsRunner) and each.halves]
+    return "forward and backward" if divided else "op by op"
+
+
+def main(argv: Sequence[str] | None = None) -> Outcome:
+    """Runs the fuzzer."""
+    return run_fuzzer(
+        "gradients",
+        __doc__,
+        argv,
+        case,
+        count=2000,
+        smoke=12,
+        must_see=("forward and backward",),
+    )
