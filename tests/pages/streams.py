@@ -32,7 +32,9 @@ NAMES = {
     "bert_step_dropout": "BERT, whole training step, dropout",
     "resnet_step": "ResNet, whole training step",
     "lstm_step": "LSTM, whole training step",
-    "encoder_loss": "encoder, loss compiled",
+    "encoder_step": "encoder, whole training step",
+    "encoder_loss": "encoder, loss compiled, backward by the caller",
+    "gpt2_loss": "GPT-2, loss compiled, backward by the caller",
 }
 SHORT = ("llama", "bert", "t5", "unet", "decode", "gpt2_step", "gpt2_step_dropout", "graphs")
 """The streams of README; the page of benchmarks has all."""
