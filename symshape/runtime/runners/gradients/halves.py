@@ -15,6 +15,7 @@ import torch
 
 from guards.sets.sources import Size
 from guards.terms.term import Op, Term
+from meta_fns import MemorySafety, memory_safety
 from meta_fns.core.sizes import same_shape
 from symshape.calls.arguments import (
     RECORD_KEY,
@@ -29,6 +30,7 @@ from symshape.calls.floats import FloatLeaf
 from symshape.calls.questions import HAS_HISTORY, TRANSFORMED
 from symshape.dims import Dim, Policy
 from symshape.graph.autograd_history import RecordedHistory
+from symshape.graph.codegen import LateRun
 from symshape.graph.detached_values import viewed_by
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
@@ -51,6 +53,7 @@ from symshape.runtime.runners.protocol import Unfit
 from symshape.torch_internals import pytree
 from symshape.tracing.capture import capture
 from symshape.tracing.symbolic_arguments import Policies
+from symshape.tracing.traced_modes import without_autocast
 
 __all__ = ["Half", "Halves", "backward_of", "check_divisible", "halves_of"]
 
@@ -150,7 +153,8 @@ def halves_of(program: Program, leaves: Sequence[Any], options: Options) -> Halv
         raise Unfit("a parameter has hooks, which the trace would run")
     whole = _traced(program, leaves, places, parameters, options)
     _check_no_more_is_asked(program, whole)
-    graph = _attached(_without_unused_states(_unrecorded(whole.graph)), len(program.graph.outputs))
+    graph = _unrecorded(whole.graph, checked=any(each.checked for each in program.graph.nodes))
+    graph = _attached(_without_unused_states(graph), len(program.graph.outputs))
     whole = attrs.evolve(whole, graph=graph, modes=attrs.evolve(whole.modes, grad=False))
     count = len(program.graph.outputs)
     results, stand_ins = graph.outputs[:count], graph.outputs[count : 2 * count]
@@ -277,11 +281,18 @@ def _traced(
     Its outputs are the results, for each result what stands for its gradient (None if it has none),
     and the gradients.
     """
-    keys = program.call.keys
+    keys, run = program.call.keys, program.run
+    if any(each.checked for each in program.graph.nodes):  # checks need plain numbers
+        steps = (
+            attrs.evolve(e, checked=False) if isinstance(e, Node) else e
+            for e in program.graph.steps
+        )
+        plain = attrs.evolve(program.graph, steps=tuple(steps))
+        run = without_autocast(LateRun(plain, program.positions), program.modes)
 
     def joint(*leaves: Any) -> tuple[Any, ...]:
         with torch.enable_grad():
-            results = program.run(leaves, values_of(leaves, keys))
+            results = run(leaves, values_of(leaves, keys))
         detached = [each.detach() if isinstance(each, torch.Tensor) else each for each in results]
         tangents = [
             torch.empty_like(each, memory_format=torch.contiguous_format)
@@ -305,7 +316,7 @@ def _traced(
     )
     tree = pytree.tree_structure(((0,) * len(given), {}))
     call = Call(given, tree, program.call.paths, keys, duplicates(leaves), ())
-    return capture(joint, call, _policies(program, call), options)
+    return capture(joint, call, _policies(program, call), attrs.evolve(options, store=False))
 
 
 def _policies(program: Program, call: Call) -> Policies:
@@ -328,9 +339,22 @@ def _asks(key: LeafKey) -> bool:
     return isinstance(key, TensorKey) and key.requires_grad
 
 
-def _unrecorded(graph: Graph) -> Graph:
-    """Return a graph that is run where gradients are not recorded."""
-    steps = (attrs.evolve(e, grad=None) if isinstance(e, Node) else e for e in graph.steps)
+def _unrecorded(graph: Graph, *, checked: bool) -> Graph:
+    """Return a graph that is run where gradients are not recorded.
+
+    ``checked`` is for a program that comes from a file: its ops are to stay within the memory of
+    their arguments, and so those of its backward.
+    """
+    steps = [
+        attrs.evolve(
+            each,
+            grad=None,
+            checked=checked and memory_safety(each.op) is MemorySafety.CHECKED,
+        )
+        if isinstance(each, Node)
+        else each
+        for each in graph.steps
+    ]
     return attrs.evolve(graph, steps=tuple(steps))
 
 

@@ -6,6 +6,7 @@ import copy
 import gc
 import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -468,6 +469,21 @@ def test_a_parameter_that_is_frozen_later() -> None:
             each(x).square().sum().backward()
         same_gradients(mine, eager)
     assert len(runners(mine)) > 2
+
+
+def test_programs_from_a_store(tmp_path: Path) -> None:
+    """What is stored is the program; forward and backward are traced anew."""
+    eager = Encoder()
+    for _ in range(2):
+        mine = compiled(copy.deepcopy(eager), options=symshape.Options(store=str(tmp_path)))
+        for size in (2, 3, 4, 5):
+            given = tokens(size, 6)
+            for each in (eager, mine):
+                each.zero_grad()
+                each(given).square().mean().backward()
+            same_gradients(mine, eager)
+        divided(mine)
+    assert symshape.compiled_of(mine).stats().loaded
 
 
 def test_nothing_is_recorded_without_gradients() -> None:
