@@ -50,6 +50,10 @@ _TRACE = 2.0
 """The expected time of a trace of forward and backward, as a multiple of the program's trace."""
 _STEP = 3.0
 """The time of forward and backward in eager, as a multiple of forward's."""
+_PATIENCE = 256
+"""The calls after which forward and backward are given up if neither has a bucket: torch's own
+backward is faster than the second program op by op.
+"""
 
 
 class GradientsRunner:
@@ -85,6 +89,7 @@ class GradientsRunner:
         check_divisible(program)
         self._program, self._eager, self._make = program, eager, make
         self._store, self._options, self._note = store, options, note
+        self._patient, self._calls = patient, 0
         self._on_cuda = any(each.value.spec.device.type == "cuda" for each in program.graph.inputs)
         price = _TRACE * program.milliseconds if patient else 0.0
         # not the store's: a trace waits for another, in which objects that die want the store's
@@ -108,7 +113,23 @@ class GradientsRunner:
                 served = self._served
         if served is None or not served.check(values):
             return self._eager.run(leaves, values)
+        self._calls += 1
+        if self._calls == _PATIENCE and self._patient and self._without_buckets():
+            self._give_up()
+            return self._eager.run(leaves, values)
         return served.run(leaves, values)
+
+    def _without_buckets(self) -> bool:
+        """Return whether forward and backward might have buckets, and none was worth its price."""
+        padded = [each for _, each in self.halves if isinstance(each, PaddedRunner)]
+        return len(padded) == len(self.halves) and not any(each.buckets for each in padded)
+
+    def _give_up(self) -> None:
+        """Run op by op from now on; calls whose backward is still to come keep theirs."""
+        self._served = None
+        self._refused = "no bucket of forward or backward was worth its price"
+        self.halves = ()
+        self._note("ran op by op", text=f"forward and backward: {self._refused}")
 
     def _is_due(self, offer: Offer) -> bool:
         if not offer.price:

@@ -17,6 +17,7 @@ from torch import nn
 import symshape
 from symshape.errors import RunnerError
 from symshape.runtime.runners.gradients.runner import GradientsRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -484,6 +485,22 @@ def test_programs_from_a_store(tmp_path: Path) -> None:
             same_gradients(mine, eager)
         divided(mine)
     assert symshape.compiled_of(mine).stats().loaded
+
+
+def test_without_a_bucket_the_program_runs_op_by_op_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    linear = nn.Linear(3, 4)
+    mine = compiled(linear)
+    for batch in (2, 3, 4):
+        mine(torch.randn(batch, 3)).sum().backward()
+    last = divided(mine)
+    monkeypatch.setattr(last, "_patient", True)
+    monkeypatch.setattr(last, "_calls", 250)
+    monkeypatch.setattr(PaddedRunner, "buckets", ())
+    for batch in range(2, 12):
+        x = torch.randn(batch, 3)
+        close(*(torch.autograd.grad(e(x).sin().sum(), linear.weight) for e in (mine, linear)))
+    assert not last.halves
+    assert "worth its price" in last.describe()
 
 
 def test_nothing_is_recorded_without_gradients() -> None:
