@@ -369,7 +369,7 @@ def _without_unused_states(graph: Graph) -> Graph:
     """
     states = RandomStates.of(graph)
     if states.pairs or states.shared:
-        raise Unfit("its attention drops elements, which forward and backward must do alike")
+        raise Unfit("its attention drops elements, and backward has to drop the same ones")
     constants: dict[Value, Lifted] = {}
 
     def replaced(value: Any, device: torch.device) -> Any:
