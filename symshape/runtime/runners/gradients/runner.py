@@ -301,7 +301,7 @@ class _Served:
         if spare is not None:
             self._share(spare)
         differentiable = [leaves[place] for place in halves.asking]
-        made: Any = _Function.apply(
+        made: Any = CompiledProgram.apply(
             _Called(self, leaves, values), *differentiable, *halves.parameters
         )
         tensors = iter(made)
@@ -456,8 +456,8 @@ def _without_base(tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
-class _Function(torch.autograd.Function):
-    """Forward and backward of one call, as autograd sees them."""
+class CompiledProgram(torch.autograd.Function):
+    """Forward and backward of one call as autograd sees them: ``CompiledProgramBackward``."""
 
     @staticmethod
     def forward(ctx: Any, called: _Called, *tensors: torch.Tensor) -> Any:
