@@ -156,29 +156,26 @@ def user_location(own: int = 0) -> Location | None:
         return stated
     # frames that are passed over are never made into objects
     frame: FrameType | None = sys._getframe(1 + own)
-    while frame is not None and not _is_placed(frame.f_code.co_filename):
+    while frame is not None:
+        if _is_placed(frame.f_code.co_filename):
+            found = _location_of(frame)
+            if found is not None:
+                return found
         frame = frame.f_back
-    if frame is None:
-        return None
+    return None
+
+
+def _location_of(frame: FrameType) -> Location | None:
+    """Return the user's line of a frame of the user's, or of a generated graph; None if it is not
+    known.
+    """
     if is_users(frame.f_code.co_filename):
         return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
     lines = frame.f_globals.get("__symshape_steps__")
-    known: Location | None = (
+    found: Location | None = (
         None if lines is None else lines.location(frame.f_lineno, frame.f_locals.get("lap", 0))
     )
-    return _location_above(frame) if known is None else known
-
-
-def _location_above(frame: FrameType) -> Location | None:
-    """Return the line of the user's program that led to a frame."""
-    above = frame.f_back
-    while above is not None and not is_users(above.f_code.co_filename):
-        above = above.f_back
-    return (
-        None
-        if above is None
-        else (above.f_code.co_filename, above.f_lineno, above.f_code.co_qualname)
-    )
+    return found
 
 
 @lru_cache(maxsize=4096)

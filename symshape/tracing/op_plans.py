@@ -93,8 +93,12 @@ def plan_of(op: OpOverload) -> OpPlan:
 
 
 def forget(op: OpOverload) -> None:
-    """Drop the plan of an overload whose rule was registered or replaced."""
-    _plans.pop(id(op), None)
+    """Drop the plans of an overload whose rule was registered or replaced.
+
+    By its name: an operator that was defined again may have two overload objects in use.
+    """
+    for key in [key for key, plan in list(_plans.items()) if str(plan.op) == str(op)]:
+        del _plans[key]
 
 
 def _made(op: OpOverload) -> OpPlan:

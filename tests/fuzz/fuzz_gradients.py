@@ -52,6 +52,7 @@ _LINES = (
     "{a} = {b}.argmax(1)[:, None] * {c}",
     "{a} = F.scaled_dot_product_attention({b}[None, None], {c}[None, None], {b}[None, None])[0, 0]",
     "{a} = {b} if {b}.shape[0] > 3 else {b} * 2",
+    "{a} = {b} + v / ({c}.detach() * 0)",  # infinite, and so are the gradients on this way
 )
 _HOW = ("once", "once", "again", "graph", "later", "layout", "write", "some")
 _KINDS = ("leaf", "inner", "none")

@@ -164,12 +164,16 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
     return made
 
 
+class _Undivided(Unfit):
+    """Raised for a program that records gradients and cannot be divided, with the reason."""
+
+
 def _with_gradients(name: RunnerName, order: Order) -> Runner:
     """Return a runner of a program whose gradients the caller asks for: forward and backward, each
     with the runner of this name.
 
     Raises:
-        Unfit: forward and backward cannot be two programs.
+        _Undivided: forward and backward cannot be two programs.
     """
     from symshape.runtime.runners.gradients.runner import GradientsRunner
 
@@ -192,7 +196,7 @@ def _with_gradients(name: RunnerName, order: Order) -> Runner:
             patient=order.patient,
         )
     except Unfit as reason:
-        raise Unfit(f"gradients are recorded, and {reason}") from None
+        raise _Undivided(f"gradients are recorded, and {reason}") from None
 
 
 def _cutter(name: RunnerName, order: Order) -> Cut:
@@ -311,8 +315,10 @@ def make_runner(
         if name in _IN_PIECES:
             try:
                 return name, _in_parts(name, order)
-            except Unfit as reason:
-                unfit = str(reason) if records_gradients(program) else unfit
+            except _Undivided as reason:
+                unfit = str(reason)
+            except Unfit:
+                pass  # the row's own reason says more
         events.emit(events.RunnerFallback(name, "eager", unfit))
         note("ran op by op", text=f"{name}: {unfit}")
         eager.instead = f"{name}: {unfit}"
@@ -322,8 +328,10 @@ def make_runner(
     if _on_cuda(program):
         try:
             return "padded", _in_parts("auto", order)
-        except Unfit as reason:
-            eager.instead = f"padded: {reason}" if records_gradients(program) else ""
+        except _Undivided as reason:
+            eager.instead = f"padded: {reason}"
+        except Unfit:
+            pass  # nothing was asked for
     return "eager", eager
 
 

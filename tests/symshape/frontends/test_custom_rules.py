@@ -59,6 +59,17 @@ def test_rules_registered_after_a_trace_are_used_by_the_next(
     )
 
 
+def test_rules_reach_an_operator_that_torch_has_looked_up_anew(
+    scale: torch.library.CustomOpDef,
+) -> None:
+    """As when an earlier operator of this name dies late, with torch's entry for the name."""
+    with pytest.raises(symshape.UnsupportedError):
+        symshape.trace(lambda x: scale(x, 2.0), torch.ones(5, 3))
+    delattr(torch.ops.tests_custom_rules, "scale")
+    register(scale)
+    assert symshape.trace(lambda x: scale(x, 2.0), torch.ones(5, 3)).graph.nodes
+
+
 def test_its_cost_is_known(scale: torch.library.CustomOpDef) -> None:
     register(scale)
     work = meta_fns.work_of("tests_custom_rules.scale.default", (torch.ones(4, 3), 2.0))

@@ -8,6 +8,7 @@ in backward, so that forward hands over only tensors with memory of their own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -187,6 +188,7 @@ def backward_of(halves: Halves, used: Collection[int]) -> tuple[Half, tuple[Valu
     graph = halves.whole.graph
     zero = {each for place, each in halves.tangents.items() if place not in used}
     behind, steps = set(halves.tangents.values()), list[Step]()
+    filled = set[Value]()  # gradients of zeros that were made; what depends on them alone is absent
     for number in halves.steps:
         node = graph.steps[number]
         assert isinstance(node, Node)
@@ -204,8 +206,9 @@ def backward_of(halves: Halves, used: Collection[int]) -> tuple[Half, tuple[Valu
             steps.append(made)
             continue
         for each in dict.fromkeys(absent):
-            steps.append(_zeros(each))
-            zero.remove(each)
+            if each not in filled:
+                filled.add(each)
+                steps.append(_zeros(each))
         steps.append(node)
     gradients = tuple(None if each in zero else each for each in halves.gradients)
     needed = {each for each in gradients if each is not None}
@@ -386,11 +389,9 @@ def _without_unused_states(graph: Graph) -> Graph:
     steps: list[Step] = []
     for step in graph.steps:
         if isinstance(step, Node) and not states.inside.isdisjoint(step.reads):
-            device = step.reads[0].spec.device
-            args, kwargs = (
-                map_argument(each, lambda value: replaced(value, device))  # noqa: B023
-                for each in (step.args, step.kwargs)
-            )
+            leaf = partial(replaced, device=step.reads[0].spec.device)
+            args = map_argument(step.args, leaf)
+            kwargs = {name: map_argument(each, leaf) for name, each in step.kwargs.items()}
             step = attrs.evolve(step, args=args, kwargs=kwargs)
         steps.append(step)
     lifted = (*graph.lifted, *constants.values())
@@ -573,4 +574,6 @@ _CHEAP = frozenset(
 )
 """The ops that are repeated beside those of single elements: each reads its arguments once."""
 _MOST_REPEATED = 5
-"""The most ops, without views, that are repeated in place of keeping a tensor."""
+"""The most ops, without views, that are repeated in place of keeping a tensor: those of a GELU by
+``tanh``.
+"""

@@ -12,14 +12,12 @@ from typing import Any
 
 import attrs
 import torch
-from torch.autograd import forward_ad
 
 from guards.sets.codegen import compile_check
 from symshape import forks
 from symshape.calls.arguments import is_canonical
-from symshape.calls.questions import interpreters
+from symshape.calls.questions import is_transformed
 from symshape.errors import RunnerError, SymShapeError
-from symshape.graph.codegen import Run
 from symshape.graph.program import Program, slot_names
 from symshape.graph.steps import Value
 from symshape.options import Options
@@ -47,12 +45,17 @@ __all__ = ["GradientsRunner"]
 Make = Callable[[Program], Runner]
 """Makes the runner of forward or of backward.  Raises ``Unfit`` if it cannot be recorded."""
 _TRACE = 2.0
-"""The expected time of a trace of forward and backward, as a multiple of the program's trace."""
+"""The expected time of tracing and dividing forward and backward, as a multiple of the program's
+trace: 1.4 to 1.9 were measured on a CPU, 2.1 and 2.4 on an H200.
+"""
 _STEP = 3.0
-"""The time of forward and backward in eager, as a multiple of forward's."""
+"""The host's time for forward and backward, as a multiple of forward's: 2.5 to 4.2 were measured on
+an H200.
+"""
 _PATIENCE = 256
 """The calls after which forward and backward are given up if neither has a bucket: torch's own
-backward is faster than the second program op by op.
+backward is faster than the second program op by op.  Streams whose buckets pay had the first ones
+after 50 to 60 calls.
 """
 
 
@@ -96,7 +99,7 @@ class GradientsRunner:
         self._lock = forks.lock()
         self._offer: Offer | None = Offer("forward and backward", price)
         self._served: _Served | None = None
-        self._refused = ""
+        self._refused, self._released = "", False
         self.halves: tuple[tuple[Program, Runner], ...] = ()
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
@@ -154,7 +157,7 @@ class GradientsRunner:
             halves = halves_of(self._program, leaves, self._options)
             programs = halves.forward.program, halves.backward.program
             with self._store.lock:
-                runners = tuple(map(self._make, programs))
+                runners = self._both(programs)
         except Exception as error:  # any error of code that sees symbolic tensors: eager serves
             sure = isinstance(error, (Unfit, SymShapeError))
             self._refused = str(error) if sure else f"{type(error).__name__}: {error}"
@@ -162,18 +165,36 @@ class GradientsRunner:
         else:
             self._served = _Served(self._program, self._eager, halves, runners, self._make_more)
             self.halves = tuple(zip(programs, runners, strict=True))
+            if self._released:  # by another thread, meanwhile
+                self.release()
         taken = (time.perf_counter() - start) * 1e3
         self._store.promise.spend(taken)
+
+    def _both(self, programs: Sequence[Program]) -> tuple[Runner, ...]:
+        """Return the runners of forward and backward; if backward has none, forward's is released.
+
+        Raises:
+            Unfit: one of them cannot be recorded.
+        """
+        forward = self._make(programs[0])
+        try:
+            return forward, self._make(programs[1])
+        except Unfit:
+            forward.release()
+            raise
 
     def _make_more(self, backward: Program) -> Runner:
         """Return the runner of a backward for the gradients of other results."""
         with self._store.lock:
+            if not self.halves or self._released:  # a late backward of a call
+                return EagerRunner(backward)
             made = self._make(backward)
             self.halves = (*self.halves, (backward, made))
         return made
 
     def release(self) -> None:
         """Release the runners of forward and backward."""
+        self._released = True
         self._offer = self._served = None
         for _, runner in self.halves:
             runner.release()
@@ -191,8 +212,7 @@ class GradientsRunner:
 def _is_unusual() -> bool:
     """Return whether a call needs torch's own autograd: transforms and hooks see each op of it."""
     return (
-        interpreters() is not None
-        or forward_ad._current_level >= 0
+        is_transformed()
         or not torch.is_grad_enabled()
         or torch.is_anomaly_enabled()
         or top_saving_hooks(True) is not None
@@ -206,13 +226,13 @@ class _Backward:
         half: backward.
         gradients: what it makes for each tensor with a gradient.
         served: forward and backward of the program.
-        run: runs it.
+        runner: runs it.
     """
 
     def __init__(
-        self, half: Half, gradients: Sequence[Value | None], served: _Served, run: Run
+        self, half: Half, gradients: Sequence[Value | None], served: _Served, runner: Runner
     ) -> None:
-        self._run = run
+        self._run = runner.run
         self._values = half.values
         stand_ins = {value: place for place, value in served.halves.tangents.items()}
         self._takes = tuple(
@@ -271,9 +291,7 @@ class _Served:
         self.program, self.eager, self.halves = program, eager, halves
         names = slot_names(len(halves.whole.slots))
         self.check = compile_check(halves.whole.slot_guards(), names).check
-        self._estimates = [
-            each.estimates for each in runners if isinstance(each, PaddedRunner) and each.estimates
-        ]
+        self._runners = list(runners)
         self._loop = LoopTime(device_of(halves.whole.graph))
         inputs, forward, backward = halves.inputs, halves.forward, halves.backward
         made = {value: place for place, value in enumerate(forward.gives)}
@@ -290,7 +308,7 @@ class _Served:
         lifted = backward.program.graph.lifted
         self.read = tuple(each.tensor for each in lifted if not each.constant)
         self._make = make
-        whole = _Backward(backward, halves.gradients, self, runners[1].run)
+        whole = _Backward(backward, halves.gradients, self, runners[1])
         self._backwards: dict[frozenset[int], _Backward | None] = {
             frozenset(halves.tangents): whole
         }
@@ -322,11 +340,12 @@ class _Served:
         if used not in self._backwards:
             try:
                 half, gradients = backward_of(self.halves, used)
-                made = _Backward(half, gradients, self, self._make(half.program).run)
+                runner = self._make(half.program)
             except Unfit:
                 self._backwards[used] = None
             else:
-                self._backwards[used] = made
+                self._runners.append(runner)
+                self._backwards[used] = _Backward(half, gradients, self, runner)
         return self._backwards[used]
 
     def ended(self) -> None:
@@ -334,9 +353,13 @@ class _Served:
         self._loop.backward_ends()
 
     def _share(self, spare: float) -> None:
-        """Divide the spare time of the caller's loop between forward and backward."""
-        hosts = [each.eager_host() or 0.0 for each in self._estimates]
-        for each, host in zip(self._estimates, hosts, strict=True):
+        """Divide the spare time of the caller's loop between forward and backward, by the host's
+        time for each; a backward that no call has used has none.
+        """
+        padded = [each for each in self._runners if isinstance(each, PaddedRunner)]
+        estimates = [each.estimates for each in padded if each.estimates is not None]
+        hosts = [each.eager_host() or 0.0 for each in estimates]
+        for each, host in zip(estimates, hosts, strict=True):
             each.beside = spare * host / max(sum(hosts), 1e-9)
 
 
@@ -383,7 +406,10 @@ class _Called:
 
     def backward(self, ctx: Any, given: Sequence[torch.Tensor | None]) -> list[Any]:
         """Return the gradients of the arguments and parameters that have one."""
-        served, saved = self.served, ctx.saved_tensors
+        served = self.served
+        saves = bool(served.kept or served.read)
+        # else a second backward is allowed, as in eager
+        saved = ctx.saved_tensors if saves else ()
         places = (place for place, each in enumerate(served.results) if each is not None)
         tangents = {
             place: each
@@ -391,18 +417,17 @@ class _Called:
             if each is not None and place in served.halves.tangents
         }
         plain = all(type(each) is torch.Tensor for each in tangents.values())
-        backward = None if torch.is_grad_enabled() or not plain else self._program(tangents)
+        backward = (
+            None if torch.is_grad_enabled() or not plain else served.backward(frozenset(tangents))
+        )
         if backward is None:
             return self._again(tangents)
         tangents = {place: _canonical(each) for place, each in tangents.items()}
         gradients = backward.run(saved, tangents, self.values)
         served.ended()
-        if not keeps_graph():
+        if saves and not keeps_graph():
             self.leaves = ()
         return gradients
-
-    def _program(self, tangents: Mapping[int, torch.Tensor]) -> _Backward | None:
-        return self.served.backward(frozenset(tangents))
 
     def _again(self, tangents: Mapping[int, torch.Tensor]) -> list[Any]:
         """Return the gradients by running the program op by op again, with torch's own backward.

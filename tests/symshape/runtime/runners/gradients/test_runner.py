@@ -173,6 +173,28 @@ def test_what_is_infinite_on_the_way_to_an_unused_result() -> None:
     assert len(divided(mine).halves) == 4
 
 
+def test_what_depends_on_a_filled_gradient_alone_is_absent() -> None:
+    """Zeros are made where a split needs them; its other users still have no gradient."""
+    weight, scale = nn.Parameter(torch.randn(3, 6)), nn.Parameter(torch.randn(3))
+
+    def fn(x: torch.Tensor, z: torch.Tensor) -> Tensors:
+        scaled = z * scale  # before the split: backward comes to it later
+        left, right = (x @ weight).split(3, 1)
+        return left.sin(), right + scaled
+
+    mine = compiled(fn)
+    for batch in (2, 3, 4, 5):
+        x, z = torch.randn(batch, 3), torch.full((batch, 3), torch.inf)
+        found = [
+            torch.autograd.grad(each(x, z)[0].sum(), (weight, scale), allow_unused=True)
+            for each in (fn, mine)
+        ]
+        close(found[1][0], found[0][0])
+        assert found[0][1] is None
+        assert found[1][1] is None
+    divided(mine)
+
+
 def test_an_unused_part_of_a_split() -> None:
     """The gradient of what was split is made of zeros for it."""
     weight = nn.Parameter(torch.randn(3, 6))
@@ -216,6 +238,37 @@ def test_a_backward_again() -> None:
                 loss.backward()
         same_gradients(mine, eager)
     divided(mine)
+
+
+def test_a_backward_again_where_nothing_is_saved() -> None:
+    mine = compiled(lambda x: x.cumsum(0))
+    for batch in (2, 3, 4, 5):
+        x = torch.randn(batch, 2, requires_grad=True)
+        result = mine(x)
+        seed = torch.randn_like(result)
+        once = torch.autograd.grad(result, x, seed)
+        close(torch.autograd.grad(result, x, seed), once)
+        close(torch.autograd.grad(result, x, seed, create_graph=True), once)
+    divided(mine)
+
+
+def test_a_late_backward_of_a_program_that_was_released() -> None:
+    weight = nn.Parameter(torch.randn(3, 4))
+
+    def fn(x: torch.Tensor) -> Tensors:
+        hidden = torch.tanh(x @ weight)
+        return hidden.sin(), hidden.cos()
+
+    mine = compiled(fn)
+    for batch in (2, 3, 4):
+        (mine(torch.randn(batch, 3))[0] + 1).sum().backward()
+    x = torch.randn(5, 3)
+    last, results = divided(mine), mine(x)
+    last.release()
+    for place in (0, 1):
+        (found,) = torch.autograd.grad(results[place].sum(), weight, retain_graph=True)
+        close(found, torch.autograd.grad(fn(x)[place].sum(), weight)[0])
+    assert len(last.halves) == 3
 
 
 def test_gradients_of_gradients() -> None:
