@@ -31,6 +31,8 @@ class Graph:
         steps: nodes and assertions, in the order of execution.
         outputs: leaves of the result (``Value``, ``Term``, ``FloatTerm`` or a constant).
         output_tree: how the leaves nest.
+        tied: whether the random states of its attention are used by another graph too, which is
+            recorded at the same capacities.
     """
 
     inputs: tuple[Input, ...]
@@ -38,6 +40,7 @@ class Graph:
     steps: tuple[Step, ...]
     outputs: tuple[Any, ...]
     output_tree: TreeSpec
+    tied: bool = False
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:

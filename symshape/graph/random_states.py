@@ -38,13 +38,16 @@ class RandomStates:
         inside: the states that no other graph reads: only backward passes in this graph do, or
             nothing.  Eager keeps some of them on the CPU, and a captured graph keeps them on the
             device.
-        shared: the attention with dropout whose state is given to the graph, or read outside of it.
+        shared: the attention with dropout whose state is given to the graph, or read outside of it;
+            none in a tied graph.
         pairs: attention with dropout, and a backward that reads its state.
+        dropping: the states of attention with dropout.
     """
 
     inside: frozenset[Value] = frozenset()
     shared: frozenset[Node] = frozenset()
     pairs: tuple[tuple[Node, Node], ...] = ()
+    dropping: frozenset[Value] = frozenset()
 
     @staticmethod
     def of(graph: Graph) -> RandomStates:
@@ -83,9 +86,11 @@ def _found(graph: Graph) -> RandomStates:
             seen |= drawn.intersection(node.reads) - states
     inside = made.keys() - (drawn & seen)
     drop = [node for node in attention if drops(node)]
-    shared = {node for node in drop if not inside.issuperset({*_arguments(node), *_results(node)})}
+    own = {node: frozenset((*_arguments(node), *_results(node))) for node in drop}
+    shared = {node for node in drop if not (graph.tied or inside >= own[node])}
     pairs = {(made[value], node) for node in drop for value in _arguments(node) if value in made}
-    return RandomStates(frozenset(inside), frozenset(shared), tuple(pairs))
+    dropping = frozenset[Value]().union(*own.values())
+    return RandomStates(frozenset(inside), frozenset(shared), tuple(pairs), dropping)
 
 
 def _results(node: Node) -> Iterator[Value]:

@@ -203,7 +203,8 @@ def drops(node: Node) -> bool | None:
 def draws_random_numbers(node: Node) -> bool:
     """Return whether a node advances the random state.
 
-    Its tag says so, unless its dropout is 0, or is for training only.
+    Its tag says so, unless its dropout is 0, or is for training only, or it is given the state from
+    which it draws (backward of attention, which drops what forward dropped).
     """
     if not (_facts.get(id(node.op)) or _facts_of(node.op)).seeded:
         return False
@@ -241,7 +242,8 @@ def _facts_of(op: Any) -> _OpFacts:
     written = tuple(
         (i, each.name) for i, each in arguments if each.alias_info and each.alias_info.is_write
     )
-    seeded = torch.Tag.nondeterministic_seeded in op.tags
+    given = any(each.name == "philox_seed" for each in schema.arguments)
+    seeded = torch.Tag.nondeterministic_seeded in op.tags and not given
     found = _OpFacts(op, written, schema.name in BATCH_NORM, seeded)
     if type(op) is OpOverload:  # others die with their programs
         _facts[id(op)] = found

@@ -247,6 +247,7 @@ TRAINING: dict[str, Make] = {
     "gpt2_step": _made(gpt2),
     "gpt2_step_dropout": _made(gpt2, dropout=0.1),
     "gpt2_loss": _made(gpt2, whole=False),
+    "gpt2_loss_dropout": _made(gpt2, dropout=0.1, whole=False),
     "bert_loss_dropout": _made(bert),
     "bert_step_dropout": _made(bert, whole=True),
     "resnet_step": _made(resnet),

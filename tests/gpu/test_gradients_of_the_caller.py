@@ -20,9 +20,9 @@ DEVICE = torch.device("cuda")
 class Layer(nn.Module):
     """A layer of a transformer with causal attention."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.dropout = heads, dropout
         self.before, self.after = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -30,7 +30,9 @@ class Layer(nn.Module):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         packed = self.attention(self.before(hidden)).unflatten(-1, (3, self.heads, -1))
         query, key, value = (each.transpose(1, 2) for each in packed.unbind(2))
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        mixed = F.scaled_dot_product_attention(
+            query, key, value, dropout_p=self.dropout, is_causal=True
+        )
         hidden = hidden + self.out(mixed.transpose(1, 2).flatten(2))
         found: torch.Tensor = hidden + self.down(F.gelu(self.up(self.after(hidden))))
         return found
@@ -39,10 +41,10 @@ class Layer(nn.Module):
 class Model(nn.Module):
     """An embedding, two layers and scores."""
 
-    def __init__(self) -> None:
+    def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
         self.words = nn.Embedding(101, 64)
-        self.layers = nn.Sequential(Layer(64, 4), Layer(64, 4))
+        self.layers = nn.Sequential(Layer(64, 4, dropout), Layer(64, 4, dropout))
         self.head = nn.Linear(64, 101)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:

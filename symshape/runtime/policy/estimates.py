@@ -82,9 +82,11 @@ class Estimates:
         bucket_host: the host time of a bucket call.
         price: the time of making a bucket.
         beside: the ms that the caller's loop takes for each call besides, while the device waits.
+        times: the time of a call with what follows it, as a multiple of the call's own.
     """
 
     beside = 0.0
+    times = 1.0
 
     def __init__(self, floor: float, rate: float, price: float) -> None:
         self.eager_host = Typical()
@@ -144,15 +146,16 @@ class Estimates:
         The device may need less than for a replay: a padded program may run other kernels than
         eager.
         """
-        host = (self.eager_host() or 0.0) + self.beside
-        return max(host, min(self.device(work), self._least * self._guess(work)))
+        host = (self.eager_host() or 0.0) * self.times + self.beside
+        device = min(self.device(work), self._least * self._guess(work))
+        return max(host, device * self.times)
 
     def bucket(self, work: float) -> float:
         """Return the ms of a call served by a bucket with capacities of this work."""
         host, guess = self.bucket_host(), REPLAYED * (self.eager_host() or 0.0)
         if host is None or len(self.bucket_host) < TRUSTED:
             host = guess if host is None else min(host, guess)
-        return max(host + self.beside, self.device(work))
+        return max(host * self.times + self.beside, self.device(work) * self.times)
 
     def bucket_price(self) -> float:
         """Return the expected ms of making a bucket."""

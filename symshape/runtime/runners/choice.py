@@ -177,7 +177,7 @@ def _with_gradients(name: RunnerName, order: Order) -> Runner:
     """
     from symshape.runtime.runners.gradients.runner import GradientsRunner
 
-    def make(half: Program) -> Runner:
+    def make(half: Program, is_backward: bool) -> Runner:
         part, options = half.name.rpartition(", ")[2], attrs.evolve(order.options, outputs="copy")
 
         def note(kind: str, *, values: tuple[int, ...] = (), text: str = "", **what: Any) -> None:
@@ -185,6 +185,8 @@ def _with_gradients(name: RunnerName, order: Order) -> Runner:
             order.note(kind, text=f"{part}: {text}" if text else part, **what)
 
         own = attrs.evolve(order, program=half, eager=EagerRunner(half), options=options, note=note)
+        if half.graph.tied:
+            return _tied(name, own, where_it_pays=order.patient and not is_backward)
         try:
             return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
         except Unfit:
@@ -197,6 +199,24 @@ def _with_gradients(name: RunnerName, order: Order) -> Runner:
         )
     except Unfit as reason:
         raise _Undivided(f"gradients are recorded, and {reason}") from None
+
+
+def _tied(name: RunnerName, order: Order, *, where_it_pays: bool) -> Runner:
+    """Return the runner of a forward or backward whose attention drops elements: both run in
+    buckets of the same capacities, or both op by op.
+
+    Raises:
+        Unfit: it cannot be padded.
+    """
+    from symshape.runtime.runners.padded.runner import PaddedRunner
+
+    if name == "cudagraph":
+        raise Unfit("its attention drops elements, which only buckets do alike in its backward")
+    return PaddedRunner(
+        *(order.program, order.eager, order.graphs, order.options),
+        note=order.note,
+        where_it_pays=where_it_pays,
+    )
 
 
 def _cutter(name: RunnerName, order: Order) -> Cut:

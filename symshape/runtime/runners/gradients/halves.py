@@ -155,7 +155,7 @@ def halves_of(program: Program, leaves: Sequence[Any], options: Options) -> Halv
     whole = _traced(program, leaves, places, parameters, options)
     _check_no_more_is_asked(program, whole)
     graph = _unrecorded(whole.graph, checked=any(each.checked for each in program.graph.nodes))
-    graph = _attached(_without_unused_states(graph), len(program.graph.outputs))
+    graph = _attached(_with_states_on_device(graph), len(program.graph.outputs))
     whole = attrs.evolve(whole, graph=graph, modes=attrs.evolve(whole.modes, grad=False))
     count = len(program.graph.outputs)
     results, stand_ins = graph.outputs[:count], graph.outputs[count : 2 * count]
@@ -361,41 +361,46 @@ def _unrecorded(graph: Graph, *, checked: bool) -> Graph:
     return attrs.evolve(graph, steps=tuple(steps))
 
 
-def _without_unused_states(graph: Graph) -> Graph:
-    """Return a graph whose backward of attention without dropout reads constants for the random
-    states of its forward.
+def _with_states_on_device(graph: Graph) -> Graph:
+    """Return a graph whose backward reads the random states of attention on the device.
 
-    Eager keeps such a state on the CPU, and a captured graph on the device; nothing reads it.
+    Eager keeps some of them on the CPU, and a captured graph on the device.  Without dropout
+    nothing uses a state, and backward reads a constant.  With dropout forward hands it over.
 
     Raises:
-        Unfit: attention drops elements.
+        Unfit: attention drops elements by a state from elsewhere.
     """
     states = RandomStates.of(graph)
-    if states.pairs or states.shared:
-        raise Unfit("its attention drops elements, and backward has to drop the same ones")
+    if states.shared:
+        raise Unfit("its attention drops elements by a random state from elsewhere")
     constants: dict[Value, Lifted] = {}
+    moved: dict[Value, Value] = {}
 
     def replaced(value: Any, device: torch.device) -> Any:
         if value not in states.inside:
             return value
-        if value not in constants:
-            spec = value.spec.with_(device=device)
-            tensor = torch.zeros(spec.sizes, dtype=spec.dtype, device=device)
-            constants[value] = Lifted(
-                "an unused random state", tensor, Value(value.index, spec, object())
-            )
-        return constants[value].value
+        if value not in moved:
+            spec, dropping = value.spec.with_(device=device), value in states.dropping
+            moved[value] = Value(value.index, spec, value.storage if dropping else object())
+            if not dropping:
+                tensor = torch.zeros(spec.sizes, dtype=spec.dtype, device=device)
+                constants[value] = Lifted("an unused random state", tensor, moved[value])
+        return moved[value]
 
     steps: list[Step] = []
     for step in graph.steps:
-        if isinstance(step, Node) and not states.inside.isdisjoint(step.reads):
+        made = step.outputs if isinstance(step, Node) else ()
+        if isinstance(step, Node) and not states.inside.isdisjoint((*step.reads, *made)):
             leaf = partial(replaced, device=step.reads[0].spec.device)
-            args = map_argument(step.args, leaf)
-            kwargs = {name: map_argument(each, leaf) for name, each in step.kwargs.items()}
-            step = attrs.evolve(step, args=args, kwargs=kwargs)
+            step = attrs.evolve(
+                step,
+                args=map_argument(step.args, leaf),
+                kwargs={name: map_argument(each, leaf) for name, each in step.kwargs.items()},
+                outputs=tuple([leaf(e) if e in states.dropping else e for e in made]),
+            )
         steps.append(step)
     lifted = (*graph.lifted, *constants.values())
-    return attrs.evolve(graph, steps=tuple(steps), lifted=lifted) if constants else graph
+    return attrs.evolve(graph, steps=tuple(steps), lifted=lifted) if moved else graph
 
 
 def _attached(graph: Graph, count: int) -> Graph:
@@ -459,10 +464,15 @@ def _half(whole: Program, part: Subgraph, name: str, results: Collection[Any]) -
     """Return a part of a program as a half; what is none of the ``results`` is handed over."""
     gives = tuple(each for each in part.gives if isinstance(each, Value))
     handed = frozenset(gives).difference(results) if results else frozenset()
-    program = attrs.evolve(
-        piece_program(whole, part, 0), name=f"{whole.name}, {name}", handed_over=handed
-    )
+    made = piece_program(whole, part, 0)
+    graph = attrs.evolve(made.graph, tied=_is_tied(whole.graph))
+    program = attrs.evolve(made, graph=graph, name=f"{whole.name}, {name}", handed_over=handed)
     return Half(program, part.takes, gives, tuple(whole.positions[each] for each in part.names))
+
+
+def _is_tied(graph: Graph) -> bool:
+    """Return whether backward has to drop the elements that attention dropped in forward."""
+    return bool(RandomStates.of(graph).pairs)
 
 
 def _outputs(step: Step) -> Iterator[Value]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -24,7 +25,7 @@ from symshape.options import Options
 from symshape.runtime.padding.transform import device_of
 from symshape.runtime.policy.ledger import Offer
 from symshape.runtime.policy.programs import HOPED
-from symshape.runtime.runners.cuda.capture import is_capturing
+from symshape.runtime.runners.cuda.capture import CaptureFailed, is_capturing
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.gradients.halves import (
     Half,
@@ -36,14 +37,17 @@ from symshape.runtime.runners.gradients.halves import (
 from symshape.runtime.runners.gradients.loop_time import LoopTime
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.notes import Note
+from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.torch_internals.autograd import keeps_graph, top_saving_hooks
 
 __all__ = ["GradientsRunner"]
 
-Make = Callable[[Program], Runner]
-"""Makes the runner of forward or of backward.  Raises ``Unfit`` if it cannot be recorded."""
+Make = Callable[[Program, bool], Runner]
+"""Makes the runner of forward or of backward, and is told whether it is backward's.  Raises
+``Unfit`` if it cannot be recorded.
+"""
 _TRACE = 2.0
 """The expected time of tracing and dividing forward and backward, as a multiple of the program's
 trace: 1.4 to 1.9 were measured on a CPU, 2.1 and 2.4 on an H200.
@@ -176,19 +180,28 @@ class GradientsRunner:
         Raises:
             Unfit: one of them cannot be recorded.
         """
-        forward = self._make(programs[0])
+        forward = self._make(programs[0], False)
         try:
-            return forward, self._make(programs[1])
+            backward = self._make(programs[1], True)
         except Unfit:
             forward.release()
             raise
+        if programs[0].graph.tied:
+            assert isinstance(forward, PaddedRunner)
+            assert isinstance(backward, PaddedRunner)
+            forward.tie(backward, _STEP)
+        return forward, backward
 
     def _make_more(self, backward: Program) -> Runner:
-        """Return the runner of a backward for the gradients of other results."""
+        """Return the runner of a backward for the gradients of other results.
+
+        Raises:
+            Unfit: it cannot be recorded.
+        """
         with self._store.lock:
-            if not self.halves or self._released:  # a late backward of a call
-                return EagerRunner(backward)
-            made = self._make(backward)
+            if not backward.graph.tied and (not self.halves or self._released):
+                return EagerRunner(backward)  # a late backward of a call
+            made = self._make(backward, True)
             self.halves = (*self.halves, (backward, made))
         return made
 
@@ -232,7 +245,8 @@ class _Backward:
     def __init__(
         self, half: Half, gradients: Sequence[Value | None], served: _Served, runner: Runner
     ) -> None:
-        self._run = runner.run
+        self._runner, self._name = runner, half.program.name
+        self._tied = half.program.graph.tied
         self._values = half.values
         stand_ins = {value: place for place, value in served.halves.tangents.items()}
         self._takes = tuple(
@@ -254,12 +268,29 @@ class _Backward:
         saved: Sequence[torch.Tensor],
         tangents: Mapping[int, torch.Tensor],
         values: Sequence[int],
+        bucket: Bucket | None,
     ) -> list[torch.Tensor | None]:
-        """Return the gradients, from the saved tensors and those of the results, by place."""
-        made = self._run(
-            [tangents[place] if tangent else saved[place] for tangent, place in self._takes],
-            [values[place] for place in self._values],
-        )
+        """Return the gradients, from the saved tensors and those of the results, by place.
+
+        ``bucket``: that of forward.
+
+        Raises:
+            RunnerError: backward has to run in such a bucket too, and there is none any more.
+        """
+        leaves = [tangents[place] if tangent else saved[place] for tangent, place in self._takes]
+        own = [values[place] for place in self._values]
+        if not self._tied:
+            made = self._runner.run(leaves, own)
+        else:
+            assert isinstance(self._runner, PaddedRunner)
+            try:
+                made = self._runner.run_like(bucket, leaves, own)
+            except CaptureFailed as error:
+                raise RunnerError(
+                    f"{self._name}, has to drop the elements that forward dropped in a CUDA graph, "
+                    f"and cannot be recorded alike: {error}; compile it with "
+                    'symshape.compile(..., runner="eager")'
+                ) from error
         return [
             None if each is None else tangents[each[1]] if each[0] else made[each[1]]
             for each in self._gradients
@@ -295,7 +326,7 @@ class _Served:
         self._loop = LoopTime(device_of(halves.whole.graph))
         inputs, forward, backward = halves.inputs, halves.forward, halves.backward
         made = {value: place for place, value in enumerate(forward.gives)}
-        self._forward = runners[0].run
+        self._forward = runners[0]
         self._given = tuple(inputs[each] for each in forward.takes)
         self.results = tuple(
             made[each] if isinstance(each, Value) else None for each in halves.results
@@ -328,12 +359,22 @@ class _Served:
             for each, place in zip(halves.results, self.results, strict=True)
         ]
 
-    def forward(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """Return what forward makes."""
-        half = self.halves.forward
-        return self._forward(
-            [leaves[place] for place in self._given], [values[place] for place in half.values]
-        )
+    def forward(
+        self,
+        leaves: Sequence[Any],
+        values: Sequence[int],
+        served: Callable[[Bucket], object],
+    ) -> list[Any]:
+        """Return what forward makes; if backward depends on its bucket, ``served`` is called with
+        it.
+        """
+        half, runner = self.halves.forward, self._forward
+        given = [leaves[place] for place in self._given]
+        own = [values[place] for place in half.values]
+        if half.program.graph.tied:
+            assert isinstance(runner, PaddedRunner)
+            return runner.run(given, own, served)
+        return runner.run(given, own)
 
     def backward(self, used: frozenset[int]) -> _Backward | None:
         """Return backward where these results have a gradient; None if it runs op by op."""
@@ -372,17 +413,19 @@ class _Called:
         leaves: of the call; empty once backward has freed what is saved.
         values: its integers.
         versions: of the arguments and parameters at the call.
+        bucket: that forward ran in, if backward depends on it.
     """
 
     served: _Served
     leaves: Sequence[Any]
     values: Sequence[int]
     versions: tuple[int, ...] = ()
+    bucket: Bucket | None = None
 
     def forward(self, ctx: Any) -> tuple[torch.Tensor, ...]:
         """Return the results that are tensors, and save what backward needs."""
         served, leaves = self.served, self.leaves
-        made = served.forward(leaves, self.values)
+        made = served.forward(leaves, self.values, partial(setattr, self, "bucket"))
         results: list[torch.Tensor] = []
         plain: list[torch.Tensor] = []
         for place, at in enumerate(served.results):
@@ -423,7 +466,7 @@ class _Called:
         if backward is None:
             return self._again(tangents)
         tangents = {place: _canonical(each) for place, each in tangents.items()}
-        gradients = backward.run(saved, tangents, self.values)
+        gradients = backward.run(saved, tangents, self.values, self.bucket)
         served.ended()
         if saves and not keeps_graph():
             self.leaves = ()

@@ -293,13 +293,16 @@ class Bucket:
         return [self._memory.buffers[place] for place in self._whole]
 
     def warm_up(self) -> None:
-        """Capture the program on the buffers' present contents and run it once; its writes are
-        undone.
+        """Capture the program on zeroed buffers and run it once; its writes are undone.
+
+        Buckets share memory: what another one left there is no index into a table of this one's.
         """
         with torch.no_grad(), unchanged(self._padded.stored, self._drawing):
             if self._bound is not None:
                 self._bound.let_go()  # there is no call, so no inputs to read
                 self._loose(self._bound)
+            for each in self.buffers:
+                each.zero_()
             self._true_sizes.write(
                 self._true_sizes.of(self._numbers.at({**self.made.exact, **self.made.caps}))
             )

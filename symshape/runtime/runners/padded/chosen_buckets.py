@@ -68,6 +68,7 @@ class ChosenBuckets:
     Attributes:
         estimates: the estimated times of calls and buckets.
         changed: whether the last look-up made a bucket, or tried to.
+        twin: makes a bucket of the same capacities, of another program, for each bucket.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class ChosenBuckets:
         self._device, self._on_cuda = device, device.type == "cuda"
         self.estimates = estimates_of(program.graph)
         self.changed = False
+        self.twin: BucketFinder | None = None
         self._offers: dict[int, SizeOffers] = {}
         self._widest = Widest()
         self._calls: OrderedDict[Any, tuple[_Standing, Found | None]] = OrderedDict()
@@ -202,19 +204,31 @@ class ChosenBuckets:
         )
 
     def _derivation(self, caps: Caps) -> float:
-        """Return the ms that it probably takes to derive the program of a bucket."""
-        padded = self._finder.padded
-        sizes = {
-            name: cap for (name, _), cap in zip(self._symbols, caps, strict=True) if name in padded
-        }
-        return self._finder.blueprints.expected_ms(sizes)
+        """Return the ms that it probably takes to derive the program of a bucket, and its
+        twin's.
+        """
+        named = dict(zip((name for name, _ in self._symbols), caps, strict=True))
+        return sum(
+            each.blueprints.expected_ms(
+                {name: cap for name, cap in named.items() if name in each.padded}
+            )
+            for each in self._finders
+        )
+
+    @property
+    def _finders(self) -> tuple[BucketFinder, ...]:
+        return (self._finder,) if self.twin is None else (self._finder, self.twin)
+
+    def _derived_ms(self) -> float:
+        """Return the ms that deriving programs took so far."""
+        return sum(each.blueprints.derived_ms for each in self._finders)
 
     def _make(
         self, named: dict[str, int], stream: int, answer: Answer, offers: SizeOffers
     ) -> Bucket | None:
         """Begin to make a bucket; its first call captures it and completes the purchase."""
         start, failures, caps = time.perf_counter(), self._finder.failures, answer.makes or ()
-        derived = self._finder.blueprints.derived_ms
+        derived = self._derived_ms()
         padded = {name: cap for (name, _), cap in zip(self._symbols, caps, strict=True)}
         bucket = self._finder.make(named, stream, padded, answer.credit)
         self.changed = True
@@ -224,12 +238,14 @@ class ChosenBuckets:
             offers.failed(caps, taken, dearer=self._finder.failures > failures)
             return None
         bucket.lease.credit.begin(answer.credit, answer.gain, bucket.lease.credit.last_used)
-        self._buying = bucket, caps, start, stream, self._finder.blueprints.derived_ms - derived
+        self._buying = bucket, caps, start, stream, derived
         return bucket
 
-    def bought(self, bucket: Bucket) -> None:
+    def bought(self, bucket: Bucket, loading: float = 0.0) -> None:
         """Record that a bucket has served a call; if it was made for that call, its purchase is
         complete.
+
+        ``loading``: the ms of loading kernels for its twin.
         """
         buying, self._buying = self._buying, None
         if buying is None:
@@ -241,7 +257,8 @@ class ChosenBuckets:
             return
         taken = (time.perf_counter() - start) * 1e3
         # the next bucket has the same program, and kernels that are loaded
-        self.estimates.price.saw(taken - derived - bucket.loading)
+        once = self._derived_ms() - derived + bucket.loading + loading
+        self.estimates.price.saw(taken - once)
         self._untimed.append(bucket)
         if self._caps(bucket) != caps:
             offers.failed(caps)

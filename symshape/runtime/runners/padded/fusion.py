@@ -21,6 +21,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.interpreter import interpreter
 from symshape.graph.steps import Node, Step, Value, values_in
 from symshape.runtime.padding.padded_graph import PaddedGraph
+from symshape.runtime.runners.padded.attention_states import with_states_where_read
 from symshape.runtime.runners.padded.cache_append import append
 from symshape.runtime.runners.padded.growing_buffers import Extended, extended
 
@@ -89,7 +90,7 @@ def captured_graph(padded: PaddedGraph, own: Sequence[int]) -> Extended:
     """Return the graph of a padded program that is captured on a device, and the lengths that its
     buffers need.
     """
-    return extended(fuse_padded(padded), padded, own)
+    return extended(with_states_where_read(fuse_padded(padded)), padded, own)
 
 
 def _is_plain_addmm(node: Node) -> bool:

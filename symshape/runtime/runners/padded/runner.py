@@ -9,7 +9,7 @@ pool.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -147,11 +147,20 @@ class PaddedRunner:
                 program, self._finder, Ledger(store.promise), self.device, lending
             )
         self.estimates = None if self._chosen is None else self._chosen.estimates
+        self._twin: PaddedRunner | None = None
         self._released = False
         self._lock = store.lock
 
-    def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """Return the flat outputs of one call."""
+    def run(
+        self,
+        leaves: Sequence[Any],
+        values: Sequence[int],
+        served: Callable[[Bucket], object] | None = None,
+    ) -> list[Any]:
+        """Return the flat outputs of one call.
+
+        ``served``: is called with the bucket of a call that runs in one.
+        """
         apart, serves = self._apart, self._eager
         # ``is_transformed``
         if interpreters() is not None or forward_ad._current_level >= 0 or self._repeats():
@@ -197,6 +206,8 @@ class PaddedRunner:
                             results = self._called(bucket, placement, leaves)
                         if self._finder.new is not None:
                             self._finder.keep()
+                        if served is not None:
+                            served(bucket)
                         return results
                     except torch.OutOfMemoryError as error:
                         self._finder.give_up(bucket, f"out of memory: {error}")
@@ -214,17 +225,76 @@ class PaddedRunner:
                         chosen.broke_off()
         return serves(leaves, values)
 
+    def tie(self, twin: PaddedRunner, times: float) -> None:
+        """Make each bucket of this runner together with one of the same capacities of another
+        runner, for a program that runs after each call (:meth:`run_like`).
+
+        ``times``: the time of both programs as a multiple of this one's.
+        """
+        self._twin = twin
+        if self._chosen is not None:
+            self._chosen.twin, self._chosen.estimates.times = twin._finder, times
+
+    def run_like(
+        self, bucket: Bucket | None, leaves: Sequence[Any], values: Sequence[int]
+    ) -> list[Any]:
+        """Return the flat outputs of a call that follows one of another program: in a bucket of the
+        same capacities as that one's; op by op after a call in none.
+
+        Raises:
+            CaptureFailed: there is no such bucket any more.
+            torch.OutOfMemoryError: there is no memory for it.
+        """
+        if bucket is None:
+            return self._eager(leaves, values)
+        with self._lock:
+            found = self._like(bucket)
+            found.lease.credit.use(self.store.clock)
+            places = self._program.positions.items()
+            placement = found.place({name: values[place] for name, place in places})
+            results = found.launched(leaves, placement)
+            if results is None:
+                inputs = [leaves[position] for position in self._positions]
+                results = found.call(leaves, inputs, placement)
+            if self._released:
+                self._finder.clear()
+        return results
+
+    def _like(self, bucket: Bucket) -> Bucket:
+        """Return the captured bucket of the same capacities as another program's.
+
+        Raises:
+            CaptureFailed: it cannot be padded like that, or not be captured.
+            torch.OutOfMemoryError: there is no room for it.
+        """
+        found = self._finder.like(bucket)
+        if found is None:
+            if bucket.made.caps.keys() & self.refusals.keys():
+                raise CaptureFailed(self._why_not())
+            raise torch.OutOfMemoryError(self._why_not())
+        if not found.captures:
+            try:
+                found.warm_up()
+            except torch.OutOfMemoryError as error:
+                self._finder.give_up(found, f"out of memory: {error}")
+                raise
+            except (IndexError, RuntimeError) as error:
+                raise CaptureFailed(str(error)) from error
+        return found
+
     def _called(self, bucket: Bucket, placement: Placement, leaves: Sequence[Any]) -> list[Any]:
         """Return the results of a padded call; the first few calls without a capture are timed for
         the ledger.
         """
         inputs = [leaves[position] for position in self._positions]
-        chosen = self._chosen
+        chosen, loading = self._chosen, 0.0
+        if self._twin is not None and not bucket.captures:
+            loading = self._twin._like(bucket).loading
         if chosen is None or chosen.settled:
             return bucket.call(leaves, inputs, placement)
         if not bucket.variants:  # it is captured now
             results = bucket.call(leaves, inputs, placement)
-            chosen.bought(bucket)
+            chosen.bought(bucket, loading)
             return results
         chosen.bought(bucket)
         if bucket.timing:
@@ -357,6 +427,8 @@ class PaddedRunner:
             self._finder.clear()
             if self._chosen is not None:
                 self._chosen.clear()
+            if self._twin is not None:
+                self._twin.release()
             self._otherwise.release()
             self._apart.release()
             if self._kernels is not None:

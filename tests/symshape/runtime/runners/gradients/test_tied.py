@@ -1,0 +1,204 @@
+"""Forward and backward that have to run in buckets of the same capacities, since attention drops
+elements.
+
+Only kernels of devices drop elements by a state that they keep.  Here programs without dropout are
+tied, so that everything but the state is seen on a CPU; ``tests/gpu`` has the kernels.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from symshape.errors import RunnerError
+from symshape.runtime.runners.choice import Order, _tied
+from symshape.runtime.runners.cuda.capture import CaptureFailed
+from symshape.runtime.runners.gradients import halves
+from symshape.runtime.runners.padded.bucket import Bucket
+from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.protocol import Unfit
+from tests.symshape.runtime.runners.gradients.test_runner import (
+    SIZES,
+    Encoder,
+    compiled,
+    divided,
+    same_gradients,
+    tokens,
+)
+
+
+@pytest.fixture(autouse=True)
+def tied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(halves, "_is_tied", lambda graph: True)
+
+
+def both(fn: Any) -> list[PaddedRunner]:
+    found = [each for _, each in divided(fn).halves]
+    assert all(isinstance(each, PaddedRunner) for each in found)
+    return found  # type: ignore[return-value]
+
+
+def caps(runner: PaddedRunner) -> list[dict[str, int]]:
+    return [{**each.made.exact, **each.made.caps} for each in runner.buckets]
+
+
+def step(model: Any, given: torch.Tensor) -> None:
+    model(given).square().mean().backward()
+
+
+def twins(**options: Any) -> tuple[Encoder, Any]:
+    eager = Encoder()
+    return eager, compiled(copy.deepcopy(eager), **options)
+
+
+def test_both_have_buckets_of_the_same_capacities() -> None:
+    eager, mine = twins()
+    for sizes in SIZES:
+        given = tokens(*sizes)
+        for each in (eager, mine):
+            each.zero_grad()
+            step(each, given)
+        same_gradients(mine, eager)
+    forward, backward = both(mine)
+    assert caps(forward) == caps(backward)
+    assert len(caps(forward)) > 1
+
+
+def test_several_calls_before_their_backward() -> None:
+    eager, mine = twins()
+    for _ in range(2):
+        given = [tokens(*sizes) for sizes in SIZES[:4]]
+        for each in (eager, mine):
+            each.zero_grad()
+            losses = [each(one).square().mean() for one in given]
+            for loss in (losses[2], losses[0], losses[3] + losses[1]):
+                loss.backward()
+        same_gradients(mine, eager)
+
+
+def test_a_call_op_by_op_has_its_backward_op_by_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    eager, mine = twins()
+    step(mine, tokens(3, 5))
+    step(mine, tokens(4, 6))
+    forward, backward = both(mine)
+    given = tokens(5, 6)
+    monkeypatch.setattr(forward._finder, "find", lambda values: None)
+    monkeypatch.setattr(backward._finder, "like", lambda bucket: pytest.fail("a bucket"))
+    for each in (eager, mine):
+        each.zero_grad()
+        step(each, given)
+    same_gradients(mine, eager)
+
+
+def test_backwards_bucket_is_made_again_if_it_was_dropped() -> None:
+    eager, mine = twins()
+    step(mine, tokens(3, 5))
+    step(mine, tokens(4, 6))
+    _, backward = both(mine)
+    given = tokens(5, 6)
+    for each in (eager, mine):
+        each.zero_grad()
+        loss = each(given).square().mean()
+        if each is mine:
+            backward._finder.clear()
+        loss.backward()
+    same_gradients(mine, eager)
+
+
+def test_a_backward_after_the_release_of_both() -> None:
+    eager, mine = twins()
+    step(mine, tokens(3, 5))
+    step(mine, tokens(4, 6))
+    runner = divided(mine)
+    _, backward = both(mine)
+    given = tokens(5, 6)
+    for each in (eager, mine):
+        each.zero_grad()
+        loss = each(given).square().mean()
+        if each is mine:
+            runner.release()
+        loss.backward()
+    same_gradients(mine, eager)
+    assert not backward.buckets
+
+
+def test_forward_has_no_bucket_where_backward_has_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    eager, mine = twins()
+    step(mine, tokens(3, 5))
+    step(mine, tokens(4, 6))
+    forward, backward = both(mine)
+    monkeypatch.setattr(backward._finder, "like", lambda bucket: None)
+    given = tokens(40, 50)
+    for each in (eager, mine):
+        each.zero_grad()
+        step(each, given)
+    same_gradients(mine, eager)
+    assert len(caps(forward)) == 1
+
+
+def test_forward_runs_op_by_op_where_backward_cannot_be_captured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    eager, mine = twins()
+    step(mine, tokens(3, 5))
+    step(mine, tokens(4, 6))
+
+    def broken(self: Bucket) -> None:
+        raise RuntimeError("an op that cannot be captured")
+
+    monkeypatch.setattr(Bucket, "warm_up", broken)
+    for sizes in ((40, 50), (41, 51), (4, 6)):
+        given = tokens(*sizes)
+        for each in (eager, mine):
+            each.zero_grad()
+            step(each, given)
+        same_gradients(mine, eager)
+    forward, backward = both(mine)
+    assert not forward.buckets
+    assert not backward.buckets
+
+
+def test_a_backward_without_a_bucket_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, mine = twins()
+    step(mine, tokens(3, 5))
+    step(mine, tokens(4, 6))
+    _, backward = both(mine)
+
+    def failed(bucket: Bucket) -> Bucket:
+        raise CaptureFailed("an op that cannot be captured")
+
+    loss = mine(tokens(5, 6)).square().mean()
+    monkeypatch.setattr(backward, "_like", failed)
+    with pytest.raises(RunnerError, match=r"has to drop .* an op that cannot be captured; compile"):
+        loss.backward()
+
+
+def test_a_backward_for_some_results() -> None:
+    def program(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (x @ w).tanh(), x.exp() * 2
+
+    mine = compiled(program)
+    for rows in (3, 4, 5, 6):
+        for used in (slice(0, 1), slice(1, 2), slice(0, 2)):
+            x, w = torch.randn(rows, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+            found = [
+                torch.autograd.grad(
+                    [each.sum() for each in fn(x, w)[used]], (x, w), allow_unused=True
+                )
+                for fn in (program, mine)
+            ]
+            for theirs, ours in zip(*found, strict=True):
+                assert (theirs is None) == (ours is None)
+                if theirs is not None:
+                    torch.testing.assert_close(ours, theirs)
+    assert len(divided(mine).halves) == 4
+
+
+def test_exact_graphs_are_refused() -> None:
+    with pytest.raises(Unfit, match="only buckets do alike"):
+        _tied("cudagraph", object.__new__(Order), where_it_pays=False)
