@@ -35,6 +35,8 @@ NAMES = {
     "encoder_step": "encoder, whole training step",
     "encoder_loss": "encoder, loss compiled, backward by the caller",
     "gpt2_loss": "GPT-2, loss compiled, backward by the caller",
+    "gpt2_loss_dropout": "GPT-2 with dropout, loss compiled, backward by the caller",
+    "bert_loss_dropout": "BERT with dropout, loss compiled, backward by the caller",
 }
 SHORT = ("llama", "bert", "t5", "unet", "decode", "gpt2_step", "gpt2_step_dropout", "graphs")
 """The streams of README; the page of benchmarks has all."""
