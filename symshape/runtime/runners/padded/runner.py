@@ -367,6 +367,8 @@ class PaddedRunner:
             if bucket is None:
                 return Warmed(sizes, reason=self._why_not())
             try:
+                if self._twin is not None:
+                    self._twin._like(bucket)
                 with nullcontext() if self._kernels is None else self._kernels.waiting():
                     bucket.warm_up()
             except torch.OutOfMemoryError as error:
@@ -486,12 +488,16 @@ class PaddedRunner:
 
 
 def _kernels(program: Program, device: torch.device, options: Options) -> Kernels | None:
-    if options.kernels == "eager" or program.graph.mutates_inputs or program.graph.uses_randomness:
-        return None  # a program with effects must not be run repeatedly for timing
-    aliased = aliased_storages(program.graph)
+    graph = program.graph
+    # a program with effects must not be run repeatedly for timing
+    has_effects = graph.mutates_inputs or graph.uses_randomness
+    # Inductor's code reads random states where eager keeps them
+    if options.kernels == "eager" or has_effects or graph.tied:
+        return None
+    aliased = aliased_storages(graph)
     process = shared if options.kernels == "background" else None
     return Kernels(
-        lambda region: pad(program.graph, region, device, aliased, apart=True),
+        lambda region: pad(graph, region, device, aliased, apart=True),
         options.kernels == "inductor",
         process,
     )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from symshape import Options
 from symshape.errors import RunnerError
 from symshape.runtime.runners.choice import Order, _tied
 from symshape.runtime.runners.cuda.capture import CaptureFailed
@@ -197,6 +198,29 @@ def test_a_backward_for_some_results() -> None:
                 if theirs is not None:
                     torch.testing.assert_close(ours, theirs)
     assert len(divided(mine).halves) == 4
+
+
+def test_both_are_warmed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    eager, mine = twins()
+    step(mine, tokens(3, 5))
+    step(mine, tokens(4, 6))
+    forward, backward = both(mine)
+    assert forward.warm_up(dict.fromkeys(forward._program.positions, 40)).ready
+    assert caps(forward) == caps(backward)
+    assert all(each.captures for each in backward.buckets)
+    monkeypatch.setattr(Bucket, "warm_up", lambda self: pytest.fail("a capture"))
+    given = tokens(40, 40)
+    for each in (eager, mine):
+        each.zero_grad()
+        step(each, given)
+    same_gradients(mine, eager)
+
+
+def test_inductors_kernels_are_not_used() -> None:
+    _, mine = twins(options=Options(kernels="inductor"))
+    for sizes in SIZES[:3]:
+        step(mine, tokens(*sizes))
+    assert all(runner._kernels is None for runner in both(mine))
 
 
 def test_exact_graphs_are_refused() -> None:
