@@ -469,7 +469,7 @@ class _Called:
         gradients = backward.run(saved, tangents, self.values, self.bucket)
         served.ended()
         if saves and not keeps_graph():
-            self.leaves = ()
+            self.leaves, self.bucket = (), None
         return gradients
 
     def _again(self, tangents: Mapping[int, torch.Tensor]) -> list[Any]:
