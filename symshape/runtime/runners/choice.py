@@ -177,7 +177,7 @@ def _with_gradients(name: RunnerName, order: Order) -> Runner:
     """
     from symshape.runtime.runners.gradients.runner import GradientsRunner
 
-    def make(half: Program, is_backward: bool) -> Runner:
+    def make(half: Program, backward: Runner | None) -> Runner:
         part, options = half.name.rpartition(", ")[2], attrs.evolve(order.options, outputs="copy")
 
         def note(kind: str, *, values: tuple[int, ...] = (), text: str = "", **what: Any) -> None:
@@ -186,7 +186,7 @@ def _with_gradients(name: RunnerName, order: Order) -> Runner:
 
         own = attrs.evolve(order, program=half, eager=EagerRunner(half), options=options, note=note)
         if half.graph.tied:
-            return _tied(name, own, where_it_pays=order.patient and not is_backward)
+            return _tied(name, own, backward)
         try:
             return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
         except Unfit:
@@ -201,22 +201,32 @@ def _with_gradients(name: RunnerName, order: Order) -> Runner:
         raise _Undivided(f"gradients are recorded, and {reason}") from None
 
 
-def _tied(name: RunnerName, order: Order, *, where_it_pays: bool) -> Runner:
+def _tied(name: RunnerName, order: Order, backward: Runner | None) -> Runner:
     """Return the runner of a forward or backward whose attention drops elements: both run in
     buckets of the same capacities, or both op by op.
+
+    ``backward``: the runner of forward's backward; None for backward itself.
 
     Raises:
         Unfit: it cannot be padded.
     """
+    from symshape.runtime.runners.gradients.runner import STEP
     from symshape.runtime.runners.padded.runner import PaddedRunner
 
     if name == "cudagraph":
         raise Unfit("its attention drops elements, which only buckets do alike in its backward")
-    return PaddedRunner(
-        *(order.program, order.eager, order.graphs, order.options),
+    made = partial(
+        PaddedRunner,
+        order.program,
+        order.eager,
+        order.graphs,
+        order.options,
         note=order.note,
-        where_it_pays=where_it_pays,
     )
+    if backward is None:
+        return made()
+    assert isinstance(backward, PaddedRunner)
+    return made(where_it_pays=order.patient, twin=backward.tied, times=STEP)
 
 
 def _cutter(name: RunnerName, order: Order) -> Cut:

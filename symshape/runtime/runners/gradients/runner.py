@@ -42,17 +42,17 @@ from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.torch_internals.autograd import keeps_graph, top_saving_hooks
 
-__all__ = ["GradientsRunner"]
+__all__ = ["STEP", "GradientsRunner"]
 
-Make = Callable[[Program, bool], Runner]
-"""Makes the runner of forward or of backward, and is told whether it is backward's.  Raises
-``Unfit`` if it cannot be recorded.
+Make = Callable[[Program, Runner | None], Runner]
+"""Makes the runner of backward, or of forward, given that of its backward.  Raises ``Unfit`` if it
+cannot be recorded.
 """
 _TRACE = 2.0
 """The expected time of tracing and dividing forward and backward, as a multiple of the program's
 trace: 1.4 to 1.9 were measured on a CPU, 2.1 and 2.4 on an H200.
 """
-_STEP = 3.0
+STEP = 3.0
 """The host's time for forward and backward, as a multiple of forward's: 2.5 to 4.2 were measured on
 an H200.
 """
@@ -150,7 +150,7 @@ class GradientsRunner:
         taken = (time.perf_counter() - start) * 1e3
         self._store.promise.call(taken, taken)
         if self._offer is not None:
-            self._offer.add(HOPED * _STEP * taken, 0)
+            self._offer.add(HOPED * STEP * taken, 0)
         return results
 
     def _divide(self, leaves: Sequence[Any]) -> None:
@@ -175,22 +175,17 @@ class GradientsRunner:
         self._store.promise.spend(taken)
 
     def _both(self, programs: Sequence[Program]) -> tuple[Runner, ...]:
-        """Return the runners of forward and backward; if backward has none, forward's is released.
+        """Return the runners of forward and backward; if forward has none, backward's is released.
 
         Raises:
             Unfit: one of them cannot be recorded.
         """
-        forward = self._make(programs[0], False)
+        backward = self._make(programs[1], None)
         try:
-            backward = self._make(programs[1], True)
+            return self._make(programs[0], backward), backward
         except Unfit:
-            forward.release()
+            backward.release()
             raise
-        if programs[0].graph.tied:
-            assert isinstance(forward, PaddedRunner)
-            assert isinstance(backward, PaddedRunner)
-            forward.tie(backward, _STEP)
-        return forward, backward
 
     def _make_more(self, backward: Program) -> Runner:
         """Return the runner of a backward for the gradients of other results.
@@ -201,7 +196,7 @@ class GradientsRunner:
         with self._store.lock:
             if not backward.graph.tied and (not self.halves or self._released):
                 return EagerRunner(backward)  # a late backward of a call
-            made = self._make(backward, True)
+            made = self._make(backward, None)
             self.halves = (*self.halves, (backward, made))
         return made
 
@@ -246,7 +241,7 @@ class _Backward:
         self, half: Half, gradients: Sequence[Value | None], served: _Served, runner: Runner
     ) -> None:
         self._runner, self._name = runner, half.program.name
-        self._tied = half.program.graph.tied
+        self._tied = runner.tied if isinstance(runner, PaddedRunner) else None
         self._values = half.values
         stand_ins = {value: place for place, value in served.halves.tangents.items()}
         self._takes = tuple(
@@ -279,12 +274,11 @@ class _Backward:
         """
         leaves = [tangents[place] if tangent else saved[place] for tangent, place in self._takes]
         own = [values[place] for place in self._values]
-        if not self._tied:
+        if self._tied is None:
             made = self._runner.run(leaves, own)
         else:
-            assert isinstance(self._runner, PaddedRunner)
             try:
-                made = self._runner.run_like(bucket, leaves, own)
+                made = self._tied.run(bucket, leaves, own)
             except CaptureFailed as error:
                 raise RunnerError(
                     f"{self._name}, has to drop the elements that forward dropped in a CUDA graph, "

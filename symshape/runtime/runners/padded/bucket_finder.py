@@ -268,31 +268,6 @@ class BucketFinder:
         exact = {name: value for name, value in caps.items() if name not in padded}
         return self._made_now(sizes, stream, Choice(exact, padded), [caps], credit)
 
-    def like(self, other: Bucket) -> Bucket | None:
-        """Return the bucket for the same capacities as another program's on the current stream,
-        made now if need be; None if there is no room, or a size cannot be padded here.
-
-        Both programs have the same symbols, and the two buckets are worth the same.
-        """
-        caps = {**other.made.exact, **other.made.caps}
-        sizes = {name: caps[name] for name, _ in self._symbols}
-        stream, padded = self.stream(), self.padded
-        chosen = Choice(
-            {name: size for name, size in sizes.items() if name not in padded},
-            {name: size for name, size in sizes.items() if name in padded},
-        )
-        found: Bucket | None = self._store.peek(self._key(stream, chosen))
-        if found is None:
-            credit = other.lease.credit
-            found = self._made_now(sizes, stream, chosen, [caps], credit.now(self._store.clock))
-            if found is None:
-                return None
-            found.lease.credit = credit
-        made = found.made
-        alike = all(made.caps.get(name, cap) == cap for name, cap in other.made.caps.items())
-        exact = other.made.caps.keys() & made.exact.keys()
-        return found if alike and not exact and found.covers(sizes) else None
-
     def chosen(self, sizes: Mapping[str, int], step: Step) -> dict[str, int] | None:
         """Return the capacities for these sizes by these steps, and exact symbols' values; None if
         none is padded.

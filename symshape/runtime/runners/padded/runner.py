@@ -43,6 +43,7 @@ from symshape.runtime.runners.padded.bucket_finder import BucketFinder
 from symshape.runtime.runners.padded.chosen_buckets import ChosenBuckets
 from symshape.runtime.runners.padded.lent_results import lend
 from symshape.runtime.runners.padded.placement import Placement
+from symshape.runtime.runners.padded.tied_buckets import TiedBuckets
 from symshape.runtime.runners.pieces.recordable import check_recordable
 from symshape.runtime.runners.pieces.splitting import Apart
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
@@ -86,12 +87,16 @@ class PaddedRunner:
         note: records events in the history of the compiled function.
         cut: splits the program into pieces around an op that cannot be captured; None for a program
             that is never split.
+        twin: the buckets of a program that runs after each call of this one, at the same
+            capacities.
+        times: the time of both programs as a multiple of this one's.
 
     Attributes:
         store: stores the buckets of the compiled function.
         device: the device that the program computes on.
         lends: whether results are lent instead of copied.
         estimates: the estimated times of calls and buckets; None where each call has a bucket.
+        tied: the buckets of a program that runs after another one; None for other programs.
 
     Raises:
         Unfit: the program cannot be replayed on buffers, or has no size that can be padded.
@@ -108,6 +113,8 @@ class PaddedRunner:
         cut: Cut | None = None,
         *,
         where_it_pays: bool = False,
+        twin: TiedBuckets | None = None,
+        times: float = 1.0,
     ) -> None:
         self._program = program
         self._eager = eager.fallback
@@ -146,8 +153,15 @@ class PaddedRunner:
             self._chosen = ChosenBuckets(
                 program, self._finder, Ledger(store.promise), self.device, lending
             )
+            self._chosen.twin = None if twin is None else twin.finder
+            self._chosen.estimates.times = times
+        self._twin = twin
+        self.tied = (
+            TiedBuckets(program, self._finder, store, self._eager)
+            if program.graph.tied and twin is None
+            else None
+        )
         self.estimates = None if self._chosen is None else self._chosen.estimates
-        self._twin: PaddedRunner | None = None
         self._released = False
         self._lock = store.lock
 
@@ -225,63 +239,6 @@ class PaddedRunner:
                         chosen.broke_off()
         return serves(leaves, values)
 
-    def tie(self, twin: PaddedRunner, times: float) -> None:
-        """Make each bucket of this runner together with one of the same capacities of another
-        runner, for a program that runs after each call (:meth:`run_like`).
-
-        ``times``: the time of both programs as a multiple of this one's.
-        """
-        self._twin = twin
-        if self._chosen is not None:
-            self._chosen.twin, self._chosen.estimates.times = twin._finder, times
-
-    def run_like(
-        self, bucket: Bucket | None, leaves: Sequence[Any], values: Sequence[int]
-    ) -> list[Any]:
-        """Return the flat outputs of a call that follows one of another program: in a bucket of the
-        same capacities as that one's; op by op after a call in none.
-
-        Raises:
-            CaptureFailed: there is no such bucket any more.
-            torch.OutOfMemoryError: there is no memory for it.
-        """
-        if bucket is None:
-            return self._eager(leaves, values)
-        with self._lock:
-            found = self._like(bucket)
-            found.lease.credit.use(self.store.clock)
-            places = self._program.positions.items()
-            placement = found.place({name: values[place] for name, place in places})
-            results = found.launched(leaves, placement)
-            if results is None:
-                inputs = [leaves[position] for position in self._positions]
-                results = found.call(leaves, inputs, placement)
-            if self._released:
-                self._finder.clear()
-        return results
-
-    def _like(self, bucket: Bucket) -> Bucket:
-        """Return the captured bucket of the same capacities as another program's.
-
-        Raises:
-            CaptureFailed: it cannot be padded like that, or not be captured.
-            torch.OutOfMemoryError: there is no room for it.
-        """
-        found = self._finder.like(bucket)
-        if found is None:
-            if bucket.made.caps.keys() & self.refusals.keys():
-                raise CaptureFailed(self._why_not())
-            raise torch.OutOfMemoryError(self._why_not())
-        if not found.captures:
-            try:
-                found.warm_up()
-            except torch.OutOfMemoryError as error:
-                self._finder.give_up(found, f"out of memory: {error}")
-                raise
-            except (IndexError, RuntimeError) as error:
-                raise CaptureFailed(str(error)) from error
-        return found
-
     def _called(self, bucket: Bucket, placement: Placement, leaves: Sequence[Any]) -> list[Any]:
         """Return the results of a padded call; the first few calls without a capture are timed for
         the ledger.
@@ -289,7 +246,7 @@ class PaddedRunner:
         inputs = [leaves[position] for position in self._positions]
         chosen, loading = self._chosen, 0.0
         if self._twin is not None and not bucket.captures:
-            loading = self._twin._like(bucket).loading
+            loading = self._twin.like(bucket).loading
         if chosen is None or chosen.settled:
             return bucket.call(leaves, inputs, placement)
         if not bucket.variants:  # it is captured now
@@ -368,7 +325,7 @@ class PaddedRunner:
                 return Warmed(sizes, reason=self._why_not())
             try:
                 if self._twin is not None:
-                    self._twin._like(bucket)
+                    self._twin.like(bucket)
                 with nullcontext() if self._kernels is None else self._kernels.waiting():
                     bucket.warm_up()
             except torch.OutOfMemoryError as error:
@@ -429,8 +386,9 @@ class PaddedRunner:
             self._finder.clear()
             if self._chosen is not None:
                 self._chosen.clear()
-            if self._twin is not None:
-                self._twin.release()
+            for tied in (self._twin, self.tied):
+                if tied is not None:
+                    tied.release()
             self._otherwise.release()
             self._apart.release()
             if self._kernels is not None:

@@ -87,7 +87,7 @@ def test_a_call_op_by_op_has_its_backward_op_by_op(monkeypatch: pytest.MonkeyPat
     forward, backward = both(mine)
     given = tokens(5, 6)
     monkeypatch.setattr(forward._finder, "find", lambda values: None)
-    monkeypatch.setattr(backward._finder, "like", lambda bucket: pytest.fail("a bucket"))
+    monkeypatch.setattr(backward.tied, "like", lambda bucket: pytest.fail("a bucket"))
     for each in (eager, mine):
         each.zero_grad()
         step(each, given)
@@ -133,7 +133,7 @@ def test_forward_has_no_bucket_where_backward_has_no_room(
     step(mine, tokens(3, 5))
     step(mine, tokens(4, 6))
     forward, backward = both(mine)
-    monkeypatch.setattr(backward._finder, "like", lambda bucket: None)
+    monkeypatch.setattr(backward._finder, "make", lambda *given: None)
     given = tokens(40, 50)
     for each in (eager, mine):
         each.zero_grad()
@@ -174,7 +174,7 @@ def test_a_backward_without_a_bucket_is_an_error(monkeypatch: pytest.MonkeyPatch
         raise CaptureFailed("an op that cannot be captured")
 
     loss = mine(tokens(5, 6)).square().mean()
-    monkeypatch.setattr(backward, "_like", failed)
+    monkeypatch.setattr(backward.tied, "like", failed)
     with pytest.raises(RunnerError, match=r"has to drop .* an op that cannot be captured; compile"):
         loss.backward()
 
@@ -225,4 +225,4 @@ def test_inductors_kernels_are_not_used() -> None:
 
 def test_exact_graphs_are_refused() -> None:
     with pytest.raises(Unfit, match="only buckets do alike"):
-        _tied("cudagraph", object.__new__(Order), where_it_pays=False)
+        _tied("cudagraph", object.__new__(Order), None)
