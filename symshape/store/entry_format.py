@@ -16,19 +16,30 @@ import attrs
 import torch
 
 from guards.sets.guard_set import GuardSet
-from guards.terms import fold
+from guards.sets.origin import Origin
+from guards.sets.sources import Source
+from guards.terms import arithmetic, fold
 from guards.terms.term import Op, Term
 from symshape.calls.arguments import Call, skeleton, sources_of
 from symshape.calls.modes import Modes
 from symshape.calls.outputs import result_of
 from symshape.calls.questions import DATA, Question
+from symshape.dims import Policy
 from symshape.graph.codegen import LateRun, Run
 from symshape.graph.graph import Graph
-from symshape.graph.program import Program, Slot, positions_among
+from symshape.graph.program import Program, Slot, Symbol, positions_among
 from symshape.graph.steps import Node, Value
 from symshape.graph.symbol_names import names_in, names_of_step
 from symshape.store.call_structure import answered, answers, questions_to_json, structure_to_json
-from symshape.store.constants import Json, exactly, fields_of, label_of, list_of, text_of
+from symshape.store.constants import (
+    Json,
+    exactly,
+    fields_of,
+    integer_of,
+    label_of,
+    list_of,
+    text_of,
+)
 from symshape.store.data_questions import question_from_json, question_to_json
 from symshape.store.descriptions import flat_key
 from symshape.store.environment import device_names
@@ -37,7 +48,6 @@ from symshape.store.graph_writing import GraphWriter, guards_text
 from symshape.store.state_reading import StateReader
 from symshape.store.state_writing import StateWriter
 from symshape.store.store_errors import Differs, EntryError, NotStorable
-from symshape.store.symbols import symbol_from_json, symbol_to_json
 from symshape.store.terms import TermsReader, TermsWriter
 from symshape.torch_internals import pytree
 from symshape.tracing.capture import between_traces
@@ -464,3 +474,37 @@ __all__ = [
     "read_header",
     "to_bytes",
 ]
+
+
+# -- Symbols of a program as JSON: their sources, or their origin and bounds.
+def symbol_to_json(symbol: Symbol, slots: Sequence[Slot], terms: TermsWriter) -> Json:
+    """Return a symbol as JSON, with its sources by their places among the slots."""
+    sources = [each.source for each in slots]
+    birth = None if symbol.birth is None else list(attrs.astuple(symbol.birth))
+    where = [sources.index(each) for each in symbol.sources]
+    bounds = None if symbol.bounds is None else [terms.term(each) for each in symbol.bounds]
+    return [symbol.name, symbol.hint, where, symbol.policy.value, birth, symbol.description, bounds]
+
+
+def symbol_from_json(data: Json, sources: Sequence[Source], terms: TermsReader) -> Symbol:
+    """Return a symbol, read from these sources.
+
+    Raises:
+        EntryError: it is none.
+    """
+    name, hint, where, policy, birth, description, bounds = exactly(data, 7)
+    if not text_of(name, 64).isidentifier():
+        raise EntryError(f"not the name of a symbol: {name}")
+    term = arithmetic.symbol(name)
+    born = None
+    if birth is not None:
+        file, line, *texts = exactly(birth, 6)
+        born = Origin(text_of(file), integer_of(line), *map(label_of, texts))
+    read = tuple(sources[integer_of(each, 0, len(sources))] for each in list_of(where, 1000))
+    try:
+        chosen = Policy(policy)
+    except ValueError as error:
+        raise EntryError(f"unknown policy: {str(policy)[:80]}") from error
+    known = None if bounds is None else tuple(terms.term(each) for each in list_of(bounds, 2))
+    number = None if hint is None else integer_of(hint, -(1 << 62))
+    return Symbol(term, number, read, chosen, born, label_of(description), known)

@@ -8,12 +8,15 @@ event.
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import attrs
+import torch
 
 from guards.sets.coverage import Certificate
 from guards.sets.sources import IntArg, Source
@@ -26,7 +29,6 @@ from symshape.dims import Dim, Policy
 from symshape.errors import MissError
 from symshape.graph.program import Program
 from symshape.options import Options
-from symshape.store.addresses import Addresses, text_of
 from symshape.store.artefacts import ArtefactShelf, shelf_of
 from symshape.store.call_structure import structure_to_json, varying_floats
 from symshape.store.certificates import (
@@ -451,3 +453,47 @@ class FunctionEntries:
 
 
 __all__ = ["FunctionEntries"]
+
+
+# -- Addresses of a function's entries: from its name, the options of its traces, and the
+# environment.
+class Addresses:
+    """The addresses of one compiled function.
+
+    Args:
+        fn: the function.
+        said: what the caller said of its traces.
+
+    Attributes:
+        name: module and qualified name.
+    """
+
+    def __init__(self, fn: Callable[..., Any], said: Sequence[Any]) -> None:
+        self.name = _named(fn)
+        self._is = [self.name, list(said)]
+        self._last: tuple[Mapping[str, Any], str] | None = None
+
+    def among(self, surroundings: Mapping[str, Any]) -> str:
+        """Return the address in an environment (``environment.environment``)."""
+        known = self._last
+        if known is None or known[0] != surroundings:
+            address = hashlib.sha256(text_of([self._is, surroundings]).encode()).hexdigest()[:32]
+            known = self._last = surroundings, address
+        return known[1]
+
+
+def text_of(data: Any) -> str:
+    """Return data as JSON in one canonical form."""
+    return json.dumps(data, sort_keys=True)
+
+
+def _named(fn: Callable[..., Any]) -> list[str]:
+    """Return the names of a function, for a look-up; its code and all that it reads are compared
+    later.
+    """
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    kind: Any = (
+        type(fn) if isinstance(fn, torch.nn.Module) or not hasattr(fn, "__qualname__") else fn
+    )
+    return [str(getattr(kind, "__module__", "")), str(kind.__qualname__)]

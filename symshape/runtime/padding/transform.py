@@ -5,6 +5,7 @@ rules.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import attrs
@@ -15,9 +16,10 @@ from meta_fns import TensorSpec
 from meta_fns.core.derived_rules import functional_rule
 from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.registry import lookup, resolve
-from meta_fns.core.sizes import same
+from meta_fns.core.sizes import same, same_shape
 from meta_fns.padding.axes import Axis, agree, capacity_of, length, normal, varies
 from meta_fns.padding.padded import Padded
+from meta_fns.padding.pointwise import pointwise
 from meta_fns.padding.random_numbers import DRAWN_ALONE
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.views import put_back
@@ -34,6 +36,7 @@ from symshape.graph.steps import (
     draws_random_numbers,
     moves_nothing,
     values_in,
+    written_values,
 )
 from symshape.runtime.padding.emission import Emission
 from symshape.runtime.padding.merged import Merged
@@ -43,7 +46,6 @@ from symshape.runtime.padding.region import Fraction, Region
 from symshape.runtime.padding.rewrites import Rewrite, Rewrites
 from symshape.runtime.padding.ties import with_stable_sorts
 from symshape.runtime.padding.versions import Unknown, Versions
-from symshape.runtime.padding.written_memory import written_alone
 from symshape.torch_internals import pytree
 
 __all__ = ["PaddedGraph", "Refusal", "device_of", "pad"]
@@ -524,3 +526,58 @@ def device_of(graph: Graph) -> torch.device:
     values += [output for node in graph.nodes for output in node.outputs if output is not None]
     devices = dict.fromkeys(value.spec.device for value in values)
     return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
+
+
+# -- The refusal of writes that read the memory they write to.
+#
+# Eager refuses most of them, and on padded copies the memory would not overlap.
+def written_alone(node: Node) -> list[Value]:
+    """Return the values that a node writes to.
+
+    Raises:
+        Refuse: the node also reads their memory, unless element by element from the same places, or
+            writes twice to one memory.  Eager then raises, or its result depends on the order of
+            its writes.
+    """
+    written = list(written_values(node))
+    if not written:
+        return written
+    targets, sources = list(written), list[Value]()
+    for value in node.reads:
+        if value in targets:
+            targets.remove(value)  # this argument is the target itself
+        else:
+            sources.append(value)
+    if any(one.storage is other.storage for one, other in combinations(written, 2)):
+        raise Refuse(
+            "it writes to the same memory twice",
+            remedy="clone() of one of the tensors that it writes to",
+        )
+    for target in written:
+        for source in sources:
+            together = source.storage is target.storage
+            if together and not (_by_elements(node) and _same_places(source, target)):
+                raise Refuse(
+                    "it may read elements that it writes",
+                    remedy="clone() of the tensor that it reads",
+                )
+    return written
+
+
+def _by_elements(node: Node) -> bool:
+    """Return whether each element of the result depends only on the elements at the same place."""
+    rule = lookup(node.op)
+    if rule is None or rule.padding is None:
+        rule = functional_rule(node.op)
+    return rule is not None and rule.padding is pointwise
+
+
+def _same_places(one: Value, other: Value) -> bool:
+    """Return whether two values of one storage are provably the same elements in the same order."""
+    a, b = one.spec, other.spec
+    return one is other or (
+        a.dtype is b.dtype
+        and same_shape(a.sizes, b.sizes)
+        and same_shape(a.strides, b.strides)
+        and same(a.storage_offset, b.storage_offset)
+    )

@@ -214,7 +214,7 @@ def _tied(name: RunnerName, order: Order, backward: Runner | None) -> Runner:
     from symshape.runtime.runners.padded.runner import PaddedRunner
 
     if name == "cudagraph":
-        raise Unfit("its attention drops elements, which only buckets do alike in its backward")
+        raise Unfit("its attention drops elements; in its backward only buckets drop the same ones")
     made = partial(
         PaddedRunner,
         order.program,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.cost.growth import degree
+from symshape.cost.cost import degree
 from symshape.errors import GuardViolation, InputError
 
 

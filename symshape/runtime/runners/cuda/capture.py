@@ -18,7 +18,6 @@ import torch
 from symshape import forks
 from symshape.graph.graph import Graph
 from symshape.runtime.runners.cuda.copies_in_graph import Added, add_copies
-from symshape.runtime.runners.cuda.generator import begin_aside
 from symshape.runtime.runners.cuda.pool import GraphPool
 from symshape.runtime.runners.cuda.stream import capture_stream, keep_workspace, warm_up_stream
 from symshape.runtime.runners.cuda.unowned_tensors import addresses, unowned
@@ -362,3 +361,27 @@ class _Capture:
         with suppress(RuntimeError):
             nothing.capture_begin(capture_error_mode="thread_local")
             nothing.capture_end()
+
+
+def begin_aside(begin: Callable[[], object], device: torch.device) -> None:
+    """Begin a capture that draws no random numbers, and leave the device's generator outside the
+    capture.
+
+    torch has one generator a device.  During a capture the generator is in capture mode for all
+    threads: ``torch.rand`` in another thread raises ("Offset increment outside graph capture"), and
+    in the same thread too after a capture that failed half way.  So the capture begins with a spare
+    state, which is replaced at once.
+
+    Args:
+        begin: begins the capture; it may raise.
+        device: the device, with its index.
+    """
+    default = torch.cuda.default_generators[device.index or 0]
+    own = default.graphsafe_get_state()
+    aside = default.clone_state()
+    aside.seed()  # a thread that draws at this very moment gets different numbers from all others
+    default.graphsafe_set_state(aside)
+    try:
+        begin()
+    finally:
+        default.graphsafe_set_state(own)

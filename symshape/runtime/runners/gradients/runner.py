@@ -281,8 +281,8 @@ class _Backward:
                 made = self._tied.run(bucket, leaves, own)
             except CaptureFailed as error:
                 raise RunnerError(
-                    f"{self._name}, has to drop the elements that forward dropped in a CUDA graph, "
-                    f"and cannot be recorded alike: {error}; compile it with "
+                    f"{self._name}, has to drop the elements that forward dropped in a bucket, "
+                    f"and has no such bucket: {error}; compile it with "
                     'symshape.compile(..., runner="eager")'
                 ) from error
         return [

@@ -224,5 +224,5 @@ def test_inductors_kernels_are_not_used() -> None:
 
 
 def test_exact_graphs_are_refused() -> None:
-    with pytest.raises(Unfit, match="only buckets do alike"):
+    with pytest.raises(Unfit, match="only buckets drop the same"):
         _tied("cudagraph", object.__new__(Order), None)
