@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import pytest
 import torch
 import torch.nn.functional as F
 
 import symshape
+from symshape.runtime.runners.gradients import halves
 from symshape.runtime.runners.gradients.runner import GradientsRunner
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 
@@ -165,8 +167,11 @@ def case(rng: random.Random) -> str:
         return found
 
     wanted = [each for each in weights if each.requires_grad]
-    with warnings.catch_warnings():
+    tied = rng.random() < 0.4  # as if attention dropped elements
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
+        if tied:
+            patch.setattr(halves, "_is_tied", lambda graph: True)
         compiled = symshape.compile(fn, runner="padded")
         for number, call in enumerate(calls):
             ours, theirs = (ran(each, call, wanted) for each in (compiled, fn))
@@ -175,10 +180,13 @@ def case(rng: random.Random) -> str:
                 theirs = ran(fn, attrs.evolve(call, how="once"), wanted)
             found = difference(ours, theirs)
             if found:
-                raise Counterexample(f"{source}\n# call {number} of {calls}\n# {found}")
+                said = ", tied" if tied else ""
+                raise Counterexample(f"{source}\n# call {number} of {calls}{said}\n# {found}")
     runners = [each.runner for each in compiled.entries]
     divided = [each for each in runners if isinstance(each, GradientsRunner) and each.halves]
-    return "forward and backward" if divided else "op by op"
+    if not divided:
+        return "op by op"
+    return "tied forward and backward" if tied else "forward and backward"
 
 
 def main(argv: Sequence[str] | None = None) -> Outcome:
@@ -190,5 +198,5 @@ def main(argv: Sequence[str] | None = None) -> Outcome:
         case,
         count=2000,
         smoke=12,
-        must_see=("forward and backward",),
+        must_see=("forward and backward", "tied forward and backward"),
     )

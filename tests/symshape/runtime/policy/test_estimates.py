@@ -71,3 +71,12 @@ def test_the_first_calls_do_not_price_the_later_ones() -> None:
     for milliseconds in (870.0, 285.0, 12.0):
         estimates.eager_host.saw(milliseconds)
     assert estimates.eager(1.0) == 12.0
+
+
+def test_what_follows_a_call_counts_as_often() -> None:
+    estimates = _estimates()
+    alone = estimates.eager(10.0), estimates.bucket(10.0)
+    estimates.times = 3.0
+    assert (estimates.eager(10.0), estimates.bucket(10.0)) == pytest.approx([3 * e for e in alone])
+    estimates.beside = 2.0  # what the loop does besides is not repeated
+    assert estimates.eager(10.0) == pytest.approx(3 * 5.0 + 2.0)

@@ -18,6 +18,8 @@ from symshape.errors import RunnerError
 from symshape.runtime.runners.choice import Order, _tied
 from symshape.runtime.runners.cuda.capture import CaptureFailed
 from symshape.runtime.runners.gradients import halves
+from symshape.runtime.runners.gradients.runner import STEP
+from symshape.runtime.runners.padded import runner as padded_runner
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.protocol import Unfit
@@ -226,3 +228,26 @@ def test_inductors_kernels_are_not_used() -> None:
 def test_exact_graphs_are_refused() -> None:
     with pytest.raises(Unfit, match="only buckets drop the same"):
         _tied("cudagraph", object.__new__(Order), None)
+
+
+def test_the_ledger_decides_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Patient(PaddedRunner):
+        def __init__(self, *args: Any, twin: Any = None, **how: Any) -> None:
+            how["where_it_pays"] = twin is not None
+            super().__init__(*args, twin=twin, **how)
+
+    monkeypatch.setattr(padded_runner, "PaddedRunner", Patient)
+    eager, mine = twins()
+    for number in range(60):
+        given = tokens(2 + number % 7, 3 + number % 11)
+        for each in (eager, mine):
+            each.zero_grad()
+            step(each, given)
+        same_gradients(mine, eager)
+    forward, backward = both(mine)
+    assert forward.estimates is not None
+    assert forward.estimates.times == STEP
+    assert backward.estimates is None
+    assert forward.buckets
+    assert caps(forward) == caps(backward)
+    assert any("a bucket up to" in line for line in forward.accounts())
