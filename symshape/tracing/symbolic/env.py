@@ -9,9 +9,11 @@ for the life of the environment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+import attrs
 
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
@@ -21,7 +23,7 @@ from guards.sets.guard import Guard
 from guards.sets.origin import Origin
 from guards.sets.sources import IntArg, Source
 from guards.terms import arithmetic, boolean, division, fold
-from guards.terms.term import Op, Term
+from guards.terms.term import Op, Term, among
 from symshape import events
 from symshape.dims import Dim, Policy
 from symshape.errors import ProgramError
@@ -29,7 +31,6 @@ from symshape.graph import assertion_messages
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
 from symshape.tracing.symbolic import raising_branches, undecided
-from symshape.tracing.symbolic.conditions import always_fits, parts_of
 from symshape.tracing.symbolic.for_torch import QuestionsOfTorch
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.nodes.choices import tidy
@@ -37,8 +38,6 @@ from symshape.tracing.symbolic.nodes.environment import Data, Message, NoData
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.maker import NodeMaker
-from symshape.tracing.symbolic.partial_numbers import PartialNumbers
-from symshape.tracing.symbolic.symbols import Symbols
 from symshape.tracing.symbolic.usual_sizes import fulfilled, usual
 from symshape.user_code import origin
 
@@ -442,3 +441,124 @@ def apart(env: ShapeEnv) -> Iterator[None]:
         for guard in env.guards[number:]:
             env.facts = env.facts.assume(guard.term)
             env._true.add(guard.term)
+
+
+# -- Analysis of conditions: split them into conjunctions, and recognise one that always holds.
+_LARGEST = 2**63 - 1
+
+
+def always_fits(condition: Term) -> bool:
+    """Return whether a condition says ``x <= 2**63 - 1``: torch asks that of each full slice, and
+    sizes are int64.
+    """
+    if condition.op is not Op.LE:
+        return False
+    constant, items = arithmetic.split(condition.args[0])
+    return constant <= -_LARGEST and len(items) == 1 and items[0][1] == 1
+
+
+def parts_of(condition: Term) -> list[Term]:
+    """Return the conjuncts of a condition.
+
+    ``a and b`` gives both, ``x*y != 0`` gives ``x != 0`` and ``y != 0``, ``x == min(x, c)`` gives
+    ``x <= c``.
+    """
+    if condition.op is Op.AND:
+        return [part for each in condition.args for part in parts_of(each)]
+    if condition.op is Op.EQ:
+        term = condition.args[0]
+        for monomial, coefficient in arithmetic.split(term)[1]:
+            if monomial.op in (Op.MIN, Op.MAX) and abs(coefficient) == 1:
+                # what the monomial equals
+                rest = arithmetic.sub(monomial, arithmetic.scale(term, coefficient))
+                if among(rest, monomial.args):
+                    relation = boolean.le if monomial.op is Op.MIN else boolean.ge
+                    return [relation(rest, other) for other in monomial.args if other is not rest]
+    if condition.op is Op.NE:
+        constant, items = arithmetic.split(condition.args[0])
+        if constant == 0 and len(items) == 1 and items[0][0].op is Op.MUL:
+            return [boolean.ne(atom, 0) for atom in dict.fromkeys(items[0][0].args)]
+    return [condition]
+
+
+class PartialNumbers:
+    """The floats of one trace that other calls may be unable to compute: ``math.log(n - 2)``.
+
+    Attributes:
+        of_sizes: the floats of sizes alone, which guards can check, and where the program computes
+            them.
+        on_data: called with each other float.
+    """
+
+    def __init__(self, env: ShapeEnv) -> None:
+        self._env = env
+        self.of_sizes: list[tuple[FloatTerm, Origin]] = []
+        self.on_data: Callable[[FloatTerm], None] | None = None
+
+    def add(self, term: FloatTerm) -> None:
+        """Note that the program computes a float here, even if it never uses the float."""
+        if not term.unbacked() and all(self._env.hint(each) is not None for each in term.symbols()):
+            self.of_sizes.append((term, self._env.origin()))
+        elif self.on_data is not None:
+            self.on_data(term)
+
+
+class Symbols(Mapping[str, Symbol]):
+    """The symbols of one trace by name, in order of creation, with the inputs they are read from.
+
+    Attributes:
+        hints: the values of the backed symbols in the example call.
+    """
+
+    def __init__(self) -> None:
+        self.hints: dict[str, int] = {}
+        self._symbols: dict[str, Symbol] = {}
+        self._reserved: set[str] = set()
+        self._floats = 0
+
+    def __getitem__(self, name: str) -> Symbol:
+        return self._symbols[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._symbols)
+
+    def __len__(self) -> int:
+        return len(self._symbols)
+
+    def add(self, symbol: Symbol) -> None:
+        """Add a symbol."""
+        self._symbols[symbol.name] = symbol
+        if symbol.hint is not None:
+            self.hints[symbol.name] = symbol.hint
+
+    def add_source(self, name: str, source: Source) -> None:
+        """Add a further place from which the symbol's value is read; the value must be equal in all
+        places.
+        """
+        known = self._symbols[name]
+        self._symbols[name] = attrs.evolve(known, sources=(*known.sources, source))
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Reserve the names that the caller gave to dimensions; no other symbol gets one of
+        them.
+        """
+        self._reserved.update(names)
+
+    def taken(self) -> frozenset[str]:
+        """Return all names in use: those of symbols, of floats, and reserved ones."""
+        return frozenset(self._reserved) | self._symbols.keys()
+
+    def unbacked_name(self) -> str:
+        """Return an unused name for an unbacked integer."""
+        return self._fresh("u", sum(1 for each in self._symbols.values() if not each.backed))
+
+    def float_name(self) -> str:
+        """Return an unused name for an unbacked float."""
+        self._floats += 1
+        return self._fresh("f", self._floats - 1)
+
+    def _fresh(self, letter: str, number: int) -> str:
+        while (name := f"{letter}{number}") in self._reserved:
+            number += 1
+        self._reserved.add(name)
+        return name

@@ -9,7 +9,7 @@ import pytest
 import guards
 from guards.terms import boolean, fold
 from guards.terms.term import Term
-from symshape.tracing.symbolic.conditions import always_fits, parts_of
+from symshape.tracing.symbolic.env import always_fits, parts_of
 
 
 def parts(text: str) -> set[Term]:

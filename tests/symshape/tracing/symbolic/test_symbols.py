@@ -7,8 +7,7 @@ import pytest
 from guards.sets.sources import Size
 from guards.terms import arithmetic
 from symshape.graph.program import Symbol
-from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.symbols import Symbols
+from symshape.tracing.symbolic.env import ShapeEnv, Symbols
 
 
 def test_names_that_are_taken() -> None:
