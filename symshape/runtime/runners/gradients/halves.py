@@ -465,14 +465,14 @@ def _half(whole: Program, part: Subgraph, name: str, results: Collection[Any]) -
     gives = tuple(each for each in part.gives if isinstance(each, Value))
     handed = frozenset(gives).difference(results) if results else frozenset()
     made = piece_program(whole, part, 0)
-    graph = attrs.evolve(made.graph, tied=_is_tied(whole.graph))
+    graph = attrs.evolve(made.graph, tied=_is_tied(made.graph))
     program = attrs.evolve(made, graph=graph, name=f"{whole.name}, {name}", handed_over=handed)
     return Half(program, part.takes, gives, tuple(whole.positions[each] for each in part.names))
 
 
-def _is_tied(graph: Graph) -> bool:
-    """Return whether backward has to drop the elements that attention dropped in forward."""
-    return bool(RandomStates.of(graph).pairs)
+def _is_tied(half: Graph) -> bool:
+    """Return whether attention in forward or backward drops elements by a state that both have."""
+    return bool(RandomStates.of(half).shared)
 
 
 def _outputs(step: Step) -> Iterator[Value]:

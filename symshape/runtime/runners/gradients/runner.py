@@ -194,10 +194,19 @@ class GradientsRunner:
             Unfit: it cannot be recorded.
         """
         with self._store.lock:
-            if not backward.graph.tied and (not self.halves or self._released):
-                return EagerRunner(backward)  # a late backward of a call
-            made = self._make(backward, None)
-            self.halves = (*self.halves, (backward, made))
+            late = not self.halves or self._released  # a late backward of a call
+            if late and not backward.graph.tied:
+                return EagerRunner(backward)
+            try:
+                made = self._make(backward, None)
+            except Unfit:
+                if backward.graph.tied:
+                    raise
+                made = EagerRunner(backward)
+            if late:
+                made.release()
+            else:
+                self.halves = (*self.halves, (backward, made))
         return made
 
     def release(self) -> None:
@@ -235,13 +244,16 @@ class _Backward:
         gradients: what it makes for each tensor with a gradient.
         served: forward and backward of the program.
         runner: runs it.
+
+    Attributes:
+        tied: its buckets, if they have the capacities of forward's.
     """
 
     def __init__(
         self, half: Half, gradients: Sequence[Value | None], served: _Served, runner: Runner
     ) -> None:
         self._runner, self._name = runner, half.program.name
-        self._tied = runner.tied if isinstance(runner, PaddedRunner) else None
+        self.tied = runner.tied if isinstance(runner, PaddedRunner) else None
         self._values = half.values
         stand_ins = {value: place for place, value in served.halves.tangents.items()}
         self._takes = tuple(
@@ -270,19 +282,19 @@ class _Backward:
         ``bucket``: that of forward.
 
         Raises:
-            RunnerError: backward has to run in such a bucket too, and there is none any more.
+            RunnerError: backward has to run in such a bucket too, and cannot.
         """
         leaves = [tangents[place] if tangent else saved[place] for tangent, place in self._takes]
         own = [values[place] for place in self._values]
-        if self._tied is None:
+        if self.tied is None:
             made = self._runner.run(leaves, own)
         else:
             try:
-                made = self._tied.run(bucket, leaves, own)
+                made = self.tied.run(bucket, leaves, own)
             except CaptureFailed as error:
                 raise RunnerError(
                     f"{self._name}, has to drop the elements that forward dropped in a bucket, "
-                    f"and has no such bucket: {error}; compile it with "
+                    f"and cannot run in such a bucket: {error}; compile it with "
                     'symshape.compile(..., runner="eager")'
                 ) from error
         return [
@@ -380,12 +392,21 @@ class _Served:
                 self._backwards[used] = None
             else:
                 self._runners.append(runner)
-                self._backwards[used] = _Backward(half, gradients, self, runner)
+                made = self._backwards[used] = _Backward(half, gradients, self, runner)
+                self._introduce(made)
         return self._backwards[used]
 
-    def ended(self) -> None:
-        """Note the end of a backward."""
+    def _introduce(self, made: _Backward) -> None:
+        """Tell backwards of each other: a bucket of forward has to do for all of them."""
+        tied = [e.tied for e in self._backwards.values() if e is not None and e.tied is not None]
+        for each in tied if made.tied is not None else ():
+            each.others = [other for other in tied if other is not each]
+
+    def ended(self, backward: _Backward) -> None:
+        """Note the end of a backward; forward's buckets are made together with its buckets."""
         self._loop.backward_ends()
+        if backward.tied is not None and isinstance(self._forward, PaddedRunner):
+            self._forward.twin = backward.tied
 
     def _share(self, spare: float) -> None:
         """Divide the spare time of the caller's loop between forward and backward, by the host's
@@ -461,7 +482,7 @@ class _Called:
             return self._again(tangents)
         tangents = {place: _canonical(each) for place, each in tangents.items()}
         gradients = backward.run(saved, tangents, self.values, self.bucket)
-        served.ended()
+        served.ended(backward)
         if saves and not keeps_graph():
             self.leaves, self.bucket = (), None
         return gradients

@@ -53,6 +53,7 @@ class Bucket:
     """One padded program with its buffers, captured and replayed.
 
     Attributes:
+        program: the program, at any sizes.
         made: the plan.
         sizes: the true sizes that the program reads.
         recording: the captured program; None until it is captured.
@@ -94,6 +95,7 @@ class Bucket:
     ) -> None:
         assert made.padded is not None
         assert made.results is not None
+        self.program = program
         self.made, self._modes, self._drawing = (
             made,
             program.modes,
@@ -295,7 +297,8 @@ class Bucket:
     def warm_up(self) -> None:
         """Capture the program on zeroed buffers and run it once; its writes are undone.
 
-        Buckets share memory: what another one left there is no index into a table of this one's.
+        Buckets share memory: what another bucket left there may be an index beyond the end of a
+        table.
         """
         with torch.no_grad(), unchanged(self._padded.stored, self._drawing):
             if self._bound is not None:
@@ -449,9 +452,9 @@ class Bucket:
         self.prepares |= recording.in_vain
         self.loading = recording.loading if self._loaded() else 0.0
         self.milliseconds = (time.perf_counter() - start) * 1e3
-        if device.type == "cuda":
+        if self._pool is not None:
             events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))
-        how = "as a CUDA graph" if device.type == "cuda" else "op by op on its buffers"
+        how = "op by op on its buffers" if self._pool is None else "as a CUDA graph"
         self._note(
             "captured",
             sizes=self.words,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -23,6 +23,7 @@ from symshape.runtime.policy.size_offers import Answer, Caps, SizeOffers
 from symshape.runtime.runners.device_time import DeviceTime
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.bucket_finder import BucketFinder, Found
+from symshape.runtime.runners.padded.tied_buckets import TiedBuckets
 from symshape.runtime.runners.work import Work, estimates_of
 
 __all__ = ["ChosenBuckets"]
@@ -64,11 +65,12 @@ class ChosenBuckets:
         ledger: the program's account of costs and savings.
         device: the device that the program computes on.
         lend: lends results instead of copying them.
+        twin: returns what makes a bucket of the same capacities, of another program, for each
+            bucket; None if nothing does.
 
     Attributes:
         estimates: the estimated times of calls and buckets.
         changed: whether the last look-up made a bucket, or tried to.
-        twin: makes a bucket of the same capacities, of another program, for each bucket.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class ChosenBuckets:
         ledger: Ledger,
         device: torch.device,
         lend: Lend | None = None,
+        twin: Callable[[], TiedBuckets | None] = lambda: None,
     ) -> None:
         self._finder, self._ledger, self._lend = finder, ledger, lend
         self._symbols = list(program.positions.items())
@@ -86,7 +89,7 @@ class ChosenBuckets:
         self._device, self._on_cuda = device, device.type == "cuda"
         self.estimates = estimates_of(program.graph)
         self.changed = False
-        self.twin: BucketFinder | None = None
+        self._twin = twin
         self._offers: dict[int, SizeOffers] = {}
         self._widest = Widest()
         self._calls: OrderedDict[Any, tuple[_Standing, Found | None]] = OrderedDict()
@@ -217,7 +220,8 @@ class ChosenBuckets:
 
     @property
     def _finders(self) -> tuple[BucketFinder, ...]:
-        return (self._finder,) if self.twin is None else (self._finder, self.twin)
+        twin = self._twin()
+        return (self._finder,) if twin is None else (self._finder, twin.finder)
 
     def _derived_ms(self) -> float:
         """Return the ms that deriving programs took so far."""

@@ -97,6 +97,7 @@ class PaddedRunner:
         lends: whether results are lent instead of copied.
         estimates: the estimated times of calls and buckets; None where each call has a bucket.
         tied: the buckets of a program that runs after another one; None for other programs.
+        twin: the buckets of a program that runs after each call of this one; None if none does.
 
     Raises:
         Unfit: the program cannot be replayed on buffers, or has no size that can be padded.
@@ -148,14 +149,18 @@ class PaddedRunner:
             any_randomness=self._draws,
             note=note,
         )
+        self.twin = twin
         self._chosen: ChosenBuckets | None = None
         if where_it_pays:
             self._chosen = ChosenBuckets(
-                program, self._finder, Ledger(store.promise), self.device, lending
+                program,
+                self._finder,
+                Ledger(store.promise),
+                self.device,
+                lending,
+                twin=lambda: self.twin,
             )
-            self._chosen.twin = None if twin is None else twin.finder
             self._chosen.estimates.times = times
-        self._twin = twin
         self.tied = (
             TiedBuckets(program, self._finder, store, self._eager)
             if program.graph.tied and twin is None
@@ -213,7 +218,8 @@ class PaddedRunner:
                     try:
                         results = (
                             bucket.launched(leaves, placement)
-                            if chosen is None or chosen.settled
+                            if (chosen is None or chosen.settled)
+                            and (self.twin is None or self.twin.has(bucket))
                             else None
                         )
                         if results is None:
@@ -244,9 +250,13 @@ class PaddedRunner:
         the ledger.
         """
         inputs = [leaves[position] for position in self._positions]
-        chosen, loading = self._chosen, 0.0
-        if self._twin is not None and not bucket.captures:
-            loading = self._twin.like(bucket).loading
+        chosen = self._chosen
+        loading = 0.0
+        if self.twin is not None:
+            start = time.perf_counter()
+            loading = self.twin.prepare(bucket)
+            if bucket.captures:  # no purchase of this call's
+                self.store.promise.spend((time.perf_counter() - start) * 1e3)
         if chosen is None or chosen.settled:
             return bucket.call(leaves, inputs, placement)
         if not bucket.variants:  # it is captured now
@@ -324,8 +334,8 @@ class PaddedRunner:
             if bucket is None:
                 return Warmed(sizes, reason=self._why_not())
             try:
-                if self._twin is not None:
-                    self._twin.like(bucket)
+                if self.twin is not None:
+                    self.twin.prepare(bucket)
                 with nullcontext() if self._kernels is None else self._kernels.waiting():
                     bucket.warm_up()
             except torch.OutOfMemoryError as error:
@@ -386,9 +396,8 @@ class PaddedRunner:
             self._finder.clear()
             if self._chosen is not None:
                 self._chosen.clear()
-            for tied in (self._twin, self.tied):
-                if tied is not None:
-                    tied.release()
+            if self.twin is not None:
+                self.twin.release()
             self._otherwise.release()
             self._apart.release()
             if self._kernels is not None:

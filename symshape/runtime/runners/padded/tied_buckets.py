@@ -1,33 +1,42 @@
 """The buckets of a program that runs after another one, in a bucket of the same capacities.
 
-Backward of attention with dropout has to drop what forward dropped.  Its kernels do so only at the
-sizes of forward, and some of them only if both are captured or neither is.  So each bucket of
-forward is made together with one for backward, and a call that forward runs op by op has its
-backward op by op.
+Backward of attention with dropout has to drop what forward dropped.  Which elements a kernel drops
+depends on the state that forward kept, and on the place of an element among all: on the capacities,
+and on where the padding is.  Some kernels also read the state on the device only if they are
+captured.  So each bucket of forward is made together with one for backward, and a call that forward
+runs op by op has its backward op by op.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from meta_fns.padding.axes import Axis, agree, capacity_of
+from symshape.calls.questions import is_transformed
 from symshape.graph.codegen import Run
+from symshape.graph.graph import Graph
 from symshape.graph.program import Program
-from symshape.runtime.runners.cuda.capture import CaptureFailed
+from symshape.graph.steps import Value, arguments_by_name
+from symshape.runtime.padding.planning import Plan, plan
+from symshape.runtime.runners.cuda.capture import CaptureFailed, is_capturing
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.bucket_finder import BucketFinder
 
 __all__ = ["TiedBuckets"]
 
+_OWN = ("query", "key", "value", "out", "logsumexp")
+"""The arguments of a backward of attention that are forward's, by their names in its schema."""
+
 
 class TiedBuckets:
     """The buckets of a second program, one for each bucket of a first program.
 
-    Both programs have the same symbols, and two buckets of the same capacities are worth the same.
+    Two such buckets are worth the same, since both serve the same calls.
 
     Args:
         program: the second program.
@@ -37,20 +46,26 @@ class TiedBuckets:
 
     Attributes:
         finder: makes its buckets.
+        others: the buckets of other programs that may run in its place after the first one.
     """
 
     def __init__(
         self, program: Program, finder: BucketFinder, store: GraphStore, eager: Run
     ) -> None:
         self.finder = finder
-        self._store, self._eager, self._released = store, eager, False
+        self.others: list[TiedBuckets] = []
+        self._program, self._store, self._eager = program, store, eager
         self._symbols = list(program.positions.items())
         self._positions = [each.position for each in program.graph.inputs]
+        self._placed = _of_attention(program.graph)
         self._known: weakref.WeakKeyDictionary[Bucket, Bucket] = weakref.WeakKeyDictionary()
         finder.on_forget = self._forget
 
     def run(self, bucket: Bucket | None, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """Return the flat outputs of a call of the second program.
+
+        A call whose bucket has left the store meanwhile runs on buffers of its own, op by op: it
+        has to drop what the first program dropped.
 
         Args:
             bucket: the bucket that the first program ran in; None if it ran op by op.
@@ -58,59 +73,133 @@ class TiedBuckets:
             values: its integers.
 
         Raises:
-            CaptureFailed: there is no such bucket any more.
-            torch.OutOfMemoryError: there is no memory for it.
+            CaptureFailed: the second program cannot be padded like that, or cannot run so: the call
+                is part of a capture or under a transform.
+            torch.OutOfMemoryError: there is not enough memory.
         """
         if bucket is None:
             return self._eager(leaves, values)
+        if is_transformed() or (leaves and leaves[0].is_cuda and is_capturing()):
+            raise CaptureFailed("the call is under a transform or part of another capture")
         with self._store.lock:
-            found = self.like(bucket)
-            found.lease.credit.use(self._store.clock)
+            found = self._known.get(bucket)
+            if found is None or not self.has(bucket):
+                found = self._aside(bucket)
             placement = found.place({name: values[place] for name, place in self._symbols})
             results = found.launched(leaves, placement)
-            if results is None:
-                results = found.call(leaves, [leaves[at] for at in self._positions], placement)
-            if self._released:
-                self.finder.clear()
-        return results
-
-    def like(self, bucket: Bucket) -> Bucket:
-        """Return the captured bucket for the same capacities, made now if need be.  Callers hold
-        the store's lock.
-
-        Raises:
-            CaptureFailed: the second program cannot be padded like that, or not be captured.
-            torch.OutOfMemoryError: there is no room or no memory for it.
-        """
-        found, stream = self._known.get(bucket), self.finder.stream()
-        if found is None or found.lease.pool != stream:
-            found = self._known[bucket] = self._made(bucket, stream)
-        if not found.captures:
+            if results is not None:
+                return results
             try:
-                found.warm_up()
-            except torch.OutOfMemoryError as error:
-                self.finder.give_up(found, f"out of memory: {error}")
+                return found.call(leaves, [leaves[at] for at in self._positions], placement)
+            except torch.OutOfMemoryError:
                 raise
             except (IndexError, RuntimeError) as error:
                 raise CaptureFailed(str(error)) from error
+
+    def has(self, bucket: Bucket) -> bool:
+        """Return whether there is a captured bucket for the same capacities on this stream."""
+        found = self._known.get(bucket)
+        return found is not None and found.captures > 0 and found.lease.pool == self.finder.stream()
+
+    def prepare(self, bucket: Bucket) -> float:
+        """Make and capture the bucket for the same capacities, unless it is there; return the ms
+        of loading kernels for it.  Callers hold the store's lock.
+
+        Raises:
+            CaptureFailed: the second program, or one of the others, cannot be padded like that; or
+                the second program cannot be captured.
+            torch.OutOfMemoryError: there is no room or no memory for it.
+        """
+        if self.has(bucket):
+            return 0.0
+        for each in self.others:
+            each._planned(bucket)
+        found = self._known[bucket] = self._stored(bucket)
+        if found.captures:
+            return 0.0
+        try:
+            found.warm_up()
+        except torch.OutOfMemoryError as error:
+            self.finder.give_up(found, f"out of memory: {error}")
+            raise
+        except (IndexError, RuntimeError) as error:
+            raise CaptureFailed(str(error)) from error
+        return found.loading
+
+    def _sizes(self, bucket: Bucket) -> dict[str, int]:
+        every = {**bucket.made.exact, **bucket.made.caps}
+        return {name: every[name] for name, _ in self._symbols}
+
+    def _stored(self, bucket: Bucket) -> Bucket:
+        """Return the stored bucket for the same capacities, made now if need be."""
+        sizes, stream = self._sizes(bucket), self.finder.stream()
+        there = (
+            each
+            for each in self.finder.buckets(stream)
+            if {**each.made.exact, **each.made.caps} == sizes
+        )
+        found, credit = next(there, None), bucket.lease.credit
+        if found is None:
+            found = self.finder.make(sizes, stream, sizes, credit.now(self._store.clock))
+            self._check_refusals(bucket)
+            if found is None:
+                raise torch.OutOfMemoryError("there is no room for a bucket of backward")
+            found.lease.credit = credit
+        self._check(bucket, found.made, sizes)
         return found
 
-    def _made(self, bucket: Bucket, stream: int) -> Bucket:
-        caps, credit = bucket.made.caps, bucket.lease.credit
-        every = {**bucket.made.exact, **caps}
-        sizes = {name: every[name] for name, _ in self._symbols}
-        found = self.finder.make(sizes, stream, sizes, credit.now(self._store.clock))
-        refused = caps.keys() & self.finder.refusals.keys()
+    def _aside(self, bucket: Bucket) -> Bucket:
+        """Return a bucket for the same capacities that is neither stored nor captured."""
+        return Bucket(self._program, self._planned(bucket), bucket.sizes.device, None)
+
+    def _planned(self, bucket: Bucket) -> Plan:
+        """Return the plan of a bucket for the same capacities.
+
+        Raises:
+            CaptureFailed: the second program cannot be padded like that.
+        """
+        sizes = self._sizes(bucket)
+        made = plan(
+            self._program,
+            sizes,
+            self.finder.refusals,
+            [sizes],
+            blueprints=self.finder.blueprints,
+        )
+        if made.padded is None:
+            raise CaptureFailed("it cannot be padded")
+        self._check(bucket, made, sizes)
+        return made
+
+    def _check_refusals(self, bucket: Bucket) -> None:
+        refused = bucket.made.caps.keys() & self.finder.refusals.keys()
         if refused:
-            why = "; ".join(f"{name}: {self.finder.refusals[name]}" for name in refused)
-            raise CaptureFailed(why)
-        if found is None:
-            raise torch.OutOfMemoryError(f"no room in the budget of {self._store.limit} graphs")
-        here = {**found.made.exact, **found.made.caps}
-        if here != sizes or caps.keys() & found.made.exact.keys():
-            raise CaptureFailed(f"it is padded to {here}, and not to {sizes}")
-        found.lease.credit = credit
-        return found
+            raise CaptureFailed("; ".join(f"{e}: {self.finder.refusals[e]}" for e in refused))
+
+    def _check(self, bucket: Bucket, second: Plan, sizes: Mapping[str, int]) -> None:
+        """Raise unless attention has its padding at the same places in both programs.
+
+        Raises:
+            CaptureFailed: it is not.
+        """
+        first = bucket.made
+        assert first.padded is not None
+        assert second.padded is not None
+        there: dict[Value, Sequence[Axis]] = {
+            each.value: axes
+            for each, axes in zip(bucket.program.graph.inputs, first.padded.axes, strict=True)
+        }
+        there |= {value: padded.axes for value, (_, padded) in first.padded.outputs.items()}
+        same = {**second.exact, **second.caps} == sizes and not (
+            first.caps.keys() & second.exact.keys()
+        )
+        for each, axes in zip(self._program.graph.inputs, second.padded.axes, strict=True):
+            before = there.get(each.value, axes) if each.value in self._placed else axes
+            same = same and len(before) == len(axes)
+            for one, other in zip(before, axes, strict=False):
+                same = same and agree(one, other) and capacity_of(one) == capacity_of(other)
+        if not same:
+            raise CaptureFailed("its padding would be at other places than that of forward")
 
     def _forget(self, bucket: Bucket) -> None:
         """Handle the removal of a bucket from the store."""
@@ -118,6 +207,26 @@ class TiedBuckets:
             del self._known[first]
 
     def release(self) -> None:
-        """Drop the buckets; a call whose first program ran in one has its own made again."""
-        self._released = True
+        """Drop the buckets; calls whose first program ran in one can still be finished."""
         self.finder.clear()
+
+
+def _of_attention(backward: Graph) -> set[Value]:
+    """Return the tensors from which backward makes forward's part of its attention, with all
+    between.
+
+    Backward repeats views and cheap ops of forward; what they read was handed over.
+    """
+    made = {value: node for node in backward.nodes for value in node.outputs if value is not None}
+    left: list[Any] = []
+    for node in backward.nodes:
+        if "attention" in getattr(getattr(node.op, "_schema", None), "name", ""):
+            given = arguments_by_name(node)
+            left += [given[name] for name in _OWN if isinstance(given.get(name), Value)]
+    found = set[Value]()
+    while left:
+        value = left.pop()
+        if value not in found:
+            found.add(value)
+            left += made[value].reads if value in made else ()
+    return found

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from symshape import Options
 from symshape.errors import RunnerError
@@ -89,14 +91,14 @@ def test_a_call_op_by_op_has_its_backward_op_by_op(monkeypatch: pytest.MonkeyPat
     forward, backward = both(mine)
     given = tokens(5, 6)
     monkeypatch.setattr(forward._finder, "find", lambda values: None)
-    monkeypatch.setattr(backward.tied, "like", lambda bucket: pytest.fail("a bucket"))
+    monkeypatch.setattr(backward.tied, "_aside", lambda bucket: pytest.fail("a bucket"))
     for each in (eager, mine):
         each.zero_grad()
         step(each, given)
     same_gradients(mine, eager)
 
 
-def test_backwards_bucket_is_made_again_if_it_was_dropped() -> None:
+def test_a_backward_whose_bucket_was_dropped_has_buffers_of_its_own() -> None:
     eager, mine = twins()
     step(mine, tokens(3, 5))
     step(mine, tokens(4, 6))
@@ -166,7 +168,7 @@ def test_forward_runs_op_by_op_where_backward_cannot_be_captured(
     assert not backward.buckets
 
 
-def test_a_backward_without_a_bucket_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backward_that_cannot_have_a_bucket_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     _, mine = twins()
     step(mine, tokens(3, 5))
     step(mine, tokens(4, 6))
@@ -176,7 +178,8 @@ def test_a_backward_without_a_bucket_is_an_error(monkeypatch: pytest.MonkeyPatch
         raise CaptureFailed("an op that cannot be captured")
 
     loss = mine(tokens(5, 6)).square().mean()
-    monkeypatch.setattr(backward.tied, "like", failed)
+    backward._finder.clear()
+    monkeypatch.setattr(backward.tied, "_aside", failed)
     with pytest.raises(RunnerError, match=r"has to drop .* an op that cannot be captured; compile"):
         loss.backward()
 
@@ -231,11 +234,6 @@ def test_exact_graphs_are_refused() -> None:
 
 
 def test_the_ledger_decides_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Patient(PaddedRunner):
-        def __init__(self, *args: Any, twin: Any = None, **how: Any) -> None:
-            how["where_it_pays"] = twin is not None
-            super().__init__(*args, twin=twin, **how)
-
     monkeypatch.setattr(padded_runner, "PaddedRunner", Patient)
     eager, mine = twins()
     for number in range(60):
@@ -251,3 +249,131 @@ def test_the_ledger_decides_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
     assert forward.buckets
     assert caps(forward) == caps(backward)
     assert any("a bucket up to" in line for line in forward.accounts())
+
+
+class Pairs(nn.Module):
+    """Attention over pairs of views, in rows whose order only the layer before it shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.Linear(8, 8).requires_grad_(False)
+        self.scales = nn.Parameter(torch.randn(3, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pairs, batch, length, width = x.shape
+        hidden = self.before(x.reshape(pairs * batch, length, width))
+        found = [
+            (hidden * scale).view(pairs * batch, length, 2, 4).transpose(1, 2)
+            for scale in self.scales
+        ]
+        mixed = F.scaled_dot_product_attention(*found).transpose(1, 2)
+        scaled: torch.Tensor = mixed.reshape(pairs * batch, length, width) * self.scales[0]
+        return scaled
+
+
+def test_no_bucket_where_the_padding_would_be_at_other_places() -> None:
+    eager = Pairs()
+    mine = compiled(copy.deepcopy(eager))
+    for sizes in ((5, 4), (6, 5), (3, 3), (7, 6)):
+        given = torch.randn(2, *sizes, 8)
+        for each in (eager, mine):
+            each.zero_grad()
+            step(each, given)
+        same_gradients(mine, eager)
+    forward, backward = both(mine)
+    assert not forward.buckets
+    assert not backward.buckets
+
+
+class Patient(PaddedRunner):
+    """A runner whose buckets have to be worth their price, as under ``auto`` on a GPU."""
+
+    def __init__(self, *args: Any, twin: Any = None, **how: Any) -> None:
+        how["where_it_pays"] = twin is not None
+        super().__init__(*args, twin=twin, **how)
+
+
+@pytest.mark.parametrize("patient", [True, False])
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_too_few_graphs_for_all(patient: bool, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if patient:
+        monkeypatch.setattr(padded_runner, "PaddedRunner", Patient)
+    eager, mine = twins(options=Options(max_cuda_graphs=most))
+    for number in range(60):
+        given = [tokens(2 + number % 7, 3 + number % 11), tokens(9 + number % 5, 4)]
+        for each in (eager, mine):
+            each.zero_grad()
+            losses = [each(one).square().mean() for one in given]
+            (losses[1] + losses[0]).backward()
+        same_gradients(mine, eager)
+
+
+def test_forwards_buckets_are_made_with_those_of_the_backward_that_runs() -> None:
+    def program(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scores = (x @ w).tanh()
+        return scores.square().mean(), scores
+
+    mine = compiled(program, options=Options(max_cuda_graphs=5))
+    for number in range(40):
+        w = torch.randn(4, 4, requires_grad=True)
+        x = torch.randn(2 + number * 3 % 17, 4)
+        (theirs,) = torch.autograd.grad(program(x, w)[0], w)
+        (ours,) = torch.autograd.grad(mine(x, w)[0], w)
+        torch.testing.assert_close(ours, theirs)
+    forward, _, loss = both(mine)
+    assert forward.twin is loss.tied
+
+
+def test_what_was_captured_before_loads_nothing() -> None:
+    _, mine = twins()
+    step(mine, tokens(3, 5))
+    step(mine, tokens(4, 6))
+    forward, backward = both(mine)
+    backward.buckets[0].loading = 500.0
+    assert forward.twin is not None
+    assert forward.twin.prepare(forward.buckets[0]) == 0.0
+
+
+def test_gradients_of_many_at_once_are_refused_after_a_bucket() -> None:
+    _, mine = twins()
+    step(mine, tokens(3, 5))
+    step(mine, tokens(4, 6))
+    made = mine(tokens(4, 6))
+    with pytest.raises(RunnerError, match="cannot run in such a bucket"):
+        torch.autograd.grad(
+            made, list(mine.parameters()), torch.randn(3, *made.shape), is_grads_batched=True
+        )
+
+
+def test_a_result_that_has_nothing_to_do_with_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        halves,
+        "_is_tied",
+        lambda half: any("tanh" in str(node.op) for node in half.nodes),
+    )
+
+    def program(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return F.dropout(x @ w, 0.5).tanh(), (w * w).sum()
+
+    mine = compiled(program, options=Options(randomness="any"))
+    for rows in (3, 4, 5, 6):
+        x, w = torch.randn(rows, 4), torch.randn(4, 4, requires_grad=True)
+        made, norm = mine(x, w)
+        (made.sum() + norm).backward()
+    w.grad = None
+    mine(x, w)[1].backward()
+    assert w.grad is not None
+    torch.testing.assert_close(w.grad, 2 * w.detach())
+
+
+def test_a_backward_for_some_results_after_the_release_leaves_nothing() -> None:
+    mine = compiled(lambda x, w: ((x @ w).tanh(), x.exp() * 2))
+    for rows in (3, 4, 5, 6):
+        x, w = torch.randn(rows, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+        first, second = mine(x, w)
+        (first.sum() + second.sum()).backward()
+    runner = divided(mine)
+    first, _ = mine(x, w)
+    runner.release()
+    first.sum().backward()
+    assert not len(runner._store)
