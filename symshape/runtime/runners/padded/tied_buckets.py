@@ -21,13 +21,14 @@ from symshape.graph.codegen import Run
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program
 from symshape.graph.steps import Value, arguments_by_name
+from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.padding.planning import Plan, plan
 from symshape.runtime.runners.cuda.capture import CaptureFailed, is_capturing
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.bucket_finder import BucketFinder
 
-__all__ = ["TiedBuckets"]
+__all__ = ["TiedBuckets", "attention_agrees"]
 
 _OWN = ("query", "key", "value", "out", "logsumexp")
 """The arguments of a backward of attention that are forward's, by their names in its schema."""
@@ -57,7 +58,6 @@ class TiedBuckets:
         self._program, self._store, self._eager = program, store, eager
         self._symbols = list(program.positions.items())
         self._positions = [each.position for each in program.graph.inputs]
-        self._placed = _of_attention(program.graph)
         self._known: weakref.WeakKeyDictionary[Bucket, Bucket] = weakref.WeakKeyDictionary()
         finder.on_forget = self._forget
 
@@ -185,20 +185,14 @@ class TiedBuckets:
         first = bucket.made
         assert first.padded is not None
         assert second.padded is not None
-        there: dict[Value, Sequence[Axis]] = {
-            each.value: axes
-            for each, axes in zip(bucket.program.graph.inputs, first.padded.axes, strict=True)
-        }
-        there |= {value: padded.axes for value, (_, padded) in first.padded.outputs.items()}
-        same = {**second.exact, **second.caps} == sizes and not (
-            first.caps.keys() & second.exact.keys()
-        )
-        for each, axes in zip(self._program.graph.inputs, second.padded.axes, strict=True):
-            before = there.get(each.value, axes) if each.value in self._placed else axes
-            same = same and len(before) == len(axes)
-            for one, other in zip(before, axes, strict=False):
-                same = same and agree(one, other) and capacity_of(one) == capacity_of(other)
-        if not same:
+        fits = {**second.exact, **second.caps} == sizes
+        if (
+            not fits
+            or first.caps.keys() & second.exact.keys()
+            or not attention_agrees(
+                (bucket.program.graph, first.padded), (self._program.graph, second.padded)
+            )
+        ):
             raise CaptureFailed("its padding would be at other places than that of forward")
 
     def _forget(self, bucket: Bucket) -> None:
@@ -209,6 +203,30 @@ class TiedBuckets:
     def release(self) -> None:
         """Drop the buckets; calls whose first program ran in one can still be finished."""
         self.finder.clear()
+
+
+def attention_agrees(
+    forward: tuple[Graph, PaddedGraph], backward: tuple[Graph, PaddedGraph]
+) -> bool:
+    """Return whether the padding of what backward's attention has from forward is where forward has
+    it, at the same capacities.
+
+    Args:
+        forward: the program, and what it is in a bucket.
+        backward: likewise.
+    """
+    there: dict[Value, Sequence[Axis]] = {
+        each.value: axes for each, axes in zip(forward[0].inputs, forward[1].axes, strict=True)
+    }
+    there |= {value: padded.axes for value, (_, padded) in forward[1].outputs.items()}
+    placed = _of_attention(backward[0])
+    for each, axes in zip(backward[0].inputs, backward[1].axes, strict=True):
+        before = there.get(each.value, axes) if each.value in placed else axes
+        if len(before) != len(axes) or not all(map(agree, before, axes)):
+            return False
+        if list(map(capacity_of, before)) != list(map(capacity_of, axes)):
+            return False
+    return True
 
 
 def _of_attention(backward: Graph) -> set[Value]:

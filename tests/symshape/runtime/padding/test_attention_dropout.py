@@ -28,6 +28,7 @@ from symshape.graph.steps import Input, Node, Value
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, pad
 from symshape.runtime.pieces.faults import Faults
+from symshape.runtime.runners.padded.tied_buckets import attention_agrees
 from tests.meta_fns.padding.poison import poison
 from tests.symshape.runtime.padding.test_attention_on_device import BACKWARD, CPU, FORWARD, run
 
@@ -263,6 +264,26 @@ def test_a_state_that_is_used_outside_is_refused(name: str) -> None:
     )
     with pytest.raises(Refusal, match="outside"):
         _padded(attrs.evolve(alone, inputs=inputs), any_randomness=True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", FORWARD)
+def test_tied_programs_have_their_padding_at_the_same_places(name: str, way: str) -> None:
+    if name == "flash" and way == "bias":
+        pytest.skip("takes no mask")
+    made = Made(name, **WAYS[way])
+    kept = [each for each in made.forward.outputs if each is not None]
+    forward = attrs.evolve(made.graph(*kept, steps=[made.forward]), tied=True)
+    taken = [*made.inputs, *kept]
+    inputs = tuple(Input(place, f"x{place}", value) for place, value in enumerate(taken))
+    alone = made.graph(*made.gradients, steps=[made.backward])
+    backward = attrs.evolve(alone, inputs=inputs, tied=True)
+    first, second = (_padded(each, any_randomness=True) for each in (forward, backward))
+    assert attention_agrees((forward, first), (backward, second))
+    longer = pad(
+        backward, Region([parse("s0 >= 1"), parse("s1 >= 1")], {}, {**CAPS, "s1": 38}), CPU
+    )
+    assert not attention_agrees((forward, first), (backward, longer))
 
 
 @pytest.mark.parametrize("name", FORWARD)
