@@ -20,7 +20,7 @@ from symshape.graph.steps import (
     values_in,
 )
 
-__all__ = ["RandomStates", "keeps_random_state_on_host"]
+__all__ = ["RandomStates", "keeps_random_state_on_host", "states_of"]
 
 _NAMES = frozenset({"philox_seed", "philox_offset", "rng_state", "unused"})
 
@@ -86,11 +86,17 @@ def _found(graph: Graph) -> RandomStates:
             seen |= drawn.intersection(node.reads) - states
     inside = made.keys() - (drawn & seen)
     drop = [node for node in attention if drops(node)]
-    own = {node: frozenset((*_arguments(node), *_results(node))) for node in drop}
+    own = {node: frozenset(states_of(node)) for node in drop}
     shared = {node for node in drop if not (graph.tied or inside >= own[node])}
     pairs = {(made[value], node) for node in drop for value in _arguments(node) if value in made}
     dropping = frozenset[Value]().union(*own.values())
     return RandomStates(frozenset(inside), frozenset(shared), tuple(pairs), dropping)
+
+
+def states_of(node: Node) -> Iterator[Value]:
+    """Yield the random states that a node is given, and those that it returns."""
+    yield from _arguments(node)
+    yield from _results(node)
 
 
 def _results(node: Node) -> Iterator[Value]:

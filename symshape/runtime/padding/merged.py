@@ -4,7 +4,9 @@ A graph may receive a tensor of ``batch * length`` rows, for example a backward 
 saved it.  The graph does not say in which order the sizes were merged.  Views in the graph do: of
 that tensor, or of one with the same rows that an op combines with it.  Without such views, the
 order of separate sizes in other tensors decides.  A wrong guess costs a refusal and never a wrong
-result: the axes say where padding is, in either order.
+result: the axes say where padding is, in either order.  (Where an element's place among all matters
+in two programs, as for dropout in attention, the axes are compared:
+:mod:`symshape.runtime.runners.padded.tied_buckets`.)
 """
 
 from __future__ import annotations

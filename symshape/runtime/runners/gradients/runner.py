@@ -54,7 +54,8 @@ trace: 1.4 to 1.9 were measured on a CPU, 2.1 and 2.4 on an H200.
 """
 STEP = 3.0
 """The host's time for forward and backward, as a multiple of forward's: 2.5 to 4.2 were measured on
-an H200.
+an H200.  Where forward decides for both, the device's times are taken to have the same ratio, which
+was not measured.
 """
 _PATIENCE = 256
 """The calls after which forward and backward are given up if neither has a bucket: torch's own

@@ -1,10 +1,10 @@
 """The buckets of a program that runs after another one, in a bucket of the same capacities.
 
-Backward of attention with dropout has to drop what forward dropped.  Which elements a kernel drops
-depends on the state that forward kept, and on the place of an element among all: on the capacities,
-and on where the padding is.  Some kernels also read the state on the device only if they are
-captured.  So each bucket of forward is made together with one for backward, and a call that forward
-runs op by op has its backward op by op.
+Backward of attention with dropout has to drop what forward dropped.  Which elements are dropped
+depends on the state that forward kept, on the kernel, and on the place of an element among all: on
+the capacities, and on where the padding is.  Some kernels also read the state on the device only if
+they are captured.  So each bucket of forward is made together with one for backward, and a call
+that forward runs op by op has its backward op by op.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from symshape.calls.questions import is_transformed
 from symshape.graph.codegen import Run
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program
-from symshape.graph.steps import Value, arguments_by_name
+from symshape.graph.random_states import RandomStates, states_of
+from symshape.graph.steps import Value, arguments_by_name, drops
 from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.padding.planning import Plan, plan
 from symshape.runtime.runners.cuda.capture import CaptureFailed, is_capturing
@@ -82,9 +83,7 @@ class TiedBuckets:
         if is_transformed() or (leaves and leaves[0].is_cuda and is_capturing()):
             raise CaptureFailed("the call is under a transform or part of another capture")
         with self._store.lock:
-            found = self._known.get(bucket)
-            if found is None or not self.has(bucket):
-                found = self._aside(bucket)
+            found = self._there(bucket) or self._aside(bucket)
             placement = found.place({name: values[place] for name, place in self._symbols})
             results = found.launched(leaves, placement)
             if results is not None:
@@ -98,8 +97,13 @@ class TiedBuckets:
 
     def has(self, bucket: Bucket) -> bool:
         """Return whether there is a captured bucket for the same capacities on this stream."""
+        return self._there(bucket) is not None
+
+    def _there(self, bucket: Bucket) -> Bucket | None:
         found = self._known.get(bucket)
-        return found is not None and found.captures > 0 and found.lease.pool == self.finder.stream()
+        if found is None or not found.captures or found.lease.pool != self.finder.stream():
+            return None
+        return found
 
     def prepare(self, bucket: Bucket) -> float:
         """Make and capture the bucket for the same capacities, unless it is there; return the ms
@@ -141,8 +145,8 @@ class TiedBuckets:
         found, credit = next(there, None), bucket.lease.credit
         if found is None:
             found = self.finder.make(sizes, stream, sizes, credit.now(self._store.clock))
-            self._check_refusals(bucket)
             if found is None:
+                self._planned(bucket)  # raises if room is not what is missing
                 raise torch.OutOfMemoryError("there is no room for a bucket of backward")
             found.lease.credit = credit
         self._check(bucket, found.made, sizes)
@@ -166,34 +170,25 @@ class TiedBuckets:
             [sizes],
             blueprints=self.finder.blueprints,
         )
-        if made.padded is None:
-            raise CaptureFailed("it cannot be padded")
         self._check(bucket, made, sizes)
         return made
 
-    def _check_refusals(self, bucket: Bucket) -> None:
-        refused = bucket.made.caps.keys() & self.finder.refusals.keys()
-        if refused:
-            raise CaptureFailed("; ".join(f"{e}: {self.finder.refusals[e]}" for e in refused))
-
     def _check(self, bucket: Bucket, second: Plan, sizes: Mapping[str, int]) -> None:
-        """Raise unless attention has its padding at the same places in both programs.
+        """Raise unless attention drops the same elements in both buckets.
 
         Raises:
-            CaptureFailed: it is not.
+            CaptureFailed: it does not, or the second program cannot be padded like the first.
         """
-        first = bucket.made
+        first, refusals = bucket.made, {**self.finder.refusals, **second.refusals}
+        refused = [name for name in first.caps if name in refusals and name in sizes]
+        if refused or second.padded is None:
+            why = "; ".join(f"{name}: {refusals[name]}" for name in refused or refusals)
+            raise CaptureFailed(why or "it has no size that could be padded")
         assert first.padded is not None
-        assert second.padded is not None
-        fits = {**second.exact, **second.caps} == sizes
-        if (
-            not fits
-            or first.caps.keys() & second.exact.keys()
-            or not attention_agrees(
-                (bucket.program.graph, first.padded), (self._program.graph, second.padded)
-            )
+        if {**second.exact, **second.caps} != sizes or not attention_agrees(
+            (bucket.program.graph, first.padded), (self._program.graph, second.padded)
         ):
-            raise CaptureFailed("its padding would be at other places than that of forward")
+            raise CaptureFailed("its attention would drop other elements than that of forward")
 
     def _forget(self, bucket: Bucket) -> None:
         """Handle the removal of a bucket from the store."""
@@ -208,8 +203,10 @@ class TiedBuckets:
 def attention_agrees(
     forward: tuple[Graph, PaddedGraph], backward: tuple[Graph, PaddedGraph]
 ) -> bool:
-    """Return whether the padding of what backward's attention has from forward is where forward has
-    it, at the same capacities.
+    """Return whether attention in backward drops the elements that it dropped in forward.
+
+    What it has from forward has its padding where forward has it, at the same capacities, and the
+    same kernels run.
 
     Args:
         forward: the program, and what it is in a bucket.
@@ -226,7 +223,24 @@ def attention_agrees(
             return False
         if list(map(capacity_of, before)) != list(map(capacity_of, axes)):
             return False
-    return True
+    dropped = _kernels(forward[1])
+    again = _kernels(backward[1])
+    return again.keys() == RandomStates.of(backward[0]).dropping and all(
+        dropped.get(state) == kernel for state, kernel in again.items()
+    )
+
+
+def _kernels(padded: PaddedGraph) -> dict[Value, str]:
+    """Return the kernel by which a padded program drops elements, for each random state of the
+    traced program.
+    """
+    found: dict[Value, str] = {}
+    for node in padded.graph.nodes:
+        name = getattr(getattr(node.op, "_schema", None), "name", "")
+        source = padded.sources.get(node.outputs[0]) if node.outputs and node.outputs[0] else None
+        if "attention" in name and drops(node) and source is not None:
+            found.update(dict.fromkeys(states_of(source), name.removesuffix("_backward")))
+    return found
 
 
 def _of_attention(backward: Graph) -> set[Value]:

@@ -22,9 +22,12 @@ from guards.terms import fold
 from guards.terms.arithmetic import symbol
 from meta_fns import TensorSpec
 from meta_fns.core.layout import contiguous_strides
+from meta_fns.padding import attention_gradients
 from symshape.graph.graph import Graph
 from symshape.graph.random_states import RandomStates
 from symshape.graph.steps import Input, Node, Value
+from symshape.runtime.padding.alignment import aligned
+from symshape.runtime.padding.blueprint import Blueprints
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, pad
 from symshape.runtime.pieces.faults import Faults
@@ -108,6 +111,15 @@ class Made:
         outputs = outputs or (self.out, *self.gradients)
         steps = tuple(steps) or (self.forward, self.backward)
         return Graph(inputs, (), steps, outputs, pytree.tree_flatten([0] * len(outputs))[1])
+
+    def apart(self) -> tuple[Graph, Graph]:
+        """Return forward, and backward which is given what forward keeps, as two graphs."""
+        kept = [each for each in self.forward.outputs if each is not None]
+        inputs = tuple(
+            Input(place, f"x{place}", value) for place, value in enumerate([*self.inputs, *kept])
+        )
+        alone = self.graph(*self.gradients, steps=[self.backward])
+        return self.graph(*kept, steps=[self.forward]), attrs.evolve(alone, inputs=inputs)
 
 
 class Kernels:
@@ -253,36 +265,44 @@ def test_a_state_that_is_used_outside_is_refused(name: str) -> None:
     """A backward in another program would drop by other sizes; so would this one by the state of
     another forward.
     """
-    made = Made(name)
-    forward = made.graph(made.out, *made.states, steps=[made.forward])
-    with pytest.raises(Refusal, match="outside"):
-        _padded(forward, any_randomness=True)
-    alone = attrs.evolve(made.graph(*made.gradients, steps=[made.backward]))
-    kept = [each for each in made.forward.outputs if each is not None]
-    inputs = tuple(
-        Input(place, f"x{place}", value) for place, value in enumerate([*made.inputs, *kept])
-    )
-    with pytest.raises(Refusal, match="outside"):
-        _padded(attrs.evolve(alone, inputs=inputs), any_randomness=True)
+    for each in Made(name).apart():
+        with pytest.raises(Refusal, match="outside"):
+            _padded(each, any_randomness=True)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", FORWARD)
-def test_tied_programs_have_their_padding_at_the_same_places(name: str, way: str) -> None:
+def test_tied_programs_drop_the_same_elements_at_the_same_capacities(name: str, way: str) -> None:
     if name == "flash" and way == "bias":
         pytest.skip("takes no mask")
-    made = Made(name, **WAYS[way])
-    kept = [each for each in made.forward.outputs if each is not None]
-    forward = attrs.evolve(made.graph(*kept, steps=[made.forward]), tied=True)
-    taken = [*made.inputs, *kept]
-    inputs = tuple(Input(place, f"x{place}", value) for place, value in enumerate(taken))
-    alone = made.graph(*made.gradients, steps=[made.backward])
-    backward = attrs.evolve(alone, inputs=inputs, tied=True)
-    first, second = (_padded(each, any_randomness=True) for each in (forward, backward))
+    tied = [attrs.evolve(each, tied=True) for each in Made(name, **WAYS[way]).apart()]
+    many = [CAPS, {**CAPS, "s1": 38}, {"s0": 8, "s1": 64}]
+    made = [[_at(caps, blueprints) for caps in many] for blueprints in map(_blueprints, tied)]
+    for one, first in enumerate(made[0]):
+        for other, second in enumerate(made[1]):
+            assert attention_agrees((tied[0], first), (tied[1], second)) == (one == other)
+
+
+def test_tied_programs_run_the_same_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What backward is given may lie in memory otherwise, so that it would choose another one."""
+    forward, backward = (
+        attrs.evolve(each, tied=True) for each in Made("cudnn", **WAYS["causal"]).apart()
+    )
+    first, second = (_at(CAPS, _blueprints(each)) for each in (forward, backward))
     assert attention_agrees((forward, first), (backward, second))
-    region = Region([parse("s0 >= 1"), parse("s1 >= 1")], {}, {**CAPS, "s1": 38})
-    longer = pad(backward, region, CPU, any_randomness=True)
-    assert not attention_agrees((forward, first), (backward, longer))
+    monkeypatch.setattr(attention_gradients, "needs_no_plan", lambda *given: False)
+    other = _at(CAPS, _blueprints(backward))
+    assert not attention_agrees((forward, first), (backward, other))
+
+
+def _blueprints(graph: Graph) -> Blueprints:
+    return Blueprints(
+        lambda region: aligned(pad(graph, region, CPU, any_randomness=True)), compiled=False
+    )
+
+
+def _at(caps: dict[str, int], blueprints: Blueprints) -> PaddedGraph:
+    return blueprints.padded(Region([parse("s0 >= 1"), parse("s1 >= 1")], {}, caps))
 
 
 @pytest.mark.parametrize("name", FORWARD)

@@ -59,14 +59,27 @@ def twins(**options: Any) -> tuple[Encoder, Any]:
     return eager, compiled(copy.deepcopy(eager), **options)
 
 
+def divided_twins() -> tuple[Encoder, Any]:
+    """Return an encoder and a compiled one, whose first sizes are known to change."""
+    eager, mine = twins()
+    step(mine, tokens(3, 5))
+    step(mine, tokens(4, 6))
+    return eager, mine
+
+
+def same_step(mine: Any, eager: nn.Module, given: torch.Tensor) -> None:
+    """Run a step of both, and compare their gradients."""
+    for each in (eager, mine):
+        each.zero_grad()
+        step(each, given)
+    same_gradients(mine, eager)
+
+
 def test_both_have_buckets_of_the_same_capacities() -> None:
     eager, mine = twins()
     for sizes in SIZES:
         given = tokens(*sizes)
-        for each in (eager, mine):
-            each.zero_grad()
-            step(each, given)
-        same_gradients(mine, eager)
+        same_step(mine, eager, given)
     forward, backward = both(mine)
     assert caps(forward) == caps(backward)
     assert len(caps(forward)) > 1
@@ -85,23 +98,16 @@ def test_several_calls_before_their_backward() -> None:
 
 
 def test_a_call_op_by_op_has_its_backward_op_by_op(monkeypatch: pytest.MonkeyPatch) -> None:
-    eager, mine = twins()
-    step(mine, tokens(3, 5))
-    step(mine, tokens(4, 6))
+    eager, mine = divided_twins()
     forward, backward = both(mine)
     given = tokens(5, 6)
     monkeypatch.setattr(forward._finder, "find", lambda values: None)
     monkeypatch.setattr(backward.tied, "_aside", lambda bucket: pytest.fail("a bucket"))
-    for each in (eager, mine):
-        each.zero_grad()
-        step(each, given)
-    same_gradients(mine, eager)
+    same_step(mine, eager, given)
 
 
 def test_a_backward_whose_bucket_was_dropped_has_buffers_of_its_own() -> None:
-    eager, mine = twins()
-    step(mine, tokens(3, 5))
-    step(mine, tokens(4, 6))
+    eager, mine = divided_twins()
     _, backward = both(mine)
     given = tokens(5, 6)
     for each in (eager, mine):
@@ -114,9 +120,7 @@ def test_a_backward_whose_bucket_was_dropped_has_buffers_of_its_own() -> None:
 
 
 def test_a_backward_after_the_release_of_both() -> None:
-    eager, mine = twins()
-    step(mine, tokens(3, 5))
-    step(mine, tokens(4, 6))
+    eager, mine = divided_twins()
     runner = divided(mine)
     _, backward = both(mine)
     given = tokens(5, 6)
@@ -133,25 +137,18 @@ def test_a_backward_after_the_release_of_both() -> None:
 def test_forward_has_no_bucket_where_backward_has_no_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    eager, mine = twins()
-    step(mine, tokens(3, 5))
-    step(mine, tokens(4, 6))
+    eager, mine = divided_twins()
     forward, backward = both(mine)
     monkeypatch.setattr(backward._finder, "make", lambda *given: None)
     given = tokens(40, 50)
-    for each in (eager, mine):
-        each.zero_grad()
-        step(each, given)
-    same_gradients(mine, eager)
+    same_step(mine, eager, given)
     assert len(caps(forward)) == 1
 
 
 def test_forward_runs_op_by_op_where_backward_cannot_be_captured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    eager, mine = twins()
-    step(mine, tokens(3, 5))
-    step(mine, tokens(4, 6))
+    eager, mine = divided_twins()
 
     def broken(self: Bucket) -> None:
         raise RuntimeError("an op that cannot be captured")
@@ -159,19 +156,14 @@ def test_forward_runs_op_by_op_where_backward_cannot_be_captured(
     monkeypatch.setattr(Bucket, "warm_up", broken)
     for sizes in ((40, 50), (41, 51), (4, 6)):
         given = tokens(*sizes)
-        for each in (eager, mine):
-            each.zero_grad()
-            step(each, given)
-        same_gradients(mine, eager)
+        same_step(mine, eager, given)
     forward, backward = both(mine)
     assert not forward.buckets
     assert not backward.buckets
 
 
 def test_a_backward_that_cannot_have_a_bucket_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, mine = twins()
-    step(mine, tokens(3, 5))
-    step(mine, tokens(4, 6))
+    _, mine = divided_twins()
     _, backward = both(mine)
 
     def failed(bucket: Bucket) -> Bucket:
@@ -206,19 +198,14 @@ def test_a_backward_for_some_results() -> None:
 
 
 def test_both_are_warmed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    eager, mine = twins()
-    step(mine, tokens(3, 5))
-    step(mine, tokens(4, 6))
+    eager, mine = divided_twins()
     forward, backward = both(mine)
     assert forward.warm_up(dict.fromkeys(forward._program.positions, 40)).ready
     assert caps(forward) == caps(backward)
     assert all(each.captures for each in backward.buckets)
     monkeypatch.setattr(Bucket, "warm_up", lambda self: pytest.fail("a capture"))
     given = tokens(40, 40)
-    for each in (eager, mine):
-        each.zero_grad()
-        step(each, given)
-    same_gradients(mine, eager)
+    same_step(mine, eager, given)
 
 
 def test_inductors_kernels_are_not_used() -> None:
@@ -238,10 +225,7 @@ def test_the_ledger_decides_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
     eager, mine = twins()
     for number in range(60):
         given = tokens(2 + number % 7, 3 + number % 11)
-        for each in (eager, mine):
-            each.zero_grad()
-            step(each, given)
-        same_gradients(mine, eager)
+        same_step(mine, eager, given)
     forward, backward = both(mine)
     assert forward.estimates is not None
     assert forward.estimates.times == STEP
@@ -276,10 +260,7 @@ def test_no_bucket_where_the_padding_would_be_at_other_places() -> None:
     mine = compiled(copy.deepcopy(eager))
     for sizes in ((5, 4), (6, 5), (3, 3), (7, 6)):
         given = torch.randn(2, *sizes, 8)
-        for each in (eager, mine):
-            each.zero_grad()
-            step(each, given)
-        same_gradients(mine, eager)
+        same_step(mine, eager, given)
     forward, backward = both(mine)
     assert not forward.buckets
     assert not backward.buckets
@@ -325,9 +306,7 @@ def test_forwards_buckets_are_made_with_those_of_the_backward_that_runs() -> Non
 
 
 def test_what_was_captured_before_loads_nothing() -> None:
-    _, mine = twins()
-    step(mine, tokens(3, 5))
-    step(mine, tokens(4, 6))
+    _, mine = divided_twins()
     forward, backward = both(mine)
     backward.buckets[0].loading = 500.0
     assert forward.twin is not None
@@ -335,9 +314,7 @@ def test_what_was_captured_before_loads_nothing() -> None:
 
 
 def test_gradients_of_many_at_once_are_refused_after_a_bucket() -> None:
-    _, mine = twins()
-    step(mine, tokens(3, 5))
-    step(mine, tokens(4, 6))
+    _, mine = divided_twins()
     made = mine(tokens(4, 6))
     with pytest.raises(RunnerError, match="cannot run in such a bucket"):
         torch.autograd.grad(
