@@ -122,7 +122,7 @@ def test_a_model_trains(dtype: torch.dtype) -> None:
     losses: list[list[float]] = [[], []]
     for which, model in enumerate((eager, mine)):
         torch.manual_seed(1)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
         for step in range(200):
             tokens = _tokens((2 + step % 5, 8 + step * 7 % 40)) % 7
             optimizer.zero_grad()
@@ -131,8 +131,9 @@ def test_a_model_trains(dtype: torch.dtype) -> None:
             loss.backward()
             optimizer.step()
             losses[which].append(float(loss.detach()))
-    assert losses[1][-1] < 0.2
-    assert losses[1][-1] == pytest.approx(losses[0][-1], abs=0.05)
+    ends = [sum(each[-50:]) / 50 for each in losses]  # one step may have a bad draw, in eager too
+    assert ends[1] < 0.05
+    assert ends[1] == pytest.approx(ends[0], abs=0.05)
     runners = [each.runner for each in symshape.compiled_of(mine).entries]
     assert any(isinstance(each, GradientsRunner) and each.halves for each in runners)
     assert symshape.compiled_of(mine).stats().cuda_graphs

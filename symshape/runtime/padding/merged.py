@@ -12,7 +12,7 @@ in two programs, as for dropout in attention, the axes are compared:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cmp_to_key
 from itertools import combinations
 from typing import Any
@@ -39,10 +39,17 @@ _Votes = Counter[tuple[Term, Term]]
 
 
 class Merged:
-    """The order of the sizes in products that are dimensions of a graph's arguments."""
+    """The order of the sizes in products that are dimensions of a graph's arguments.
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+    Args:
+        graph: the graph.
+        simplified: a size's term under the guards, by which ``b*min(s, 512)`` may be ``b*s``.
+    """
+
+    def __init__(
+        self, graph: Graph, simplified: Callable[[Term], Term] = lambda term: term
+    ) -> None:
+        self._graph, self._simplified = graph, simplified
         self._classes: dict[_Rows, _Rows] | None = None
         self._votes: dict[_Rows, _Votes] = {}
         self._everywhere: _Votes = Counter()
@@ -51,7 +58,7 @@ class Merged:
         """Return the sizes whose product a size is, slowest first; empty if it is no product of
         symbols.
         """
-        term = _product(size)
+        term = self._product(size)
         if term is None:
             return ()
         if self._classes is None:
@@ -67,11 +74,11 @@ class Merged:
     def _learn(self) -> None:
         self._classes = {}
         for value in (each.value for each in self._graph.inputs):
-            self._everywhere.update(combinations(_apart(value), 2))
+            self._everywhere.update(combinations(self._apart(value), 2))
         for node in self._graph.nodes:
             made = [each for each in node.outputs if each is not None]
             for value in made:
-                self._everywhere.update(combinations(_apart(value), 2))
+                self._everywhere.update(combinations(self._apart(value), 2))
             if node.op in _VIEWS:
                 self._view(node, made[0])
             else:
@@ -81,8 +88,8 @@ class Merged:
         """Record the order of sizes that a view merges into a product, or splits a product into."""
         self._unite((node.args[0], made))
         for merged, other in ((made, node.args[0]), (node.args[0], made)):
-            order = _apart(other)
-            for term in _products(merged):
+            order = self._apart(other)
+            for term in self._products(merged):
                 found = [each for each in order if any(each is one for one in term.args)]
                 if len(found) == len(term.args):
                     self._votes.setdefault(self._class_of((merged, term)), Counter()).update(
@@ -94,7 +101,7 @@ class Merged:
         assert self._classes is not None
         first: dict[Term, _Rows] = {}
         for value in values:
-            for term in _products(value):
+            for term in self._products(value):
                 own = self._class_of((value, term))
                 one = self._class_of(first.setdefault(term, own))
                 if one != own:
@@ -107,24 +114,25 @@ class Merged:
             rows = above
         return rows
 
+    def _term(self, size: Any) -> Any:
+        term = getattr(size, "term", size)
+        return self._simplified(term) if type(term) is Term else term
 
-def _product(size: Any) -> Term | None:
-    """Return the term of a size that is a product of symbols, else None."""
-    term = getattr(size, "term", size)
-    if (
-        type(term) is not Term
-        or term.op is not Op.MUL
-        or any(each.op is not Op.SYMBOL for each in term.args)
-    ):
-        return None
-    return term
+    def _product(self, size: Any) -> Term | None:
+        """Return the term of a size that is a product of symbols, else None."""
+        term = self._term(size)
+        if (
+            type(term) is not Term
+            or term.op is not Op.MUL
+            or any(each.op is not Op.SYMBOL for each in term.args)
+        ):
+            return None
+        return term
 
+    def _products(self, value: Value) -> Iterator[Term]:
+        return (term for term in map(self._product, value.spec.sizes) if term is not None)
 
-def _products(value: Value) -> Iterator[Term]:
-    return (term for term in map(_product, value.spec.sizes) if term is not None)
-
-
-def _apart(value: Value) -> Sequence[Term]:
-    """Return the symbols among the sizes of a tensor, in order."""
-    terms = (getattr(size, "term", size) for size in value.spec.sizes)
-    return [term for term in terms if type(term) is Term and term.op is Op.SYMBOL]
+    def _apart(self, value: Value) -> Sequence[Term]:
+        """Return the symbols among the sizes of a tensor, in order."""
+        terms = map(self._term, value.spec.sizes)
+        return [term for term in terms if type(term) is Term and term.op is Op.SYMBOL]

@@ -5,6 +5,7 @@ rules.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -47,6 +48,7 @@ from symshape.runtime.padding.rewrites import Rewrite, Rewrites
 from symshape.runtime.padding.ties import with_stable_sorts
 from symshape.runtime.padding.versions import Unknown, Versions
 from symshape.torch_internals import pytree
+from symshape.tracing.symbolic.nodes.choices import tidy
 
 __all__ = ["PaddedGraph", "Refusal", "device_of", "pad"]
 
@@ -154,7 +156,7 @@ class _Transform:
         return self._finish()
 
     def _roots(self) -> None:
-        merged = Merged(self.graph)
+        merged = Merged(self.graph, partial(tidy, self.region.known))
         for each in self.graph.inputs:
             spec = each.value.spec
             try:
