@@ -63,6 +63,11 @@ backward is faster than the second program op by op.  Streams whose buckets pay 
 after 50 to 60 calls.
 """
 
+_PAIRS = 3
+"""The most traces of forward and backward.  A trace may hold for fewer calls than the program: one
+of a batch of 1 may hold for that batch alone.
+"""
+
 
 class GradientsRunner:
     """A runner of a program whose gradients the caller asks for.
@@ -77,7 +82,7 @@ class GradientsRunner:
         patient: whether the trace of forward and backward has to be worth its time.
 
     Attributes:
-        halves: forward and backward, each with its runner; empty before they are traced.
+        halves: each forward and backward with its runner; empty before they are traced.
 
     Raises:
         Unfit: forward and backward of the program cannot be two programs.
@@ -102,8 +107,9 @@ class GradientsRunner:
         price = _TRACE * program.milliseconds if patient else 0.0
         # not the store's: a trace waits for another, in which objects that die want the store's
         self._lock = forks.lock()
+        self._price = price
         self._offer: Offer | None = Offer("forward and backward", price)
-        self._served: _Served | None = None
+        self._pairs: tuple[_Served, ...] = ()
         self._refused, self._released = "", False
         self.halves: tuple[tuple[Program, Runner], ...] = ()
 
@@ -111,21 +117,27 @@ class GradientsRunner:
         """Return the flat outputs of one call."""
         if _is_unusual() or (self._on_cuda and is_capturing()):
             return self._eager.run(leaves, values)
-        served = self._served
+        served = self._serving(values)
         if served is None:
             if self._offer is None or not self._is_due(self._offer):
                 return self._timed(leaves, values)
             with self._lock:
-                if self._offer is not None:
-                    self._divide(leaves)
-                served = self._served
-        if served is None or not served.check(values):
+                self._divide(leaves, values)
+                served = self._serving(values)
+        if served is None:
             return self._eager.run(leaves, values)
         self._calls += 1
         if self._calls == _PATIENCE and self._patient and self._without_buckets():
             self._give_up()
             return self._eager.run(leaves, values)
         return served.run(leaves, values)
+
+    def _serving(self, values: Sequence[int]) -> _Served | None:
+        """Return the forward and backward that hold for a call with these integers."""
+        for each in self._pairs:
+            if each.check(values):
+                return each
+        return None
 
     def _without_buckets(self) -> bool:
         """Return whether forward and backward might have buckets, and none was worth its price."""
@@ -134,7 +146,7 @@ class GradientsRunner:
 
     def _give_up(self) -> None:
         """Run op by op from now on; calls whose backward is still to come keep theirs."""
-        self._served = None
+        self._offer, self._pairs = None, ()
         self._refused = "no bucket of forward or backward was worth its price"
         self.halves = ()
         self._note("ran op by op", text=f"forward and backward: {self._refused}")
@@ -154,8 +166,13 @@ class GradientsRunner:
             self._offer.add(HOPED * STEP * taken, 0)
         return results
 
-    def _divide(self, leaves: Sequence[Any]) -> None:
-        """Trace forward and backward, and make their runners; or find out why that cannot be."""
+    def _divide(self, leaves: Sequence[Any], values: Sequence[int]) -> None:
+        """Trace forward and backward, and make their runners; or find out why that cannot be.
+
+        Another thread may have done it meanwhile.
+        """
+        if self._offer is None or self._serving(values) is not None:
+            return
         start = time.perf_counter()
         self._offer = None
         try:
@@ -168,8 +185,11 @@ class GradientsRunner:
             self._refused = str(error) if sure else f"{type(error).__name__}: {error}"
             self._note("ran op by op", text=f"forward and backward: {self._refused}")
         else:
-            self._served = _Served(self._program, self._eager, halves, runners, self._make_more)
-            self.halves = tuple(zip(programs, runners, strict=True))
+            made = _Served(self._program, self._eager, halves, runners, self._make_more)
+            self._pairs = (*self._pairs, made)
+            self.halves = (*self.halves, *zip(programs, runners, strict=True))
+            if len(self._pairs) < _PAIRS:
+                self._offer = Offer("another forward and backward", self._price)
             if self._released:  # by another thread, meanwhile
                 self.release()
         taken = (time.perf_counter() - start) * 1e3
@@ -213,15 +233,23 @@ class GradientsRunner:
     def release(self) -> None:
         """Release the runners of forward and backward."""
         self._released = True
-        self._offer = self._served = None
+        self._offer, self._pairs = None, ()
         for _, runner in self.halves:
             runner.release()
 
     def describe(self) -> str:
         """Return how forward and backward are run, or why the program runs op by op."""
         if self.halves:
-            forward, *backward = (runner.describe() for _, runner in self.halves)
-            return f"forward ({forward}) and backward ({'; '.join(backward)})"
+            forwards = {each.halves.forward.program for each in self._pairs}
+            pairs: list[list[str]] = []
+            for program, runner in self.halves:
+                if program in forwards or not pairs:
+                    pairs.append([])
+                pairs[-1].append(runner.describe())
+            return ", ".join(
+                f"forward ({forward}) and backward ({'; '.join(backward)})"
+                for forward, *backward in pairs
+            )
         if self._refused:
             return f"eager, not forward and backward: {self._refused}"
         return "eager, forward and backward not yet worth a trace"

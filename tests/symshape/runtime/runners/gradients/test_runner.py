@@ -7,6 +7,7 @@ import gc
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import symshape
+from guards.sets.codegen import compile_check
 from symshape.errors import RunnerError
 from symshape.runtime.runners.gradients.runner import GradientsRunner
 from symshape.runtime.runners.padded.runner import PaddedRunner
@@ -554,6 +556,33 @@ def test_without_a_bucket_the_program_runs_op_by_op_again(monkeypatch: pytest.Mo
         close(*(torch.autograd.grad(e(x).sin().sum(), linear.weight) for e in (mine, linear)))
     assert not last.halves
     assert "worth its price" in last.describe()
+
+
+def test_calls_for_which_the_first_trace_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace with backward may hold for one batch alone, where the program holds for all."""
+    module = "symshape.runtime.runners.gradients.runner"
+    batches, make = iter((3, 4, 5)), compile_check
+
+    def pinned(guards: Any, names: Any) -> Any:
+        check, batch = make(guards, names).check, next(batches)
+        return SimpleNamespace(check=lambda values: values[0] == batch and check(values))
+
+    monkeypatch.setattr(f"{module}.compile_check", pinned)
+    torch.manual_seed(0)
+    eager = Encoder()
+    mine = compiled(copy.deepcopy(eager))
+    for sizes in ((2, 5), (3, 6), (4, 7), (3, 8), (5, 4), (6, 5), (4, 9), (3, 6)):
+        given = tokens(*sizes)
+        for each in (eager, mine):
+            each.zero_grad()
+            each(given).square().mean().backward()
+        same_gradients(mine, eager)
+    (one,) = [each for each in runners(mine) if each.halves]
+    assert [program.name for program, _ in one.halves] == [
+        program.name for program, _ in one.halves[:2]
+    ] * 3
+    assert one.describe().count("forward (padded") == 3
+    assert all(isinstance(each, PaddedRunner) and each.buckets for _, each in one.halves)
 
 
 def test_nothing_is_recorded_without_gradients() -> None:
