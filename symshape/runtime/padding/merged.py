@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cmp_to_key
+from functools import cache, cmp_to_key
 from itertools import combinations
 from typing import Any
 
@@ -46,10 +46,8 @@ class Merged:
         simplified: a size's term under the guards, by which ``b*min(s, 512)`` may be ``b*s``.
     """
 
-    def __init__(
-        self, graph: Graph, simplified: Callable[[Term], Term] = lambda term: term
-    ) -> None:
-        self._graph, self._simplified = graph, simplified
+    def __init__(self, graph: Graph, simplified: Callable[[Term], Term]) -> None:
+        self._graph, self._simplified = graph, cache(simplified)
         self._classes: dict[_Rows, _Rows] | None = None
         self._votes: dict[_Rows, _Votes] = {}
         self._everywhere: _Votes = Counter()

@@ -81,9 +81,6 @@ class GradientsRunner:
         note: records events in the history of the compiled function.
         patient: whether the trace of forward and backward has to be worth its time.
 
-    Attributes:
-        halves: each forward and backward with its runner; empty before they are traced.
-
     Raises:
         Unfit: forward and backward of the program cannot be two programs.
     """
@@ -102,7 +99,7 @@ class GradientsRunner:
         check_divisible(program)
         self._program, self._eager, self._make = program, eager, make
         self._store, self._options, self._note = store, options, note
-        self._patient, self._calls = patient, 0
+        self._patient = patient
         self._on_cuda = any(each.value.spec.device.type == "cuda" for each in program.graph.inputs)
         price = _TRACE * program.milliseconds if patient else 0.0
         # not the store's: a trace waits for another, in which objects that die want the store's
@@ -111,7 +108,13 @@ class GradientsRunner:
         self._offer: Offer | None = Offer("forward and backward", price)
         self._pairs: tuple[_Served, ...] = ()
         self._refused, self._released = "", False
-        self.halves: tuple[tuple[Program, Runner], ...] = ()
+
+    @property
+    def halves(self) -> tuple[tuple[Program, Runner], ...]:
+        """Each forward and backward with its runner; empty before they are traced, or where it was
+        not worth it.
+        """
+        return tuple(half for pair in self._pairs if not pair.given_up for half in pair.made)
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """Return the flat outputs of one call."""
@@ -119,36 +122,32 @@ class GradientsRunner:
             return self._eager.run(leaves, values)
         served = self._serving(values)
         if served is None:
-            if self._offer is None or not self._is_due(self._offer):
+            offer = self._offer
+            if offer is None or not self._is_due(offer):
                 return self._timed(leaves, values)
             with self._lock:
                 self._divide(leaves, values)
                 served = self._serving(values)
-        if served is None:
+        if served is None or served.given_up:
             return self._eager.run(leaves, values)
-        self._calls += 1
-        if self._calls == _PATIENCE and self._patient and self._without_buckets():
-            self._give_up()
+        served.calls += 1
+        if served.calls == _PATIENCE and self._patient and served.is_without_buckets():
+            self._give_up(served)
             return self._eager.run(leaves, values)
         return served.run(leaves, values)
 
     def _serving(self, values: Sequence[int]) -> _Served | None:
         """Return the forward and backward that hold for a call with these integers."""
-        for each in self._pairs:
-            if each.check(values):
-                return each
+        if not self._released:
+            for each in self._pairs:
+                if each.check(values):
+                    return each
         return None
 
-    def _without_buckets(self) -> bool:
-        """Return whether forward and backward might have buckets, and none was worth its price."""
-        padded = [each for _, each in self.halves if isinstance(each, PaddedRunner)]
-        return len(padded) == len(self.halves) and not any(each.buckets for each in padded)
-
-    def _give_up(self) -> None:
-        """Run op by op from now on; calls whose backward is still to come keep theirs."""
-        self._offer, self._pairs = None, ()
+    def _give_up(self, served: _Served) -> None:
+        """Run these calls op by op from now on; those whose backward is still to come keep it."""
+        served.given_up, self._offer = True, None
         self._refused = "no bucket of forward or backward was worth its price"
-        self.halves = ()
         self._note("ran op by op", text=f"forward and backward: {self._refused}")
 
     def _is_due(self, offer: Offer) -> bool:
@@ -162,8 +161,9 @@ class GradientsRunner:
         results = self._eager.run(leaves, values)
         taken = (time.perf_counter() - start) * 1e3
         self._store.promise.call(taken, taken)
-        if self._offer is not None:
-            self._offer.add(HOPED * STEP * taken, 0)
+        offer = self._offer
+        if offer is not None:
+            offer.add(HOPED * STEP * taken, 0)
         return results
 
     def _divide(self, leaves: Sequence[Any], values: Sequence[int]) -> None:
@@ -187,7 +187,6 @@ class GradientsRunner:
         else:
             made = _Served(self._program, self._eager, halves, runners, self._make_more)
             self._pairs = (*self._pairs, made)
-            self.halves = (*self.halves, *zip(programs, runners, strict=True))
             if len(self._pairs) < _PAIRS:
                 self._offer = Offer("another forward and backward", self._price)
             if self._released:  # by another thread, meanwhile
@@ -208,14 +207,14 @@ class GradientsRunner:
             backward.release()
             raise
 
-    def _make_more(self, backward: Program) -> Runner:
+    def _make_more(self, served: _Served, backward: Program) -> Runner:
         """Return the runner of a backward for the gradients of other results.
 
         Raises:
             Unfit: it cannot be recorded.
         """
         with self._store.lock:
-            late = not self.halves or self._released  # a late backward of a call
+            late = served.given_up or self._released  # a late backward of a call
             if late and not backward.graph.tied:
                 return EagerRunner(backward)
             try:
@@ -227,29 +226,21 @@ class GradientsRunner:
             if late:
                 made.release()
             else:
-                self.halves = (*self.halves, (backward, made))
+                served.made = (*served.made, (backward, made))
         return made
 
     def release(self) -> None:
         """Release the runners of forward and backward."""
         self._released = True
-        self._offer, self._pairs = None, ()
+        self._offer = None
         for _, runner in self.halves:
             runner.release()
 
     def describe(self) -> str:
         """Return how forward and backward are run, or why the program runs op by op."""
-        if self.halves:
-            forwards = {each.halves.forward.program for each in self._pairs}
-            pairs: list[list[str]] = []
-            for program, runner in self.halves:
-                if program in forwards or not pairs:
-                    pairs.append([])
-                pairs[-1].append(runner.describe())
-            return ", ".join(
-                f"forward ({forward}) and backward ({'; '.join(backward)})"
-                for forward, *backward in pairs
-            )
+        served = [pair for pair in self._pairs if not pair.given_up]
+        if served:
+            return ", ".join(pair.describe() for pair in served)
         if self._refused:
             return f"eager, not forward and backward: {self._refused}"
         return "eager, forward and backward not yet worth a trace"
@@ -344,6 +335,9 @@ class _Served:
         kept: what is saved for backward: whether it is an argument, and its place.
         read: the parameters and buffers that backward reads.
         saved: the place of each value among what is saved.
+        made: each half with its runner, forward first.
+        calls: the number of calls.
+        given_up: whether these calls run op by op, since no bucket was worth its price.
     """
 
     def __init__(
@@ -352,8 +346,12 @@ class _Served:
         eager: EagerRunner,
         halves: Halves,
         runners: Sequence[Runner],
-        make: Callable[[Program], Runner],
+        make: Callable[[_Served, Program], Runner],
     ) -> None:
+        self.made: tuple[tuple[Program, Runner], ...] = tuple(
+            zip((halves.forward.program, halves.backward.program), runners, strict=True)
+        )
+        self.calls, self.given_up = 0, False
         self.program, self.eager, self.halves = program, eager, halves
         names = slot_names(len(halves.whole.slots))
         self.check = compile_check(halves.whole.slot_guards(), names).check
@@ -378,6 +376,16 @@ class _Served:
         self._backwards: dict[frozenset[int], _Backward | None] = {
             frozenset(halves.tangents): whole
         }
+
+    def is_without_buckets(self) -> bool:
+        """Return whether forward and backward might have buckets, and none was worth its price."""
+        runners = [runner for _, runner in self.made]
+        return not any(not isinstance(each, PaddedRunner) or each.buckets for each in runners)
+
+    def describe(self) -> str:
+        """Return how forward and backward are run."""
+        forward, *backward = (runner.describe() for _, runner in self.made)
+        return f"forward ({forward}) and backward ({'; '.join(backward)})"
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """Return the flat outputs of one call."""
@@ -416,7 +424,7 @@ class _Served:
         if used not in self._backwards:
             try:
                 half, gradients = backward_of(self.halves, used)
-                runner = self._make(half.program)
+                runner = self._make(self, half.program)
             except Unfit:
                 self._backwards[used] = None
             else:

@@ -76,6 +76,7 @@ def tokens(*sizes: int) -> torch.Tensor:
     return torch.randint(0, 11, sizes)
 
 
+RUNNER = GradientsRunner.__module__
 SIZES = [(3, 5), (4, 6), (5, 7), (2, 9), (1, 8), (6, 4), (3, 1), (3, 5)]
 
 
@@ -549,7 +550,7 @@ def test_without_a_bucket_the_program_runs_op_by_op_again(monkeypatch: pytest.Mo
         mine(torch.randn(batch, 3)).sum().backward()
     last = divided(mine)
     monkeypatch.setattr(last, "_patient", True)
-    monkeypatch.setattr(last, "_calls", 250)
+    monkeypatch.setattr(f"{RUNNER}._PATIENCE", 6)
     monkeypatch.setattr(PaddedRunner, "buckets", ())
     for batch in range(2, 12):
         x = torch.randn(batch, 3)
@@ -558,16 +559,45 @@ def test_without_a_bucket_the_program_runs_op_by_op_again(monkeypatch: pytest.Mo
     assert "worth its price" in last.describe()
 
 
-def test_calls_for_which_the_first_trace_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trace with backward may hold for one batch alone, where the program holds for all."""
-    module = "symshape.runtime.runners.gradients.runner"
-    batches, make = iter((3, 4, 5)), compile_check
+def _pin(monkeypatch: pytest.MonkeyPatch, batches: Sequence[int]) -> None:
+    """Let each trace with backward hold for one batch alone, the next of these."""
+    left, make = iter(batches), compile_check
 
     def pinned(guards: Any, names: Any) -> Any:
-        check, batch = make(guards, names).check, next(batches)
+        check, batch = make(guards, names).check, next(left)
         return SimpleNamespace(check=lambda values: values[0] == batch and check(values))
 
-    monkeypatch.setattr(f"{module}.compile_check", pinned)
+    monkeypatch.setattr(f"{RUNNER}.compile_check", pinned)
+
+
+def test_only_what_has_no_bucket_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    _pin(monkeypatch, (3, 4))
+    eager = Encoder()
+    mine = compiled(copy.deepcopy(eager))
+    for sizes in ((2, 5), (3, 6), (4, 7)):
+        mine(tokens(*sizes)).sum().backward()
+    (one,) = [each for each in runners(mine) if each.halves]
+    (first, second), kept = (one.halves[:2], one.halves[2:]), PaddedRunner.buckets
+    assert len(second) == 2
+    without = [runner for _, runner in second]
+    buckets = property(lambda self: () if self in without else kept.__get__(self))
+    monkeypatch.setattr(PaddedRunner, "buckets", buckets)
+    monkeypatch.setattr(one, "_patient", True)
+    monkeypatch.setattr(f"{RUNNER}._PATIENCE", 5)
+    for length in range(3, 12):
+        for batch in (3, 4, 5):
+            given = tokens(batch, length)
+            for each in (eager, mine):
+                each.zero_grad()
+                each(given).square().mean().backward()
+            same_gradients(mine, eager)
+    assert one.halves == first
+    assert one.describe().count("forward (padded") == 1
+
+
+def test_calls_for_which_the_first_trace_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace with backward may hold for one batch alone, where the program holds for all."""
+    _pin(monkeypatch, (3, 4, 5))
     torch.manual_seed(0)
     eager = Encoder()
     mine = compiled(copy.deepcopy(eager))
