@@ -291,6 +291,10 @@ def _record(
                     capture.end()
                 raise
             capture.end()
+            if draws:
+                # the beginning sets the generator's offset on this stream to 0: without a wait that
+                # may come after a replay on another stream has set its own
+                stream.synchronize()
             pool.keep(capture.graph)
             copies = (
                 None if inside is None else _copies(capture.graph, inside, results, device, draws)
@@ -345,10 +349,6 @@ class _Capture:
     def end(self) -> None:
         try:
             self.graph.capture_end()
-            if self.draws:
-                # a capture's beginning sets the generator's offset on this stream to 0: without a
-                # wait that may come after a replay on another stream has set its own
-                torch.cuda.current_stream().synchronize()
         except RuntimeError:
             self._set_right()
             raise

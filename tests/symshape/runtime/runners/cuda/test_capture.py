@@ -79,17 +79,32 @@ class Graph:
         self.state.capturing = False
 
 
+class Stream:
+    """Counts how often it is waited for."""
+
+    cuda_stream = 0
+    waits = 0
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
 class Device:
     """What torch keeps of captures on a device.
 
     Attributes:
         fails: which of its steps fail next.
+        stream: the stream that captures run on.
         underway: the pools that are allocated from.
         users: how many graphs each pool has.
     """
 
     def __init__(self) -> None:
-        self.generator, self.fails = Generator(), list[str]()
+        self.generator, self.fails, self.stream = Generator(), list[str](), Stream()
         self.underway, self.users, self.pools = list[Any](), dict[Any, int](), 0
 
     def do(self, step: str) -> None:
@@ -110,14 +125,6 @@ class Device:
         return (0, self.pools)
 
 
-class Stream:
-    cuda_stream = 0
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     made = Device()
@@ -133,7 +140,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
         "empty_cache": lambda: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(capture, "capture_stream", lambda device, on: Stream())
+    monkeypatch.setattr(capture, "capture_stream", lambda device, on: made.stream)
     monkeypatch.setattr(capture, "keep_workspace", lambda device, stream: None)
     monkeypatch.setattr(capture, "_end_allocation", made.end_allocation)
     monkeypatch.setattr(capture, "_release", made.release)
@@ -157,6 +164,12 @@ def test_what_draws_is_captured_with_the_state_that_all_share(device: Device) ->
     graph, _, _ = record(lambda: inside.append(own.capturing), CUDA, GraphPool(), draws=True)
     assert inside == [True]
     assert graph.state is own  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("draws", [False, True])
+def test_the_beginning_of_a_capture_that_draws_is_waited_for(device: Device, draws: bool) -> None:
+    record(lambda: 3, CUDA, GraphPool(), draws=draws)
+    assert device.stream.waits == draws
 
 
 @pytest.mark.parametrize("draws", [False, True])
