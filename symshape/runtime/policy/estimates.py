@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from math import inf
 
-__all__ = ["Estimates", "Typical"]
+__all__ = ["Estimates", "Slack", "Typical"]
 
 REPLAYED = 0.05
 """The assumed host time of a bucket call, as a share of an eager call's, until one was timed."""
@@ -28,7 +28,16 @@ SLOWER = 4.0
 large ones.
 """
 
-
+BOUND = 1.25
+"""The factor by which the device's time exceeds the host's where the device, and not the host,
+decides how long a step takes.
+"""
+TOLD = 0.1
+"""The least share of a step's time that must depend on the overlap of host and device: a step that
+hardly does tells nothing of it.
+"""
+HIDDEN = 0.9
+"""The share of what could run meanwhile from which on all of it did."""
 FEW = 5
 """The number of measurements from which on their median counts, and before it their least.
 
@@ -65,6 +74,47 @@ class Typical:
         return len(self._seen)
 
 
+class Slack:
+    """The time that the caller's loop takes for each step besides a program, while the device may
+    still work on the program.
+
+    A step whose program takes the host as long as the device shows what the rest of the loop takes.
+    A step whose program takes the device longer shows how much of that rest runs meanwhile: none
+    does where the loop waits for the device first, or has other work for it.
+    """
+
+    def __init__(self) -> None:
+        self._rest = Typical()
+        self._most = Typical()
+
+    def saw(self, step: float, host: float, device: float | None) -> float:
+        """Record a step; return the ms of slack.
+
+        Args:
+            step: the ms from the program's begin to its next begin, for the host.
+            host: the ms of the program for the host.
+            device: the ms of the program for the device; None if it was at work still at the next
+                begin.
+        """
+        rest = self._rest()
+        if device is None:
+            self._most.saw(0.0)
+        elif device <= BOUND * host:
+            self._rest.saw(max(0.0, step - max(host, device)))
+        elif rest is not None and (could := min(rest, device - host)) >= TOLD * step:
+            overlap = min(max(device + rest - step, 0.0), could)
+            # where all that could did, more might
+            self._most.saw(overlap if overlap < HIDDEN * could else max(overlap, self()))
+        return self()
+
+    def __call__(self) -> float:
+        """Return the ms of slack: all of the rest until a step has shown how much runs
+        meanwhile.
+        """
+        rest, most = self._rest() or 0.0, self._most()
+        return rest if most is None else min(rest, most)
+
+
 class Estimates:
     """The estimated times of calls and buckets of one program.
 
@@ -81,7 +131,8 @@ class Estimates:
         eager_host: the host time of an eager call.
         bucket_host: the host time of a bucket call.
         price: the time of making a bucket.
-        beside: the ms that the caller's loop takes for each call besides, while the device waits.
+        beside: the ms that the caller's loop takes for each call besides, while the device may
+            still work.
         times: the time of a call with what follows it, as a multiple of the call's own.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from symshape.runtime.policy.estimates import HOPE, Estimates
+from symshape.runtime.policy.estimates import HOPE, Estimates, Slack
 
 
 def _estimates(host: float = 5.0) -> Estimates:
@@ -80,3 +80,60 @@ def test_what_follows_a_call_counts_as_often() -> None:
     assert (estimates.eager(10.0), estimates.bucket(10.0)) == pytest.approx([3 * e for e in alone])
     estimates.beside = 2.0  # what the loop does besides is not repeated
     assert estimates.eager(10.0) == pytest.approx(3 * 5.0 + 2.0)
+
+
+def _loop(slack: Slack, host: float, device: float, meanwhile: float, after: float) -> float:
+    """Return the slack after a step whose loop does a part of its work while the device may work
+    on the program, and waits for the device before the rest.
+    """
+    return slack.saw(max(host + meanwhile, device) + after, host, device)
+
+
+@pytest.mark.parametrize("meanwhile", [0.0, 2.0, 6.0])
+@pytest.mark.parametrize("after", [0.0, 4.0, 25.0])
+def test_slack_is_what_runs_while_the_device_works(meanwhile: float, after: float) -> None:
+    slack = Slack()
+    for _ in range(4):
+        assert _loop(slack, 10.0, 9.0, meanwhile, after) == pytest.approx(meanwhile + after)
+    # a larger bucket: less for the host, more for the device
+    assert _loop(slack, 3.0, 20.0, meanwhile, after) == pytest.approx(meanwhile)
+    # what the host alone decides tells nothing else
+    assert _loop(slack, 10.0, 9.0, meanwhile, after) == pytest.approx(meanwhile)
+    for _ in range(9):  # what is hidden is no more than it could be
+        assert _loop(slack, 3.0, 5.0 + meanwhile / 3, meanwhile, after) <= meanwhile + 0.1
+
+
+def test_a_device_that_is_behind_has_no_slack() -> None:
+    slack = Slack()
+    _loop(slack, 10.0, 9.0, 6.0, 0.0)
+    assert slack.saw(12.0, 3.0, None) == 0.0
+
+
+def test_what_hardly_depends_on_the_overlap_tells_nothing_of_it() -> None:
+    slack = Slack()
+    assert slack.saw(30.0, 3.0, 20.0) == 0.0  # the rest is not known yet
+    _loop(slack, 10.0, 9.0, 6.0, 20.0)
+    assert _loop(slack, 10.0, 12.6, 0.0, 26.0) == pytest.approx(26.0)
+
+
+def test_steps_that_waited_for_something_else_are_outvoted() -> None:
+    slack = Slack()
+    for late in (0.0, 0.0, 300.0, 0.0, 0.0, 0.0):
+        _loop(slack, 10.0, 9.0, 6.0, late)
+    assert slack() == pytest.approx(6.0)
+    for late in (0.0, 0.0, 0.0, 0.0, 0.0, 300.0):
+        _loop(slack, 3.0, 12.0, 6.0, late)
+    assert slack() == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("meanwhile", [0.0, 6.0])
+def test_a_bucket_is_not_thought_faster_for_what_the_loop_does_after_it(meanwhile: float) -> None:
+    """Two models in turns, each compiled: the one's step is no time for the other's kernels."""
+    estimates, slack = _estimates(), Slack()
+    estimates.bucket_host.saw(1.0)
+    estimates.replayed(1000.0, 20.0)
+    for _ in range(4):
+        estimates.beside = _loop(slack, 5.0, 5.0, meanwhile, 25.0)
+    assert estimates.bucket(1000.0) < estimates.eager(10.0)  # not known yet
+    estimates.beside = _loop(slack, 1.0, 20.0, meanwhile, 25.0)
+    assert estimates.bucket(1000.0) > estimates.eager(10.0)
