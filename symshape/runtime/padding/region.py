@@ -138,7 +138,8 @@ class Region:
         conditions: the conditions that hold of the symbols (an entry's guards).
         exact: the symbols with one value, and the value.
         caps: the symbols with all values from 0 to a capacity that the conditions allow; the
-            capacities satisfy them.
+            capacities satisfy them.  With a capacity of 1 the value is 1: calls with a size of 0
+            run op by op.
         capacities: makes the capacities of sizes, as formulas; None for plain integers.
 
     Attributes:
@@ -157,7 +158,9 @@ class Region:
         self.caps = dict(caps)
         self.given = tuple(conditions)
         self._constants = {
-            arithmetic.symbol(name): arithmetic.const(value) for name, value in exact.items()
+            arithmetic.symbol(name): arithmetic.const(value)
+            for name, value in (*exact.items(), *caps.items())
+            if name in exact or value == 1
         }
         self.conditions = tuple(fold.substitute(term, self._constants) for term in conditions)
         at_caps = {**self.exact, **self.caps}
@@ -167,7 +170,9 @@ class Region:
             {**self.exact, **{name: min(cap, few) for name, cap in caps.items()}} for few in (1, 2)
         ]
         self._samples = [at_caps, *(each for each in smaller if self._holds(each))]
-        ranges = {arithmetic.symbol(name): (0, cap) for name, cap in caps.items()}
+        ranges = {
+            arithmetic.symbol(name): (1 if cap == 1 else 0, cap) for name, cap in caps.items()
+        }
         self.facts = Facts.make(ranges, self.conditions)
         self._sizes: dict[Term, Any] = {}
         self._capacities = capacities

@@ -14,7 +14,9 @@ from typing import Any
 import attrs
 import torch
 
+from guards.sets.guard import Guard
 from guards.sets.sources import Size
+from guards.terms import arithmetic, boolean
 from guards.terms.term import Op, Term
 from meta_fns import MemorySafety, memory_safety
 from meta_fns.core.sizes import same_shape
@@ -90,6 +92,7 @@ class Halves:
         tangents: what stands in backward for the gradient of a result, by the result's place.
         gradients: those of ``asking``, then of ``parameters``; None if no result depends on it.
         steps: the numbers of backward's steps in ``whole``.
+        conditions: the guards of the program and of ``whole``: they hold in each call.
     """
 
     whole: Program
@@ -101,6 +104,7 @@ class Halves:
     tangents: Mapping[int, Value]
     gradients: tuple[Value | None, ...]
     steps: tuple[int, ...]
+    conditions: tuple[Guard, ...]
 
     @property
     def inputs(self) -> dict[Value, int]:
@@ -161,12 +165,15 @@ def halves_of(program: Program, leaves: Sequence[Any], options: Options) -> Halv
     results, stand_ins = graph.outputs[:count], graph.outputs[count : 2 * count]
     tangents = {place: each for place, each in enumerate(stand_ins) if each is not None}
     gradients = graph.outputs[2 * count :]
-    forward, backward, steps = _divided(whole, results, tuple(tangents.values()))
+    held = (*whole.guards, *_held(program, whole))
+    conditions = tuple({each.term: each for each in held}.values())
+    forward, backward, steps = _divided(whole, conditions, results, tuple(tangents.values()))
     made = {None, *backward.gives, *tangents.values()}
     if any(each not in made for each in gradients):
         raise Unfit("a gradient does not depend on those of the results")
     halves = Halves(
-        *(whole, forward, backward, places, parameters, results, tangents, gradients, steps)
+        *(whole, forward, backward, places, parameters, results, tangents, gradients, steps),
+        conditions,
     )
     if forward.program.graph.uses_randomness:  # nothing else could make the gradients of a call
         for place in tangents:
@@ -221,7 +228,7 @@ def backward_of(halves: Halves, used: Collection[int]) -> tuple[Half, tuple[Valu
     outputs = tuple(each for each in gradients if each is not None)
     taken = attrs.evolve(graph, steps=tuple(reversed(kept)), outputs=outputs)
     pieces = [Piece(tuple(range(len(kept))), recorded=True)]
-    (part, _) = subgraphs(taken, pieces, halves.whole.positions, list(halves.whole.guards))
+    (part, _) = subgraphs(taken, pieces, halves.whole.positions, halves.conditions)
     return _half(halves.whole, part, "backward", frozenset()), gradients
 
 
@@ -332,6 +339,30 @@ def _policies(program: Program, call: Call) -> Policies:
     return found
 
 
+def _held(program: Program, whole: Program) -> Iterator[Guard]:
+    """Yield the guards and ranges of a program that speak of sizes by the names that they have in
+    its trace with backward.
+
+    That trace runs the program's ops and not its code, whose conditions it has none of.
+    """
+    names = {
+        name
+        for name, symbol in program.symbols.items()
+        if name in whole.symbols
+        and any(isinstance(each, Size) for each in symbol.sources)
+        and set(symbol.sources) & set(whole.symbols[name].sources)
+    }
+    for guard in program.guards:
+        if {each.name for each in guard.term.symbols} <= names:
+            yield guard
+    for name, (low, high) in program.guards.ranges.items():
+        symbol = arithmetic.symbol(name)
+        if name in names and low is not None and low > 0:
+            yield Guard(boolean.ge(symbol, low))
+        if name in names and high is not None:
+            yield Guard(boolean.le(symbol, high))
+
+
 def _is_plain(key: LeafKey) -> bool:
     """Return whether an argument of this key is a tensor, an integer or a constant."""
     return key is not RECORD_KEY and not (isinstance(key, TensorKey) and key.kind is FloatLeaf)
@@ -418,9 +449,14 @@ _DETACH = torch.ops.aten.detach.default
 
 
 def _divided(
-    whole: Program, results: Sequence[Any], stand_ins: Sequence[Value]
+    whole: Program,
+    conditions: Sequence[Guard],
+    results: Sequence[Any],
+    stand_ins: Sequence[Value],
 ) -> tuple[Half, Half, tuple[int, ...]]:
     """Return forward and backward of a program that was traced with both, and backward's steps.
+
+    ``conditions`` hold in each call.
 
     Raises:
         Unfit: backward writes to what forward made, or draws random numbers.
@@ -449,7 +485,7 @@ def _divided(
         Piece(tuple(sorted(apart)), recorded=False),
         Piece(tuple(sorted(backward)), recorded=True),
     ]
-    found = subgraphs(graph, pieces, whole.positions, list(whole.guards))
+    found = subgraphs(graph, pieces, whole.positions, conditions)
     halves = (
         _half(whole, found[0], "forward", frozenset(results)),
         _half(whole, found[2], "backward", frozenset()),

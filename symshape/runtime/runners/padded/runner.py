@@ -43,7 +43,7 @@ from symshape.runtime.runners.padded.bucket_finder import BucketFinder
 from symshape.runtime.runners.padded.chosen_buckets import ChosenBuckets
 from symshape.runtime.runners.padded.lent_results import lend
 from symshape.runtime.runners.padded.placement import Placement
-from symshape.runtime.runners.padded.tied_buckets import TiedBuckets
+from symshape.runtime.runners.padded.tied_buckets import DropsOthers, TiedBuckets
 from symshape.runtime.runners.pieces.recordable import check_recordable
 from symshape.runtime.runners.pieces.splitting import Apart
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
@@ -234,7 +234,7 @@ class PaddedRunner:
                         if bucket.wrote:
                             raise
                     except CaptureFailed as error:
-                        self._spoil(error)
+                        self._spoil(error, bucket)
                     except (IndexError, RuntimeError) as error:
                         if bucket.wrote:
                             raise
@@ -288,10 +288,15 @@ class PaddedRunner:
         events.emit(events.RunnerFallback("padded", "eager", reason))
         self._note("ran op by op", text=reason)
 
-    def _spoil(self, error: CaptureFailed) -> None:
+    def _spoil(self, error: CaptureFailed, bucket: Bucket) -> None:
         """Give up capturing: the program runs op by op, and from the next call on in pieces if
         possible.
+
+        If it is for its capacities alone that a bucket cannot be had, only that one is given up.
         """
+        if isinstance(error, DropsOthers) and self.twin is not None and self.twin.agreed:
+            self._finder.give_up(bucket, str(error))
+            return
         self.release()
         self._apart.spoil()
         self._fell_back(f"capture failed: {error}")
@@ -342,7 +347,7 @@ class PaddedRunner:
                 self._finder.give_up(bucket, f"out of memory: {error}")
                 return Warmed(sizes, reason="out of memory")
             except CaptureFailed as error:
-                self._spoil(error)
+                self._spoil(error, bucket)
                 return Warmed(sizes, reason=f"capture failed: {error}")
             except (
                 IndexError,

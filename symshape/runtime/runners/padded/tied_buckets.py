@@ -29,10 +29,16 @@ from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.bucket_finder import BucketFinder
 
-__all__ = ["TiedBuckets", "attention_agrees"]
+__all__ = ["DropsOthers", "TiedBuckets", "attention_agrees"]
 
 _OWN = ("query", "key", "value", "out", "logsumexp")
 """The arguments of a backward of attention that are forward's, by their names in its schema."""
+
+
+class DropsOthers(CaptureFailed):
+    """Raised for capacities at which attention in backward would drop other elements than in
+    forward.
+    """
 
 
 class TiedBuckets:
@@ -49,6 +55,7 @@ class TiedBuckets:
     Attributes:
         finder: makes its buckets.
         others: the buckets of other programs that may run in its place after the first one.
+        agreed: whether a bucket was found to drop what the first program drops in its bucket.
     """
 
     def __init__(
@@ -56,6 +63,7 @@ class TiedBuckets:
     ) -> None:
         self.finder = finder
         self.others: list[TiedBuckets] = []
+        self.agreed = False
         self._program, self._store, self._eager = program, store, eager
         self._symbols = list(program.positions.items())
         self._positions = [each.position for each in program.graph.inputs]
@@ -110,6 +118,7 @@ class TiedBuckets:
         of loading kernels for it.  Callers hold the store's lock.
 
         Raises:
+            DropsOthers: its attention would drop other elements than that of the first one.
             CaptureFailed: the second program, or one of the others, cannot be padded like that; or
                 the second program cannot be captured.
             torch.OutOfMemoryError: there is no room or no memory for it.
@@ -149,7 +158,11 @@ class TiedBuckets:
                 self._planned(bucket)  # raises if room is not what is missing
                 raise torch.OutOfMemoryError("there is no room for a bucket of backward")
             found.lease.credit = credit
-        self._check(bucket, found.made, sizes)
+        try:
+            self._check(bucket, found.made, sizes)
+        except DropsOthers as error:
+            self.finder.give_up(found, str(error))
+            raise
         return found
 
     def _aside(self, bucket: Bucket) -> Bucket:
@@ -177,7 +190,8 @@ class TiedBuckets:
         """Raise unless attention drops the same elements in both buckets.
 
         Raises:
-            CaptureFailed: it does not, or the second program cannot be padded like the first.
+            DropsOthers: it does not.
+            CaptureFailed: the second program cannot be padded like the first.
         """
         first, refusals = bucket.made, {**self.finder.refusals, **second.refusals}
         refused = [name for name in first.caps if name in refusals and name in sizes]
@@ -188,7 +202,8 @@ class TiedBuckets:
         if {**second.exact, **second.caps} != sizes or not attention_agrees(
             (bucket.program.graph, first.padded), (self._program.graph, second.padded)
         ):
-            raise CaptureFailed("its attention would drop other elements than that of forward")
+            raise DropsOthers("its attention would drop other elements than that of forward")
+        self.agreed = True
 
     def _forget(self, bucket: Bucket) -> None:
         """Handle the removal of a bucket from the store."""

@@ -133,6 +133,53 @@ def test_gradients_of_arguments() -> None:
     divided(mine)
 
 
+def _rows_of_mask(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """As models of transformers read a mask: its length is known by comparisons of the code."""
+    rows = mask.view(x.shape[0], -1)
+    if rows.shape[1] > x.shape[1]:
+        raise ValueError("the mask is too long")
+    if x.shape[1] - rows.shape[1] > 0:
+        raise ValueError("the mask is too short")
+    return x.masked_fill(rows[:, :, None] == 0, 0.0)
+
+
+def _half_of_mask(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The mask is at least twice as long."""
+    if mask.shape[1] // 2 < x.shape[1]:
+        raise ValueError("the mask is too short")
+    return x * mask[:, : x.shape[1], None]
+
+
+def _short(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The length is bounded by a number."""
+    positions = torch.arange(min(x.shape[1], 64))
+    if x.shape[1] > 64:
+        raise ValueError("too long")
+    return x[:, positions] * mask[:, : x.shape[1], None]
+
+
+@pytest.mark.parametrize("masked", [_rows_of_mask, _half_of_mask, _short])
+def test_what_the_code_compares_is_known_in_forward_and_backward(masked: Any) -> None:
+    weight = nn.Parameter(torch.randn(4, 4))
+
+    def program(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(masked(x @ weight, mask)).sum(1)
+
+    mine = compiled(program)
+    for batch, length in ((3, 5), (4, 6), (5, 9), (2, 3), (7, 4), (1, 8)):
+        x = torch.randn(batch, length, 4)
+        mask = torch.randint(0, 2, (batch, length * (2 if masked is _half_of_mask else 1)))
+        found = []
+        for fn in (program, mine):
+            (gradient,) = torch.autograd.grad(fn(x, mask).square().sum(), (weight,))
+            found.append(gradient)
+        close(*found)
+    for _, runner in divided(mine).halves:
+        assert isinstance(runner, PaddedRunner)
+        assert runner.buckets
+        assert not runner.refusals
+
+
 def test_a_gradient_that_nobody_asked_for_is_not_made() -> None:
     class Two(nn.Module):
         def __init__(self) -> None:

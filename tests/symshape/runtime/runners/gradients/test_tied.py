@@ -22,6 +22,7 @@ from symshape.runtime.runners.cuda.capture import CaptureFailed
 from symshape.runtime.runners.gradients import halves
 from symshape.runtime.runners.gradients.runner import STEP
 from symshape.runtime.runners.padded import runner as padded_runner
+from symshape.runtime.runners.padded import tied_buckets
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.protocol import Unfit
@@ -264,6 +265,30 @@ def test_no_bucket_where_the_padding_would_be_at_other_places() -> None:
     forward, backward = both(mine)
     assert not forward.buckets
     assert not backward.buckets
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_capacities_at_which_other_elements_would_be_dropped_have_no_bucket(
+    patient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others keep theirs."""
+    if patient:
+        monkeypatch.setattr(padded_runner, "PaddedRunner", Patient)
+    agrees = tied_buckets.attention_agrees
+
+    def differs_from_16_on(forward: Any, backward: Any) -> bool:
+        return agrees(forward, backward) and all(
+            cap < 16 for cap in forward[1].region.caps.values()
+        )
+
+    monkeypatch.setattr(tied_buckets, "attention_agrees", differs_from_16_on)
+    eager, mine = twins()
+    for number in range(80):
+        same_step(mine, eager, tokens(2 + number % 7, 3 + number % 6 + number % 9 // 4 * 5))
+    forward, backward = both(mine)
+    assert forward.buckets
+    assert caps(forward) == caps(backward)
+    assert all(cap < 16 for sizes in caps(forward) for cap in sizes.values())
 
 
 class Patient(PaddedRunner):
