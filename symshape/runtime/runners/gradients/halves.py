@@ -532,8 +532,11 @@ class _Repeated:
     def __init__(self, graph: Graph, made: Mapping[Value, int], forward: int) -> None:
         self._graph, self._made, self._forward = graph, made, forward
         self._found: set[int] = set()
-        # which backward reads anyway; biases of layers are written to along with their weights
-        self._arguments = {each.value for each in graph.lifted}
+        # what is not made by forward and cannot have been written to before backward, or that
+        # backward reads anyway
+        self._arguments = {
+            each.value for each in graph.lifted if each.constant or not each.tensor.numel()
+        }
         self._written = {
             id(each.storage)
             for step in graph.steps[:forward]

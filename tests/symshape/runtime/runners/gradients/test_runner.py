@@ -133,6 +133,54 @@ def test_gradients_of_arguments() -> None:
     divided(mine)
 
 
+class Shifted(nn.Module):
+    """Adds a tensor that eager does not read in backward."""
+
+    shift: torch.Tensor
+
+    def __init__(self, *, learned: bool) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        if learned:
+            self.shift = nn.Parameter(torch.ones(4))
+        else:
+            self.register_buffer("shift", torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.layer(x)
+        shifted = torch.cat((hidden + self.shift, hidden * 2.0), 1)
+        return shifted.square().sum(1) + hidden.sin().sum(1)
+
+
+def _halved(tensor: torch.Tensor) -> None:
+    with torch.no_grad():
+        tensor.mul_(0.5)
+
+
+def _halved_unseen(tensor: torch.Tensor) -> None:
+    tensor.data.mul_(0.5)
+
+
+def _replaced(tensor: torch.Tensor) -> None:
+    tensor.data = torch.zeros(4)
+
+
+@pytest.mark.parametrize("write", [_halved, _halved_unseen, _replaced])
+@pytest.mark.parametrize("learned", [False, True])
+def test_what_eager_does_not_need_in_backward_may_be_written_to(learned: bool, write: Any) -> None:
+    eager = Shifted(learned=learned)
+    mine = compiled(copy.deepcopy(eager))
+    for batch in (2, 3, 4, 5):
+        for each in (eager, mine):
+            each.zero_grad()
+            found = each(torch.full((batch, 4), 0.5))
+            if batch == 5:
+                write(each.state_dict(keep_vars=True)["shift"])
+            found.sum().backward()
+        same_gradients(mine, eager)
+    divided(mine)
+
+
 def _rows_of_mask(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """As models of transformers read a mask: its length is known by comparisons of the code."""
     rows = mask.view(x.shape[0], -1)
