@@ -7,7 +7,7 @@ run op by op, with torch's own backward.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -376,6 +376,7 @@ class _Served:
         self._backwards: dict[frozenset[int], _Backward | None] = {
             frozenset(halves.tangents): whole
         }
+        self._aparts: dict[tuple[frozenset[int], frozenset[int]], _Apart] = {}
 
     def is_without_buckets(self) -> bool:
         """Return whether forward and backward might have buckets, and none was worth its price."""
@@ -433,6 +434,45 @@ class _Served:
                 self._introduce(made)
         return self._backwards[used]
 
+    def apart(self, used: frozenset[int], others: frozenset[int]) -> _Apart:
+        """Return the results whose backward shares nothing with that of the results ``used``.
+
+        ``others``: the results to choose from; all others if there are none.
+        """
+        found = self._aparts.get((used, others))
+        if found is None:
+            found = self._aparts[used, others] = self._apart(used, others)
+        return found
+
+    def _apart(self, used: frozenset[int], others: frozenset[int]) -> _Apart:
+        results, saved, read = set[int](), set[int](), dict[int, torch.Tensor]()
+        asked = (others or frozenset(self.halves.tangents)) - used
+        mine = self._taken(used) if asked else None
+        for place in asked:
+            theirs = self._taken((place,))
+            if mine is None or theirs is None:
+                continue
+            if any(not self.kept[at][0] for at in theirs[0] & mine[0]):
+                continue
+            results.add(place)
+            saved |= theirs[0]
+            read |= {id(each): each for each in theirs[1]}
+        return _Apart(frozenset(results), frozenset(saved), tuple(read.values()))
+
+    def _taken(self, used: Collection[int]) -> tuple[set[int], tuple[torch.Tensor, ...]] | None:
+        """Return the places of what backward of these results takes among what is saved, and the
+        parameters and buffers that it reads; None if it runs op by op.
+        """
+        try:
+            half, _ = backward_of(self.halves, used)
+        except Unfit:
+            return None
+        lifted = half.program.graph.lifted
+        return (
+            {self.saved[each] for each in half.takes if each in self.saved},
+            tuple(each.tensor for each in lifted if not each.constant),
+        )
+
     def _introduce(self, made: _Backward) -> None:
         """Tell backwards of each other: a bucket of forward has to do for all of them."""
         tied = [e.tied for e in self._backwards.values() if e is not None and e.tied is not None]
@@ -466,6 +506,7 @@ class _Called:
         values: its integers.
         versions: of the arguments and parameters at the call.
         bucket: that forward ran in, if backward depends on it.
+        left: what is left for other results, once backward of some has freed the rest.
     """
 
     served: _Served
@@ -473,6 +514,7 @@ class _Called:
     values: Sequence[int]
     versions: tuple[int, ...] = ()
     bucket: Bucket | None = None
+    left: _Left | None = None
 
     def forward(self, ctx: Any) -> tuple[torch.Tensor, ...]:
         """Return the results that are tensors, and save what backward needs."""
@@ -502,27 +544,51 @@ class _Called:
     def backward(self, ctx: Any, given: Sequence[torch.Tensor | None]) -> list[Any]:
         """Return the gradients of the arguments and parameters that have one."""
         served = self.served
-        saves = bool(served.kept or served.read)
-        # else a second backward is allowed, as in eager
-        saved = ctx.saved_tensors if saves else ()
         places = (place for place, each in enumerate(served.results) if each is not None)
         tangents = {
             place: each
             for place, each in zip(places, given, strict=True)
             if each is not None and place in served.halves.tangents
         }
-        plain = all(type(each) is torch.Tensor for each in tangents.values())
-        backward = (
-            None if torch.is_grad_enabled() or not plain else served.backward(frozenset(tangents))
+        used = frozenset(tangents)
+        saved = self._saved(ctx, used)
+        plain = all(
+            type(each) is torch.Tensor and each.layout is torch.strided
+            for each in tangents.values()
         )
+        backward = None if torch.is_grad_enabled() or not plain else served.backward(used)
         if backward is None:
             return self._again(tangents)
         tangents = {place: _canonical(each) for place, each in tangents.items()}
         gradients = backward.run(saved, tangents, self.values, self.bucket)
         served.ended(backward)
-        if saves and not keeps_graph():
-            self.leaves, self.bucket = (), None
+        if (served.kept or served.read) and not keeps_graph():
+            self._free(saved, used)
         return gradients
+
+    def _saved(self, ctx: Any, used: frozenset[int]) -> Sequence[Any]:
+        """Return what is saved for backward of these results, by place.
+
+        Raises:
+            RuntimeError: it was freed, or written to.
+        """
+        left, served = self.left, self.served
+        if left is not None and used <= left.results:
+            left.check(served.program.name)
+            return left.saved
+        # nothing saved: a second backward is allowed, as in eager
+        saved: Sequence[Any] = ctx.saved_tensors if served.kept or served.read else ()
+        return saved
+
+    def _free(self, saved: Sequence[Any], used: frozenset[int]) -> None:
+        """Let go of what is saved, but for results that backward can still be asked for, as in
+        eager: those that share nothing with these.
+        """
+        others = frozenset() if self.left is None else self.left.results
+        apart = self.served.apart(used, others)
+        self.left = _Left.of(saved, apart) if apart.results else _NOTHING
+        if not apart.results:
+            self.leaves, self.bucket = (), None
 
     def _again(self, tangents: Mapping[int, torch.Tensor]) -> list[Any]:
         """Return the gradients by running the program op by op again, with torch's own backward.
@@ -540,11 +606,7 @@ class _Called:
                 'again; compile it with symshape.compile(..., runner="eager")'
             )
         if self.versions != self._versions():
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an "
-                f"inplace operation: an argument or a parameter of {name} was written to between "
-                "its call and its backward"
-            )
+            raise RuntimeError(_written(name))
         create, wanted = torch.is_grad_enabled(), list(tangents)
         with torch.enable_grad():
             results = served.eager.run(self.leaves, self.values)
@@ -558,6 +620,63 @@ class _Called:
                     allow_unused=True,
                 )
             )
+
+
+@attrs.frozen
+class _Apart:
+    """Results whose backward shares nothing that forward made with that of others.
+
+    Attributes:
+        results: their places.
+        saved: the places of what their backward takes among what is saved.
+        read: the parameters and buffers that it reads.
+    """
+
+    results: frozenset[int]
+    saved: frozenset[int]
+    read: tuple[torch.Tensor, ...]
+
+
+@attrs.frozen(eq=False)
+class _Left:
+    """What is left of a call's saved tensors once some of its results had their backward.
+
+    Attributes:
+        results: the places of the results that it is for.
+        saved: the tensors, by place; None for one that is freed.
+        versions: the tensors that backward reads, each with its version at that time.
+    """
+
+    results: frozenset[int]
+    saved: tuple[torch.Tensor | None, ...]
+    versions: tuple[tuple[torch.Tensor, int], ...]
+
+    @classmethod
+    def of(cls, saved: Sequence[torch.Tensor | None], apart: _Apart) -> _Left:
+        """Return what is left of ``saved`` for these results."""
+        kept = tuple(each if place in apart.saved else None for place, each in enumerate(saved))
+        read = (*(each for each in kept if each is not None), *apart.read)
+        return cls(apart.results, kept, tuple((each, each._version) for each in read))
+
+    def check(self, name: str) -> None:
+        """Raise if a tensor was written to.
+
+        Raises:
+            RuntimeError: it was.
+        """
+        if any(each._version != version for each, version in self.versions):
+            raise RuntimeError(_written(name))
+
+
+_NOTHING = _Left(frozenset(), (), ())
+
+
+def _written(name: str) -> str:
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: an argument or a parameter of {name} was written to between its call and its "
+        "backward"
+    )
 
 
 def _canonical(gradient: torch.Tensor) -> torch.Tensor:

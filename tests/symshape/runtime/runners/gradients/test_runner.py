@@ -133,6 +133,104 @@ def test_gradients_of_arguments() -> None:
     divided(mine)
 
 
+def _heads(x: torch.Tensor, y: torch.Tensor, *weights: torch.Tensor) -> Tensors:
+    one, two, three = weights
+    first, second = torch.tanh(x @ one), torch.tanh(y @ two)
+    return first, second, second.sin() * 2.0, (x @ three).exp()
+
+
+def _gradients(fn: Any, *groups: Sequence[int], write: int | None = None) -> list[Any]:
+    """Return the errors of a backward for each group of results, and the gradients after them."""
+    torch.manual_seed(5)
+    weights = [nn.Parameter(torch.randn(3, 4)) for _ in range(3)]
+    for batch in (2, 3, 4):
+        fn(torch.ones(batch, 3), torch.ones(batch, 3), *weights)[0].sum().backward()
+    weights = [nn.Parameter(torch.randn(3, 4)) for _ in range(3)]
+    results = fn(torch.randn(5, 3), torch.randn(5, 3), *weights)
+    errors = ""
+    for group in groups:
+        try:
+            sum(results[place].sum() for place in group).backward()  # type: ignore[union-attr]
+        except RuntimeError as error:
+            errors += f"{group}: {str(error)[:30]}; "
+        if write is not None:
+            with torch.no_grad():
+                weights[write].mul_(2.0)
+    return [errors, [each.grad for each in weights]]
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        ((0,), (1,)),
+        ((1,), (0,), (3,)),
+        ((0,), (1, 3)),
+        ((0, 3), (2,)),
+        ((0,), (1,), (2,)),  # the last two share what forward made
+        ((0,), (0,)),
+        ((0, 1, 2, 3), (0,)),
+        ((1,), (2,), (0,), (3,), (3,)),
+    ],
+)
+def test_results_that_share_nothing_have_a_backward_each(groups: Any) -> None:
+    mine = compiled(_heads)
+    (errors, found), (wanted_errors, wanted) = (
+        _gradients(mine, *groups),
+        _gradients(_heads, *groups),
+    )
+    assert errors == wanted_errors
+    close(found, wanted)
+    divided(mine)
+
+
+@pytest.mark.parametrize("write", [0, 1, 2])
+def test_between_the_backwards_of_two_results_something_is_written(write: int) -> None:
+    """Eager has not saved the weights of the others, only their results."""
+    mine, groups = compiled(_heads), ((0,), (1,), (3,))
+    found, wanted = (_gradients(fn, *groups, write=write) for fn in (mine, _heads))
+    assert found[0] == wanted[0] == ""
+    close(found[1], wanted[1])
+
+
+def test_between_the_backwards_of_two_results_what_one_needs_is_written() -> None:
+    mine = compiled(_heads)
+    _gradients(mine, (0,))
+    for fn in (_heads, mine):
+        x, y = torch.randn(5, 3), torch.randn(5, 3)
+        first, second, *_ = fn(x, y, *(nn.Parameter(torch.randn(3, 4)) for _ in range(3)))
+        first.sum().backward()
+        y.mul_(2.0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            second.sum().backward()
+
+
+def test_nothing_is_kept_for_a_result_that_shares_its_backward() -> None:
+    def program(x: torch.Tensor, w: torch.Tensor) -> Tensors:
+        scores = torch.tanh(x @ w)
+        return scores.square().mean(), scores
+
+    mine, w = compiled(program), nn.Parameter(torch.randn(3, 4))
+    for batch in (2, 3, 4, 5):
+        loss, scores = mine(torch.randn(batch, 3), w)
+        loss.backward()
+    assert not scores.grad_fn.called.left.results
+    assert not scores.grad_fn.called.leaves
+    with pytest.raises(RuntimeError, match="a second time"):
+        scores.sum().backward()
+
+
+def test_a_sparse_gradient_of_a_result() -> None:
+    mine = compiled(lambda x: x * 2.0)
+    for batch in (2, 3, 4, 5):
+        x = torch.randn(batch, 3, requires_grad=True)
+        F.embedding(torch.tensor([1, 0, 1]), mine(x), sparse=True).sum().backward()
+        assert x.grad is not None
+        close(
+            x.grad.to_dense(),
+            torch.tensor([2.0, 4.0] + [0.0] * (batch - 2))[:, None].expand(batch, 3),
+        )
+
+
 class Shifted(nn.Module):
     """Adds a tensor that eager does not read in backward."""
 
