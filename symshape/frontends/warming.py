@@ -93,6 +93,7 @@ class WarmUp:
         return table_html(self.table())
 
 
+_OUTSIDE = "outside of the guards"
 Work = list[tuple[Entry, dict[str, int]]]
 
 
@@ -120,19 +121,16 @@ def warm_up(
     for entry in warmable:
         own = [caps for each, caps in work if each is entry]
         for program, runner in padded_parts(entry.runner, entry.program):
-            known = [caps for caps in own if program.positions.keys() <= caps.keys()]
-            if known or program.positions.keys() <= entry.program.positions.keys():
+            named = [caps for caps in own if program.positions.keys() <= caps.keys()]
+            known = [caps for caps in named if _holds(program, caps)]
+            if known or (not named and program.positions.keys() <= entry.program.positions.keys()):
                 runner.prefer([{name: caps[name] for name in program.positions} for caps in known])
     with progress_bar("capturing", len(work), shown=progress) as step:
         for entry, caps in work:
             made.append((entry.number, _warmed(entry, caps)))
             step(", ".join(f"{name}={size}" for name, size in caps.items()))
     number = most_general(warmable).number
-    made += [
-        (number, Warmed(caps, reason="outside of the guards"))
-        for caps in wanted
-        if caps not in served
-    ]
+    made += [(number, Warmed(caps, reason=_OUTSIDE)) for caps in wanted if caps not in served]
     stores = {
         id(runner.store): runner.store
         for each in warmable
@@ -199,10 +197,15 @@ def settle(entries: Sequence[Entry], seconds: float | None) -> bool:
 
 
 def _known_parts(entry: Entry, caps: Mapping[str, int]) -> list[tuple[Program, PaddedRunner]]:
-    """Return the padded parts of an entry that have only these sizes."""
+    """Return the padded parts of an entry that have only these sizes, and hold for them.
+
+    A trace with backward may hold for fewer sizes than the entry; then there are several.
+    """
     parts = padded_parts(entry.runner, entry.program)
     return [
-        (program, runner) for program, runner in parts if program.positions.keys() <= caps.keys()
+        (program, runner)
+        for program, runner in parts
+        if program.positions.keys() <= caps.keys() and _holds(program, caps)
     ]
 
 
@@ -223,7 +226,9 @@ def _warmed(entry: Entry, caps: Mapping[str, int]) -> Warmed:
         for program, runner in _known_parts(entry, caps)
     ]
     if not found:
-        names = ", ".join(sorted(_of_data(entry)))
+        names = ", ".join(sorted(_of_data(entry) - caps.keys()))
+        if not names:
+            return Warmed(caps, reason=_OUTSIDE)
         return Warmed(
             caps,
             reason=(
@@ -278,9 +283,14 @@ def _belongs(entry: Entry, caps: Mapping[str, int]) -> bool:
     names = set(entry.program.positions)
     if not names <= caps.keys() <= names | _of_data(entry):
         return False
+    return _holds(entry.program, caps)
+
+
+def _holds(program: Program, caps: Mapping[str, int]) -> bool:
+    """Return whether a program's guards hold for these sizes."""
     known = [
         guard.term
-        for guard in entry.program.guards
+        for guard in program.guards
         if {s.name for s in guard.term.symbols} <= caps.keys()
     ]
     try:

@@ -13,6 +13,7 @@ import symshape
 from symshape import InputError, Options, Traffic, events
 from symshape.runtime import cache
 from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.pieces.runner import padded_parts
 from tests.meta_fns.padding.poison import assert_same
 
 
@@ -116,6 +117,24 @@ def test_each_entry_gets_the_sizes_within_its_guards() -> None:
     for n in (40, 50, 51, 90):
         x = torch.randn(n)
         assert torch.equal(compiled(x), program(x))
+
+
+def test_a_trace_with_backward_that_holds_for_a_batch_of_1_alone() -> None:
+    """It has no bucket of other sizes; the trace for those has."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 1))
+    mine = symshape.compile(model, runner="padded", dynamic={"input": {0: "batch"}})
+    for batch in (1, 1, 3):
+        mine(torch.randn(batch, 4)).sum().backward()
+    compiled = symshape.compiled_of(mine)
+    assert "2 graphs take" in str(compiled.graph_memory([(20,)]))
+    for sizes in ([(20,), (1,)], symshape.plan(compiled)):
+        warm = compiled.warm_up(sizes, progress=False)
+        assert not warm.failures
+        assert warm.graphs == 2
+    (entry,) = compiled.entries
+    runners = [runner for _, runner in padded_parts(entry.runner, entry.program)]
+    caps = [sorted(each.made.caps["batch"] for each in one.buckets) for one in runners]
+    assert caps == [[1], [1], [1, 3, 20], [1, 3, 20]]
 
 
 def test_sizes_outside_of_the_guards_are_named() -> None:
