@@ -150,6 +150,7 @@ def plan(
     *,
     any_randomness: bool = False,
     blueprints: Blueprints | None = None,
+    unpadded: bool = False,
 ) -> Plan:
     """Return the padded program with as many padded symbols as possible, for a call with these
     values of symbols.
@@ -157,19 +158,21 @@ def plan(
     ``refusals`` are those of an earlier plan: their symbols are not tried again.  ``planned`` and
     ``step`` are as for :func:`choose`.  ``any_randomness``: the program may draw other random
     numbers than eager.  ``blueprints`` are those of the program, so that it is not derived for each
-    plan.
+    plan.  ``unpadded``: there is a program even if every symbol is refused, for these sizes alone.
     """
     found = dict(refusals or {})
     terms = _conditions(program, values)
     blueprints = blueprints or blueprints_of(program, any_randomness=any_randomness, most=0)
     padded = candidates(program) - found.keys()
-    while padded:
+    while padded or unpadded:
         chosen = choose(program, values, found, planned, step)
         try:
             region = Region(terms, chosen.exact, chosen.caps)
             made = blueprints.padded(region)
             results = Results(program.graph, made.outputs, frozenset(padded), made.roots)
         except Refusal as refusal:
+            if not padded:
+                break
             found.update(dict.fromkeys(refusal.symbols & padded, refusal))
             padded -= refusal.symbols
             continue

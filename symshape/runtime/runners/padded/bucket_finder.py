@@ -40,6 +40,7 @@ Sizes = Mapping[str, int]
 _REMEMBERED = 4096  # calls remembered, by their sizes
 # calls per storable bucket after which sizes without a bucket of their own ask for one again
 _AGAIN = 4
+_NONE: Mapping[str, Refusal] = {}
 # calls after which a bucket that did not fit into memory is tried again; doubled each time
 _PATIENCE = 512
 
@@ -235,8 +236,11 @@ class BucketFinder:
         chosen: Choice,
         planned: Sequence[Sizes],
         credit: float | None = None,
+        exact: Mapping[str, Refusal] = _NONE,
     ) -> Bucket | None:
-        """Return a new bucket for these sizes, or None if there is no room."""
+        """Return a new bucket for these sizes, or None if there is no room; the symbols ``exact``
+        are not padded in it.
+        """
         key = self._key(stream, chosen)
         start = time.perf_counter()
         # known before the work of planning it, if it was planned before
@@ -246,13 +250,26 @@ class BucketFinder:
         ):
             return None
         with seldom_collected():
-            made = plan(self._program, sizes, self.refusals, planned, blueprints=self.blueprints)
-            self._tell(made)
+            refusals = {**self.refusals, **exact}
+            made = plan(
+                self._program,
+                sizes,
+                refusals,
+                planned,
+                blueprints=self.blueprints,
+                unpadded=bool(exact),
+            )
+            self._tell(made, exact)
             return None if made.padded is None else self._made(made, stream, start, credit)
 
     # -- for the policy that decides which buckets exist
     def make(
-        self, sizes: Mapping[str, int], stream: int, caps: Mapping[str, int], credit: float
+        self,
+        sizes: Mapping[str, int],
+        stream: int,
+        caps: Mapping[str, int],
+        credit: float,
+        exact: Mapping[str, Refusal] = _NONE,
     ) -> Bucket | None:
         """Return a new bucket of these capacities for calls of these sizes; None if there is no
         room.
@@ -263,10 +280,12 @@ class BucketFinder:
             caps: the capacities of padded symbols and values of exact ones; others where an op
                 refuses a symbol.
             credit: the ms that the bucket would have saved.
+            exact: the symbols that are not padded in this bucket, and why.
         """
-        padded = {name: cap for name, cap in caps.items() if name in self.padded}
-        exact = {name: value for name, value in caps.items() if name not in padded}
-        return self._made_now(sizes, stream, Choice(exact, padded), [caps], credit)
+        names = self.padded - exact.keys()
+        padded = {name: cap for name, cap in caps.items() if name in names}
+        others = {name: value for name, value in caps.items() if name not in names}
+        return self._made_now(sizes, stream, Choice(others, padded), [caps], credit, exact)
 
     def chosen(self, sizes: Mapping[str, int], step: Step) -> dict[str, int] | None:
         """Return the capacities for these sizes by these steps, and exact symbols' values; None if
@@ -450,13 +469,17 @@ class BucketFinder:
         events.emit(events.RunnerFallback("padded", "eager", reason))
         self._note("ran op by op", text=reason)
 
-    def _tell(self, made: Plan) -> None:
-        for name, refusal in made.refusals.items():
-            if name not in self.refusals:
-                events.emit(events.PaddingRefused(name, str(refusal)))
-                self._note("padding refused", sizes=self._sources[name], text=str(refusal))
-        if made.refusals.keys() - self.refusals.keys():
-            self.refusals.update(made.refusals)
+    def _tell(self, made: Plan, exact: Mapping[str, Refusal]) -> None:
+        new = {
+            name: refusal
+            for name, refusal in made.refusals.items()
+            if name not in self.refusals and name not in exact
+        }
+        for name, refusal in new.items():
+            events.emit(events.PaddingRefused(name, str(refusal)))
+            self._note("padding refused", sizes=self._sources[name], text=str(refusal))
+        if new:
+            self.refusals.update(new)
             self._note_padded()
 
     def _words(self, made: Plan) -> str:

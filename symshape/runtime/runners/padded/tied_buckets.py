@@ -22,7 +22,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program
 from symshape.graph.random_states import RandomStates, states_of
 from symshape.graph.steps import Value, arguments_by_name, drops
-from symshape.runtime.padding.padded_graph import PaddedGraph
+from symshape.runtime.padding.padded_graph import PaddedGraph, Refusal
 from symshape.runtime.padding.planning import Plan, plan
 from symshape.runtime.runners.cuda.capture import CaptureFailed, is_capturing
 from symshape.runtime.runners.graph_store import GraphStore
@@ -143,6 +143,17 @@ class TiedBuckets:
         every = {**bucket.made.exact, **bucket.made.caps}
         return {name: every[name] for name, _ in self._symbols}
 
+    def _exact(self, bucket: Bucket) -> dict[str, Refusal]:
+        """Return the symbols that a bucket of the first program does not pad, and why."""
+        names = [name for name, _ in self._symbols if name in bucket.made.exact]
+        refusals = bucket.made.refusals
+        return {
+            name: refusals[name]
+            if name in refusals
+            else Refusal("", "", "it has one value in forward's bucket", "", frozenset((name,)))
+            for name in names
+        }
+
     def _stored(self, bucket: Bucket) -> Bucket:
         """Return the stored bucket for the same capacities, made now if need be."""
         sizes, stream = self._sizes(bucket), self.finder.stream()
@@ -153,7 +164,9 @@ class TiedBuckets:
         )
         found, credit = next(there, None), bucket.lease.credit
         if found is None:
-            found = self.finder.make(sizes, stream, sizes, credit.now(self._store.clock))
+            found = self.finder.make(
+                sizes, stream, sizes, credit.now(self._store.clock), self._exact(bucket)
+            )
             if found is None:
                 self._planned(bucket)  # raises if room is not what is missing
                 raise torch.OutOfMemoryError("there is no room for a bucket of backward")
@@ -176,12 +189,14 @@ class TiedBuckets:
             CaptureFailed: the second program cannot be padded like that.
         """
         sizes = self._sizes(bucket)
+        exact = self._exact(bucket)
         made = plan(
             self._program,
             sizes,
-            self.finder.refusals,
+            {**self.finder.refusals, **exact},
             [sizes],
             blueprints=self.finder.blueprints,
+            unpadded=bool(exact),
         )
         self._check(bucket, made, sizes)
         return made

@@ -347,6 +347,41 @@ def test_gradients_of_many_at_once_are_refused_after_a_bucket() -> None:
         )
 
 
+class TimeFirst(nn.Module):
+    """Attention over rows of (length, batch), and a loss on labels of sizes of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(11, 8), nn.Linear(8, 5)
+        self.positions, self.attention = nn.Parameter(torch.randn(13, 8)), nn.Linear(8, 24)
+
+    def forward(
+        self, given: torch.Tensor, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        batch, length = given.shape
+        hidden = self.words(given) + self.positions[:length]
+        hidden = hidden.transpose(0, 1).reshape(length * batch, 8)
+        heads = self.attention(hidden).view(length, batch, 3, 2, 4).permute(2, 1, 3, 0, 4)
+        mixed = F.scaled_dot_product_attention(*heads.unbind(0))
+        scores = self.head(hidden + mixed.permute(2, 0, 1, 3).reshape(length * batch, 8))
+        return F.cross_entropy(scores, labels.t().reshape(-1)), scores
+
+
+def test_a_backward_that_could_pad_what_forward_does_not() -> None:
+    """The padding of labels is none of the backward's that starts from the scores."""
+    eager = TimeFirst()
+    mine = compiled(copy.deepcopy(eager))
+    for number, sizes in enumerate([(7, 12), (4, 2), (3, 5), (6, 3), (2, 13), (1, 4)] * 2):
+        given, labels = tokens(*sizes), tokens(*sizes) % 5
+        for each in (eager, mine):
+            each.zero_grad()
+            loss, scores = each(given, labels)
+            (loss + scores.square().mean(), scores.sin().sum(), loss)[number % 3].backward()
+        same_gradients(mine, eager)
+    forward = both(mine)[0]
+    assert forward.buckets
+
+
 def test_a_result_that_has_nothing_to_do_with_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         halves,
