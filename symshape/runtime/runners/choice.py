@@ -176,6 +176,7 @@ def _with_gradients(name: RunnerName, order: Order) -> Runner:
         _Undivided: forward and backward cannot be two programs.
     """
     from symshape.runtime.runners.gradients.runner import GradientsRunner
+    from symshape.runtime.runners.pieces.runner import records
 
     def make(half: Program, backward: Runner | None) -> Runner:
         part, options = half.name.rpartition(", ")[2], attrs.evolve(order.options, outputs="copy")
@@ -195,6 +196,7 @@ def _with_gradients(name: RunnerName, order: Order) -> Runner:
     try:
         return GradientsRunner(
             *(order.program, order.eager, make, order.graphs, order.options, order.note),
+            lambda halves: any(records(runner) for _, runner in halves),
             patient=order.patient,
         )
     except Unfit as reason:

@@ -272,11 +272,16 @@ class CudaGraphRunner:
             if self.instead is not None:
                 self.instead.release()
 
+    @property
+    def graphs(self) -> int:
+        """Return the number of its graphs."""
+        return len(self._store.of(self._number))
+
     def describe(self) -> str:
         """Return the runner's name and its number of graphs."""
         if self.instead is not None:
             return self.instead.describe()
-        return f"cudagraph, {len(self._store.of(self._number))} graphs"
+        return f"cudagraph, {self.graphs} graphs"
 
     def _capture_or_none(
         self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]

@@ -58,9 +58,9 @@ an H200.  Where forward decides for both, the device's times are taken to have t
 was not measured.
 """
 _PATIENCE = 256
-"""The calls after which forward and backward are given up if neither has a bucket: torch's own
-backward is faster than the second program op by op.  Streams whose buckets pay had the first ones
-after 50 to 60 calls.
+"""The calls, again and again, after which forward and backward are given up if they have no bucket:
+torch's own backward is faster than the second program op by op.  Streams whose buckets pay had the
+first ones after 50 to 60 calls.
 """
 
 _PAIRS = 3
@@ -79,6 +79,7 @@ class GradientsRunner:
         store: stores the graphs of the compiled function.
         options: of the trace of forward and backward.
         note: records events in the history of the compiled function.
+        records: returns whether any of these halves has a bucket or a graph.
         patient: whether the trace of forward and backward has to be worth its time.
 
     Raises:
@@ -93,13 +94,14 @@ class GradientsRunner:
         store: GraphStore,
         options: Options,
         note: Note,
+        records: Callable[[Sequence[tuple[Program, Runner]]], bool],
         *,
         patient: bool,
     ) -> None:
         check_divisible(program)
         self._program, self._eager, self._make = program, eager, make
         self._store, self._options, self._note = store, options, note
-        self._patient = patient
+        self._records, self._patient = records, patient
         self._on_cuda = any(each.value.spec.device.type == "cuda" for each in program.graph.inputs)
         price = _TRACE * program.milliseconds if patient else 0.0
         # not the store's: a trace waits for another, in which objects that die want the store's
@@ -131,7 +133,7 @@ class GradientsRunner:
         if served is None or served.given_up:
             return self._eager.run(leaves, values)
         served.calls += 1
-        if served.calls == _PATIENCE and self._patient and served.is_without_buckets():
+        if self._patient and served.calls % _PATIENCE == 0 and not self._records(served.made):
             self._give_up(served)
             return self._eager.run(leaves, values)
         return served.run(leaves, values)
@@ -146,7 +148,7 @@ class GradientsRunner:
 
     def _give_up(self, served: _Served) -> None:
         """Run these calls op by op from now on; those whose backward is still to come keep it."""
-        served.given_up, self._offer = True, None
+        served.given_up = True
         self._refused = "no bucket of forward or backward was worth its price"
         self._note("ran op by op", text=f"forward and backward: {self._refused}")
 
@@ -233,8 +235,9 @@ class GradientsRunner:
         """Release the runners of forward and backward."""
         self._released = True
         self._offer = None
-        for _, runner in self.halves:
-            runner.release()
+        for pair in self._pairs:
+            for _, runner in pair.made:
+                runner.release()
 
     def describe(self) -> str:
         """Return how forward and backward are run, or why the program runs op by op."""
@@ -377,11 +380,6 @@ class _Served:
             frozenset(halves.tangents): whole
         }
         self._aparts: dict[tuple[frozenset[int], frozenset[int]], _Apart] = {}
-
-    def is_without_buckets(self) -> bool:
-        """Return whether forward and backward might have buckets, and none was worth its price."""
-        runners = [runner for _, runner in self.made]
-        return not any(not isinstance(each, PaddedRunner) or each.buckets for each in runners)
 
     def describe(self) -> str:
         """Return how forward and backward are run."""

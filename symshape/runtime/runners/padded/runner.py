@@ -95,6 +95,7 @@ class PaddedRunner:
         store: stores the buckets of the compiled function.
         device: the device that the program computes on.
         lends: whether results are lent instead of copied.
+        otherwise: serves if no size can be padded.
         estimates: the estimated times of calls and buckets; None where each call has a bucket.
         tied: the buckets of a program that runs after another one; None for other programs.
         twin: the buckets of a program that runs after each call of this one; None if none does.
@@ -119,7 +120,7 @@ class PaddedRunner:
     ) -> None:
         self._program = program
         self._eager = eager.fallback
-        self._otherwise = otherwise or eager
+        self.otherwise = otherwise or eager
         self._note = note
         self.store = store
         self._positions = [each.position for each in program.graph.inputs]
@@ -209,7 +210,7 @@ class PaddedRunner:
                 elif found is None and chosen is not None and self._finder.pads():
                     serves = partial(chosen.run_eagerly, self._eager)
                 elif found is None:
-                    serves = self._otherwise.run
+                    serves = self.otherwise.run
                 elif not (self._writes and self._overlap(leaves)):
                     bucket, placement = found
                     credit = bucket.lease.credit  # ``use``, without a call of Python's
@@ -403,7 +404,7 @@ class PaddedRunner:
                 self._chosen.clear()
             if self.twin is not None:
                 self.twin.release()
-            self._otherwise.release()
+            self.otherwise.release()
             self._apart.release()
             if self._kernels is not None:
                 self._kernels.release()

@@ -20,6 +20,7 @@ from symshape.runtime.pieces.cutting import Part, cut
 from symshape.runtime.pieces.faults import Left, name_of_step
 from symshape.runtime.pieces.partition import Piece
 from symshape.runtime.pieces.subgraphs import fresh_constants
+from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.gradients.runner import GradientsRunner
 from symshape.runtime.runners.padded.runner import PaddedRunner
@@ -218,3 +219,16 @@ def padded_parts(runner: Runner, program: Program) -> Iterator[tuple[Program, Pa
     for part, found in parts_of(runner, program):
         if isinstance(found, PaddedRunner):
             yield part, found
+
+
+def records(runner: Runner) -> bool:
+    """Return whether a runner has a bucket or a graph, of its program or of a piece of it."""
+    if isinstance(runner, (PaddedRunner, CudaGraphRunner)) and runner.instead is not None:
+        return records(runner.instead)
+    if isinstance(runner, PaddedRunner):
+        return bool(runner.buckets) or records(runner.otherwise)
+    if isinstance(runner, CudaGraphRunner):
+        return bool(runner.graphs)
+    if isinstance(runner, PiecewiseRunner):
+        return any(each.runner is not None and records(each.runner) for each in runner.stages)
+    return not isinstance(runner, EagerRunner)

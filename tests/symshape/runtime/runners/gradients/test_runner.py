@@ -752,6 +752,48 @@ def test_without_a_bucket_the_program_runs_op_by_op_again(monkeypatch: pytest.Mo
     assert "worth its price" in last.describe()
 
 
+def test_what_loses_its_buckets_is_given_up_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    linear = nn.Linear(3, 4)
+    mine = compiled(linear)
+    for batch in (2, 3, 4):
+        mine(torch.randn(batch, 3)).sum().backward()
+    last = divided(mine)
+    monkeypatch.setattr(last, "_patient", True)
+    monkeypatch.setattr(f"{RUNNER}._PATIENCE", 6)
+    for batch in range(2, 20):
+        mine(torch.randn(batch, 3)).sum().backward()
+    assert last.halves
+    for _, runner in last.halves:
+        assert isinstance(runner, PaddedRunner)
+        runner.release()
+    for batch in range(2, 12):
+        x = torch.randn(batch, 3)
+        close(*(torch.autograd.grad(e(x).sin().sum(), linear.weight) for e in (mine, linear)))
+    assert not last.halves
+
+
+def test_pieces_with_buckets_are_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.randn(4, 4))
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(x @ weights[0])
+        return torch.tanh(torch.linalg.det(torch.tanh(hidden @ hidden.t())) + x @ weights[1])
+
+    mine = compiled(program)
+    for batch in (2, 3, 4):
+        mine(torch.randn(batch, 4)).sum().backward()
+    last = runners(mine)[-1]
+    assert "pieces" in last.describe()
+    monkeypatch.setattr(last, "_patient", True)
+    monkeypatch.setattr(f"{RUNNER}._PATIENCE", 6)
+    for batch in [*range(2, 9)] * 3:
+        mine(torch.randn(batch, 4)).sum().backward()
+    assert last.halves
+    assert mine.stats().cuda_graphs
+    last.release()
+    assert not mine.stats().cuda_graphs
+
+
 def _pin(monkeypatch: pytest.MonkeyPatch, batches: Sequence[int]) -> None:
     """Let each trace with backward hold for one batch alone, the next of these."""
     left, make = iter(batches), compile_check
