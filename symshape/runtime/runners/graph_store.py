@@ -177,6 +177,7 @@ class GraphStore:
         weight: Weight | None = None,
         credit: float | None = None,
         calls: int = 1,
+        places: int = 1,
     ) -> bool:
         """Return whether there is room for a new item; items with less credit are removed for it.
 
@@ -186,12 +187,14 @@ class GraphStore:
             weight: its bytes.
             credit: the ms that it would have saved; None if calls are counted instead.
             calls: the number of calls that wanted it since the last request.
+            places: the number of items that there has to be room for, this one and those that will
+                be made for it.
         """
         weight = weight or Weight()
         needed = weight.own + weight.shared + weight.buffers
-        if self._limit < 1 or (self._memory is not None and needed > self._memory):
+        if self._limit < places or (self._memory is not None and needed > self._memory):
             return False
-        if self._fits(pool, weight):
+        if self._fits(pool, weight, places):
             return True
         credit = self._asked(key, calls) if credit is None else credit
         if not credit:
@@ -200,7 +203,7 @@ class GraphStore:
             each: (lease.credit.now(self.clock), lease.weight.own + lease.weight.buffers)
             for each, lease in self._all().items()
         }
-        gone = leaving(there, credit, lambda without: self._fits(pool, weight, without))
+        gone = leaving(there, credit, lambda without: self._fits(pool, weight, places, without))
         for each in gone or ():
             lease = self._leases.get(each)
             if lease is not None and lease.evicted is not None:
@@ -275,8 +278,14 @@ class GraphStore:
         """
         return self._leases.copy()
 
-    def _fits(self, pool: int, weight: Weight, without: frozenset[Hashable] = frozenset()) -> bool:
-        if len(self._leases) - len(without) >= self._limit:
+    def _fits(
+        self,
+        pool: int,
+        weight: Weight,
+        places: int,
+        without: frozenset[Hashable] = frozenset(),
+    ) -> bool:
+        if len(self._leases) - len(without) + places > self._limit:
             return False
         if self._memory is None:
             return True

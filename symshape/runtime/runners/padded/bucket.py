@@ -68,6 +68,8 @@ class Bucket:
         wrote: whether the call in progress has written to arguments or buffers already.
         lease: the bucket's place in the store.
         words: the sizes that the bucket serves, in the caller's words.
+        drop: removes the bucket from the store.
+        on_leave: called with the bucket once it has left the store.
 
     Args:
         share: returns memory for the buffers that other buckets use too; None for own memory, also
@@ -138,6 +140,8 @@ class Bucket:
         self._addresses: list[int] = []
         self.lease: Lease
         self.words = ""
+        self.drop: Callable[[], object]
+        self.on_leave: list[Callable[[Bucket], object]] = []
 
     def _use(self, memory: Memory) -> None:
         self._memory = memory

@@ -61,6 +61,7 @@ class BucketFinder:
         new: the bucket found last, until :meth:`keep` stores it.
         on_forget: called with each bucket that is removed.
         has_plan: whether the user has chosen capacities.
+        places: the places in the store that a new bucket needs, with those that are made for it.
         blueprints: the padded programs that were derived so far.
     """
 
@@ -113,7 +114,7 @@ class BucketFinder:
         self._index = device.index or 0
         self._note_padded()
         self.new: tuple[tuple[tuple[int, ...], int], Found] | None = None
-        self.has_plan = False
+        self.has_plan, self.places = False, 1
         self.on_forget: Callable[[Bucket], None] | None = None
         self.failures = 0
 
@@ -246,7 +247,7 @@ class BucketFinder:
         # known before the work of planning it, if it was planned before
         weight = self._weights.get(key)
         if not self._may_try(key) or not self._store.admits(
-            key, stream, weight, credit, self._wanting
+            key, stream, weight, credit, self._wanting, self.places
         ):
             return None
         with seldom_collected():
@@ -350,7 +351,7 @@ class BucketFinder:
         if (
             found is not None
             or not self._may_try(key)
-            or not self._store.admits(key, stream, weight, credit)
+            or not self._store.admits(key, stream, weight, credit, places=self.places)
         ):
             return found
         pool = self._store.pool(stream) if self._device.type == "cuda" else None
@@ -374,7 +375,7 @@ class BucketFinder:
             return None
         weight = attrs.evolve(weight, buffers=weight.buffers + bucket.memory.extra)
         _remember(self._weights, key, weight)
-        bucket.words = self._words(made)
+        bucket.words, bucket.drop = self._words(made), partial(self._store.remove, key)
         bucket.lease = self._store.put(
             key,
             bucket,
@@ -489,6 +490,8 @@ class BucketFinder:
         return ", ".join(parts)
 
     def _forget(self, bucket: Bucket) -> None:
+        for each in bucket.on_leave:
+            each(bucket)
         if self.on_forget is not None:
             self.on_forget(bucket)
         if self.new is not None and self.new[1][0] is bucket:

@@ -151,6 +151,7 @@ class PaddedRunner:
             note=note,
         )
         self.twin = twin
+        self._finder.places = 1 if twin is None else 2
         self._chosen: ChosenBuckets | None = None
         if where_it_pays:
             self._chosen = ChosenBuckets(

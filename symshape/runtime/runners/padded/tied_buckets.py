@@ -44,7 +44,8 @@ class DropsOthers(CaptureFailed):
 class TiedBuckets:
     """The buckets of a second program, one for each bucket of a first program.
 
-    Two such buckets are worth the same, since both serve the same calls.
+    Two such buckets are worth the same, since both serve the same calls, and leave the store
+    together.
 
     Args:
         program: the second program.
@@ -68,6 +69,8 @@ class TiedBuckets:
         self._symbols = list(program.positions.items())
         self._positions = [each.position for each in program.graph.inputs]
         self._known: weakref.WeakKeyDictionary[Bucket, Bucket] = weakref.WeakKeyDictionary()
+        # how often a call of the first program's bucket found none here
+        self._missed: weakref.WeakKeyDictionary[Bucket, int] = weakref.WeakKeyDictionary()
         finder.on_forget = self._forget
 
     def run(self, bucket: Bucket | None, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
@@ -91,7 +94,7 @@ class TiedBuckets:
         if is_transformed() or (leaves and leaves[0].is_cuda and is_capturing()):
             raise CaptureFailed("the call is under a transform or part of another capture")
         with self._store.lock:
-            found = self._there(bucket) or self._aside(bucket)
+            found = self._there(bucket) or self._late(bucket) or self._aside(bucket)
             placement = found.place({name: values[place] for name, place in self._symbols})
             results = found.launched(leaves, placement)
             if results is not None:
@@ -128,6 +131,7 @@ class TiedBuckets:
         for each in self.others:
             each._planned(bucket)
         found = self._known[bucket] = self._stored(bucket)
+        bucket.on_leave.append(self._follow)
         if found.captures:
             return 0.0
         try:
@@ -178,6 +182,22 @@ class TiedBuckets:
             raise
         return found
 
+    def _late(self, bucket: Bucket) -> Bucket | None:
+        """Return the bucket for the same capacities, made for a call whose first program has run
+        already; None if that happens for the first time, or there is no room.
+
+        The first program's bucket is made together with that of the backward that ran last.
+        Where a call has two, this is the other one.
+        """
+        self._missed[bucket] = missed = self._missed.get(bucket, 0) + 1
+        if missed == 1 or bucket.lease.gone or bucket.lease.pool != self.finder.stream():
+            return None
+        try:
+            self.prepare(bucket)
+        except torch.OutOfMemoryError:
+            return None
+        return self._there(bucket)
+
     def _aside(self, bucket: Bucket) -> Bucket:
         """Return a bucket for the same capacities that is neither stored nor captured."""
         return Bucket(self._program, self._planned(bucket), bucket.sizes.device, None)
@@ -221,9 +241,16 @@ class TiedBuckets:
         self.agreed = True
 
     def _forget(self, bucket: Bucket) -> None:
-        """Handle the removal of a bucket from the store."""
+        """Handle the removal of a bucket from the store: those of the first program follow."""
         for first in [first for first, found in self._known.items() if found is bucket]:
             del self._known[first]
+            first.drop()
+
+    def _follow(self, first: Bucket) -> None:
+        """Remove what was made for a bucket of the first program that has left the store."""
+        found = self._known.pop(first, None)
+        if found is not None and not any(each is found for each in self._known.values()):
+            found.drop()
 
     def release(self) -> None:
         """Drop the buckets; calls whose first program ran in one can still be finished."""

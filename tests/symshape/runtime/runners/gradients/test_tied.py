@@ -347,6 +347,64 @@ def test_gradients_of_many_at_once_are_refused_after_a_bucket() -> None:
         )
 
 
+class Scored(nn.Module):
+    """A loss, and scores that a backward of their own may start from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.head = Encoder(), nn.Linear(5, 3)
+
+    def forward(self, given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.encoder(given)
+        return hidden.square().mean(), self.head(hidden)
+
+
+def test_two_backwards_of_each_call_have_a_bucket_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    eager = Scored()
+    mine = compiled(copy.deepcopy(eager))
+
+    def two(given: torch.Tensor) -> None:
+        for each in (eager, mine):
+            each.zero_grad()
+            loss, scores = each(given)
+            loss.backward(retain_graph=True)
+            scores.sin().sum().backward()
+        same_gradients(mine, eager)
+
+    for number in range(5):
+        two(tokens(2 + number % 3, 5))
+    made = list[Bucket]()
+    start = Bucket.__init__
+
+    def counted(self: Bucket, *given: Any, **how: Any) -> None:
+        made.append(self)
+        start(self, *given, **how)
+
+    monkeypatch.setattr(Bucket, "__init__", counted)
+    for _ in range(10):
+        two(tokens(6, 5))
+    assert len(made) == 4  # of forward and of both backwards, and one aside
+
+
+@pytest.mark.parametrize("most", [7, 8])
+@pytest.mark.parametrize("others", [0, 1])
+def test_both_are_let_in_and_leave_together(most: int, others: int) -> None:
+    eager, mine = twins(options=Options(max_cuda_graphs=most))
+    with torch.no_grad():
+        for number in range(2 + others):
+            mine(tokens(2 + number, 5 + number))
+    for number in range(3):
+        same_step(mine, eager, tokens(2 + number, 5 + number))
+    forward, backward = both(mine)
+    for sizes in [(batch, length) for batch in (2, 4, 8) for length in (3, 6, 12, 24)] * 2:
+        step(mine, tokens(*sizes))
+        assert sorted(map(str, caps(forward))) == sorted(map(str, caps(backward)))
+    for _ in range(60):  # sizes that come again and again have a bucket in the end
+        step(mine, tokens(48, 2))
+    assert any(48 in sizes.values() for sizes in caps(forward))
+    same_step(mine, eager, tokens(48, 2))
+
+
 class TimeFirst(nn.Module):
     """Attention over rows of (length, batch), and a loss on labels of sizes of their own."""
 
