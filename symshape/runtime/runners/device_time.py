@@ -19,9 +19,10 @@ class DeviceTime:
         device: the device that computes.
     """
 
-    __slots__ = ("_end", "_start")
+    __slots__ = ("_device", "_end", "_start")
 
     def __init__(self, device: torch.device) -> None:
+        self._device = device
         cuda = device.type == "cuda"
         self._start: Any = torch.cuda.Event(enable_timing=True) if cuda else 0.0
         self._end: Any = torch.cuda.Event(enable_timing=True) if cuda else 0.0
@@ -30,14 +31,14 @@ class DeviceTime:
         if isinstance(self._start, float):
             self._start = time.perf_counter()
         else:
-            self._start.record()
+            self._start.record(torch.cuda.current_stream(self._device))
         return self
 
     def __exit__(self, *error: object) -> None:
         if isinstance(self._end, float):
             self._end = time.perf_counter()
         else:
-            self._end.record()
+            self._end.record(torch.cuda.current_stream(self._device))
 
     def milliseconds(self) -> float | None:
         """Return the ms between the first and the last launch; None while the device is at work."""

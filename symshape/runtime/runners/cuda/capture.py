@@ -283,18 +283,21 @@ def _record(
         with warnings.catch_warnings(), torch.cuda.stream(stream):
             # sizes of 0 leave nothing to launch
             warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
-            capture.begin(device)
             try:
-                results = run()
-            except BaseException:
-                with suppress(RuntimeError):  # the broken capture raises again here
-                    capture.end()
-                raise
-            capture.end()
-            if draws:
-                # the beginning sets the generator's offset on this stream to 0: without a wait that
-                # may come after a replay on another stream has set its own
-                stream.synchronize()
+                capture.begin(device)
+                try:
+                    results = run()
+                except BaseException:
+                    with suppress(RuntimeError):  # the broken capture raises again here
+                        capture.end()
+                    raise
+                capture.end()
+            finally:
+                if draws:
+                    # the beginning sets the generator's offset on this stream to 0: without a wait
+                    # that may come after a replay on another stream has set its own
+                    with suppress(RuntimeError):
+                        stream.synchronize()
             pool.keep(capture.graph)
             copies = (
                 None if inside is None else _copies(capture.graph, inside, results, device, draws)

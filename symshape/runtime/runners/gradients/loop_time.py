@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+import attrs
 import torch
 
 from symshape.runtime.policy.estimates import Slack
@@ -18,6 +19,15 @@ __all__ = ["LoopTime"]
 
 _FIRST, _EVERY = 16, 16
 """The number of first calls that are timed; after them, every sixteenth is."""
+
+
+@attrs.define(eq=False)
+class _Step:
+    """A step that is timed: the host's times of its begin and of the end of its backward, in s."""
+
+    start: float
+    device: DeviceTime
+    end: float | None = None
 
 
 class LoopTime:
@@ -30,9 +40,7 @@ class LoopTime:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._calls = 0
-        self._start = self._end = 0.0
-        self._timed: DeviceTime | None = None
-        self._ended = False
+        self._step: _Step | None = None
         self._slack = Slack()
 
     def forward_begins(self) -> float | None:
@@ -43,19 +51,18 @@ class LoopTime:
             does something else; None if this call tells nothing new.
         """
         now, found = time.perf_counter(), None
-        if self._timed is not None and self._ended:
-            step, host = (now - self._start) * 1e3, (self._end - self._start) * 1e3
-            found = self._slack.saw(step, host, self._timed.milliseconds())
-        self._timed, self._ended = None, False
+        step, self._step = self._step, None
+        if step is not None and step.end is not None:
+            whole, host = (now - step.start) * 1e3, (step.end - step.start) * 1e3
+            found = self._slack.saw(whole, host, step.device.milliseconds())
         self._calls += 1
         if self._calls <= _FIRST or self._calls % _EVERY in (0, 1):
-            self._start = now
-            self._timed = DeviceTime(self._device).__enter__()
+            self._step = _Step(now, DeviceTime(self._device).__enter__())
         return found
 
     def backward_ends(self) -> None:
         """Note the end of a backward; the first one after a forward counts."""
-        if self._timed is not None and not self._ended:
-            self._timed.__exit__()
-            self._ended = True
-            self._end = time.perf_counter()
+        step = self._step
+        if step is not None and step.end is None:
+            step.device.__exit__()
+            step.end = time.perf_counter()

@@ -25,7 +25,8 @@ class Event:
         assert enable_timing
         self.at: int | None = None
 
-    def record(self) -> None:
+    def record(self, stream: object) -> None:
+        assert stream == "the stream of cuda:1"
         Event.now += 7
         self.at = Event.now
 
@@ -43,7 +44,8 @@ class Event:
 
 def test_on_a_device_the_time_is_known_once_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    with DeviceTime(torch.device("cuda")) as timed:
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"the stream of {device}")
+    with DeviceTime(torch.device("cuda", 1)) as timed:  # whatever the current device is
         pass
     assert timed.milliseconds() is None
     assert timed.wait() == 7

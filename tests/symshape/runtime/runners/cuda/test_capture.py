@@ -171,6 +171,13 @@ def test_the_beginning_of_a_capture_that_draws_is_waited_for(device: Device, dra
     record(lambda: 3, CUDA, GraphPool(), draws=draws)
     assert device.stream.waits == draws
 
+    def fails() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record(fails, CUDA, GraphPool(), draws=draws)
+    assert device.stream.waits == 2 * draws
+
 
 @pytest.mark.parametrize("draws", [False, True])
 @pytest.mark.parametrize("step", ["begin", "begin late", "end"])

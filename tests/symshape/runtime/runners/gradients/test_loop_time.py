@@ -26,7 +26,10 @@ class Clock:
     def __enter__(self) -> Clock:
         return self
 
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(self, *error: object) -> None:
+        self.leave()
+
+    def leave(self) -> None: ...
 
     def milliseconds(self) -> float | None:
         return self.device
@@ -89,3 +92,18 @@ def test_not_every_step_is_timed(clock: Clock) -> None:
         clock.now += 0.01
         loop.backward_ends()
     assert told == 16 + 2 * (160 - 16) // 16
+
+
+def test_a_step_that_another_thread_begins_meanwhile(clock: Clock) -> None:
+    """The end of the first step's backward is not the end of the second one's."""
+    loop = LoopTime(torch.device("cuda"))
+    loop.forward_begins()
+
+    def other() -> None:
+        clock.leave = lambda: None  # type: ignore[method-assign]
+        loop.forward_begins()
+
+    clock.leave = other  # type: ignore[method-assign]
+    loop.backward_ends()
+    clock.now += 0.01
+    assert loop.forward_begins() is None
