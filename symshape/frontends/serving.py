@@ -13,6 +13,7 @@ from symshape.cost.units import shown
 from symshape.errors import SymShapeError
 from symshape.exploring.serving_records import BucketRecord, ServingRecord
 from symshape.runtime.entry import Entry
+from symshape.runtime.runners.gradients.runner import GradientsRunner
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.pieces.runner import parts_of
@@ -94,7 +95,9 @@ def serving_of(entry: Entry, costs: Costs | None = None) -> list[ServingRecord]:
     found = []
     for program, runner in parts_of(entry.runner, entry.program):
         whole = program is entry.program
-        part = "" if whole else program.name.rpartition(", ")[2]
+        part = "" if whole else program.name.removeprefix(f"{entry.program.name}, ")
+        if isinstance(entry.runner, GradientsRunner):
+            part += entry.runner.where(program)
         if not isinstance(runner, PaddedRunner):
             found.append(ServingRecord(part, "eager", reasons=list(runner)))
             continue

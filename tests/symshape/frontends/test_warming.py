@@ -135,6 +135,8 @@ def test_a_trace_with_backward_that_holds_for_a_batch_of_1_alone() -> None:
     runners = [runner for _, runner in padded_parts(entry.runner, entry.program)]
     caps = [sorted(each.made.caps["batch"] for each in one.buckets) for one in runners]
     assert caps == [[1], [1], [1, 3, 20], [1, 3, 20]]
+    assert "backward where input.size(0) == 1: padded, 1 buckets" in str(compiled.report())
+    assert "where input.size(0) == 1; forward (padded, 3 buckets)" in entry.runner.describe()
 
 
 def test_sizes_outside_of_the_guards_are_named() -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import attrs
 import torch
 
 from guards.sets.codegen import compile_check
+from guards.sets.sources import spelled
 from symshape import forks
 from symshape.calls.arguments import is_canonical
 from symshape.calls.questions import is_transformed
@@ -243,10 +244,18 @@ class GradientsRunner:
         """Return how forward and backward are run, or why the program runs op by op."""
         served = [pair for pair in self._pairs if not pair.given_up]
         if served:
-            return ", ".join(pair.describe() for pair in served)
+            return "; ".join(f"{pair.describe()}{self._where(pair)}" for pair in served)
         if self._refused:
             return f"eager, not forward and backward: {self._refused}"
         return "eager, forward and backward not yet worth a trace"
+
+    def where(self, half: Program) -> str:
+        """Return for which calls a half holds if there are others; else an empty text."""
+        pairs = [pair for pair in self._pairs if any(each is half for each, _ in pair.made)]
+        return self._where(pairs[0]) if pairs else ""
+
+    def _where(self, pair: _Served) -> str:
+        return f" where {pair.where}" if len(self._pairs) > 1 and pair.where else ""
 
 
 def _is_unusual() -> bool:
@@ -380,6 +389,15 @@ class _Served:
             frozenset(halves.tangents): whole
         }
         self._aparts: dict[tuple[frozenset[int], frozenset[int]], _Apart] = {}
+
+    @cached_property
+    def where(self) -> str:
+        """The conditions for a call beside the program's guards, in the caller's words."""
+        whole, given = self.halves.whole, self.program.guards
+        words = spelled(whole.sources)
+        return " and ".join(
+            each.text(words) for each in whole.guards if given.implies(each.term) is not True
+        )
 
     def describe(self) -> str:
         """Return how forward and backward are run."""
