@@ -190,9 +190,9 @@ def others_may_trace() -> bool:
     found: list[bool] = []
 
     def ask() -> None:
-        found.append(capture._tracing_lock.acquire(timeout=60))
+        found.append(capture.tracing_lock.acquire(timeout=60))
         if found[0]:
-            capture._tracing_lock.release()
+            capture.tracing_lock.release()
 
     thread = threading.Thread(target=ask)
     thread.start()

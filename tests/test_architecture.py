@@ -95,10 +95,6 @@ LARGE: dict[str, tuple[int, str]] = {
     "symshape.runtime.padding": (21, "no rooms yet"),
     "symshape.graph": (24, "no rooms yet"),
     "symshape.calls": (22, "several readers of a call, which are to become two"),
-    "symshape.tracing.intercept.torch_functions": (
-        21,
-        "rows of one kind: a family of torch's functions each",
-    ),
     "guards.sets.guard_set.GuardSet": (
         19,
         "what a person may ask of a guard set; each is a line or two",

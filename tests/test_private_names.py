@@ -24,12 +24,8 @@ DOCUMENTED = re.compile(
 
 # Names that are used elsewhere, most by one module that is about nothing else. Only to shrink.
 ELSEWHERE = {
-    "symshape.tracing.state.compare.dict_versions": {
-        "torch._C._dynamo.guards.RootGuardManager",
-        "torch._C._dynamo.guards.dict_version",
-        "torch._dynamo.guards.GuardManagerType",
-    },
-    "symshape.tracing.state.compare.tensor_metadata": {"torch._C._dynamo.guards.TensorGuards"},
+    "symshape.tracing.state.compare.torch_functions": {"torch._C._dynamo.guards.dict_version"},
+    "symshape.tracing.state.compare.state": {"torch._C._dynamo.guards.TensorGuards"},
     "symshape.tracing.intercept.torch_functions.matmul_before_2_13": {
         "torch._decomp.decompositions"
     },
@@ -55,7 +51,6 @@ ELSEWHERE = {
         "torch._functorch._aot_autograd.aot_autograd_result"
     },
     "symshape.frontends.profilers": {"torch.autograd.profiler._is_profiler_enabled"},
-    "symshape.tracing.traced_modes": {"torch.compiler._is_compiling_flag"},
     "symshape.store.ranks": {"torch.distributed.distributed_c10d._get_process_group_store"},
     "symshape.tracing.state.record.process_groups": {"torch.distributed.distributed_c10d._world"},
     "symshape.tracing.state.record.torch_flags": {

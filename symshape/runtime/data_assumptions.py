@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 
 from symshape.runtime.cache import EntryCache
 from symshape.runtime.failing import Failing
-from symshape.tracing.abandonable import presuming
+from symshape.tracing.data.assumptions import presuming
 
 _PATIENCE = 4  # runs with a failed assumption before the program may be removed
 # calls per tolerated failed run: programs are seldom faster than eager by more than this factor

@@ -19,7 +19,8 @@ import torch
 
 from symshape.store.store_errors import Differs
 from symshape.tracing.state.instrument import trusted_code
-from symshape.tracing.state.record import attribute_lookups, process_groups
+from symshape.tracing.state.record import process_groups
+from symshape.tracing.state.record.class_lookups import Lookup, attributes_of, static
 from symshape.tracing.state.record.loads import decimal_context
 from symshape.tracing.state.record.places import (
     MISSING,
@@ -68,7 +69,7 @@ def _item(owner: Any, key: Any) -> Any:
 def _attributes(owner: Any, _: Any) -> Any:
     if isinstance(owner, type):
         raise Differs("an object")
-    found = attribute_lookups.attributes_of(owner)
+    found = attributes_of(owner)
     return MISSING if found is None else found
 
 
@@ -104,7 +105,7 @@ def _slot(owner: Any, key: Any) -> Any:
     """Return the value in a slot, or in a member that C keeps of an object."""
     if key == "__class__":
         return type(owner)
-    found = attribute_lookups.static(type(owner), key) if type(key) is str else MISSING
+    found = static(type(owner), key) if type(key) is str else MISSING
     if not isinstance(found, (types.MemberDescriptorType, types.GetSetDescriptorType)):
         if isinstance(owner, torch.Tensor) and key == "_backward_hooks":
             return owner._backward_hooks
@@ -120,7 +121,7 @@ def _slot(owner: Any, key: Any) -> Any:
 def _static(owner: Any, key: Any) -> Any:
     if not isinstance(owner, type) or type(key) is not str:
         return MISSING
-    return owner.__mro__ if key == "__mro__" else attribute_lookups.static(owner, key)
+    return owner.__mro__ if key == "__mro__" else static(owner, key)
 
 
 def _entry(owner: Any, key: Any) -> Any:
@@ -254,7 +255,7 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
     "static": (_static, Attribute),
     "look-up": (
         _static,
-        lambda o, key, v, name: Answer(attribute_lookups.Lookup(o, key), v, name, key),
+        lambda o, key, v, name: Answer(Lookup(o, key), v, name, key),
     ),
     "entry": (_entry, lambda o, key, v, name: Cell(o.__dict__, key, v, name)),
     "base": (_base, None),

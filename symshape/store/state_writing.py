@@ -28,7 +28,8 @@ from symshape.store.object_paths import GROUPS, STEPS, flags_of_hooks
 from symshape.store.store_errors import NotStorable
 from symshape.tracing.state.compare.state import State
 from symshape.tracing.state.instrument import trusted_code
-from symshape.tracing.state.record import attribute_lookups, dictionary_reads, process_groups
+from symshape.tracing.state.record import dictionary_reads, process_groups
+from symshape.tracing.state.record.class_lookups import Lookup, attributes_of, slots_of, static
 from symshape.tracing.state.record.loads import decimal_context
 from symshape.tracing.state.record.places import (
     MISSING,
@@ -206,7 +207,7 @@ class StateWriter:
             each for each in self._kept if isinstance(each, type) and id(each) in self._numbers
         ]:
             for key in (function.__name__, *function.__qualname__.rpartition(".")[2:]):
-                found = attribute_lookups.static(kind, key)
+                found = static(kind, key)
                 if any(
                     each is function
                     for each in (found, *(getattr(found, of, None) for of in ("fget", "__func__")))
@@ -309,7 +310,7 @@ class StateWriter:
     def _leads(self, value: Any) -> Iterator[tuple[Step, Any]]:
         """Yield the steps from an object: to its parts, and to what was read of it."""
         kind = type(value)
-        attributes = None if isinstance(value, type) else attribute_lookups.attributes_of(value)
+        attributes = None if isinstance(value, type) else attributes_of(value)
         if attributes is not None and self._is_wanted(attributes):
             yield ("attributes", None), attributes
         if isinstance(value, torch.nn.Module):
@@ -353,7 +354,7 @@ class StateWriter:
             items = tuple(part for pair in attributes.items() for part in pair)
             whole = functools.partial(self._items, Container(attributes, items, ""))
             self._wanted.setdefault(id(attributes), []).append(whole)
-        for key in attribute_lookups.slots_of(type(value)):
+        for key in slots_of(type(value)):
             yield ("slot", key), getattr(value, key, MISSING)
 
     def _of_module(self, value: torch.nn.Module) -> Iterator[tuple[Step, Any]]:
@@ -487,7 +488,7 @@ def _is_view(owner: Any) -> bool:
 
 def _of_answer(place: Answer) -> tuple[Any, Step]:
     question = place.owner
-    if isinstance(question, attribute_lookups.Lookup):
+    if isinstance(question, Lookup):
         return question.kind, ("look-up", question.key)
     if isinstance(question, WeakAttribute):
         owner = question.owner()

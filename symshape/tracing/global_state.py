@@ -10,25 +10,31 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
+import random
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
 
+from symshape.calls.generator_states import state_of
 from symshape.torch_internals import autograd
 from symshape.torch_internals.dispatch import function_modes as _get_current_function_mode_stack
 from symshape.torch_internals.dispatch import note_mode_in_cpp
 from symshape.torch_internals.dispatch import python_dispatch as _python_dispatch
+from symshape.tracing.intercept.exchanges import own, put
 from symshape.tracing.intercept.python_numbers import builtins
 from symshape.tracing.intercept.python_numbers.methods import METHODS
 from symshape.tracing.state.instrument import hooks, placeholders
 from symshape.tracing.symbolic.nodes import texts
+from symshape.tracing.traced_modes import autocast_modes, set_autocast_modes
 
-_MISSING = object()
 # to restore everything, which takes milliseconds: an alarm may ring again and again
 _ATTEMPTS = 100
-_AUTOCAST = ("cpu", "cuda")
 _PLACES: Sequence[tuple[Any, str]] = (
     (torch.compiler, "_is_compiling_flag"),
     (_python_dispatch, "_is_in_torch_dispatch_mode"),
@@ -67,9 +73,9 @@ class Surroundings:
     def __init__(self, *later: Callable[[], object]) -> None:
         dynamo = sys.modules.get("torch._dynamo.eval_frame")
         places = (*_PLACES, (dynamo, "_stance")) if dynamo is not None else _PLACES
-        self._places = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name in places]
+        self._places = [(owner, name, own(owner, name)) for owner, name in places]
         self._switches = [(read, write, read()) for read, write in _SWITCHES]
-        self._autocast = _autocast()
+        self._autocast = autocast_modes()
         self._dispatch = _python_dispatch._get_current_dispatch_mode_stack()
         self._function = _get_current_function_mode_stack()
         self._later = [*later]
@@ -108,20 +114,14 @@ class Surroundings:
         _settle(self._dispatch, _python_dispatch._get_current_dispatch_mode_stack, _python_dispatch)
         _settle(self._function, _get_current_function_mode_stack, torch.overrides)
         for owner, name, value in self._places:
-            if vars(owner).get(name, _MISSING) is not value:
-                delattr(owner, name) if value is _MISSING else setattr(owner, name, value)
+            if own(owner, name) is not value:
+                put(owner, name, value)
         note_mode_in_cpp(_python_dispatch._is_in_any_mode_without_ignore_compile_internals)
         for read, write, before in self._switches:
             if read() != before:
                 write(before)
-        if _autocast() != self._autocast:
-            for device, (enabled, dtype) in zip(_AUTOCAST, self._autocast, strict=True):
-                torch.set_autocast_enabled(device, enabled)
-                torch.set_autocast_dtype(device, dtype)
-
-
-def _autocast() -> list[tuple[bool, torch.dtype]]:
-    return [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _AUTOCAST]
+        if autocast_modes() != self._autocast:
+            set_autocast_modes(self._autocast)
 
 
 def _settle(before: Sequence[Any], now: Callable[[], Sequence[Any]], stack: Any) -> None:
@@ -154,3 +154,98 @@ def _close_suspended(error: BaseException) -> None:
                 with contextlib.suppress(RuntimeError):  # it is running
                     trace.tb_frame.clear()
             trace = trace.tb_next
+
+
+# -- Undo for a trace that fails: random generators that no graph owns, and printed output.
+#
+# The program then runs again in eager and must find the same state.
+# :mod:`symshape.tracing.state` restores attributes, globals, closures and containers.
+_DEBUGGERS = ("pdb", "bdb", "code", "codeop")
+
+
+class _Held(io.TextIOBase):
+    """Standard output that buffers what one thread writes; other threads, and debuggers, write
+    through.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._thread = threading.get_ident()
+        self.texts: list[str] = []
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() != self._thread or _debugging():
+            return int(self._stream.write(text))
+        self.texts.append(text)
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        """Flush the stream below; this thread's text stays buffered."""
+        self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _HeldText(_Held, io.StringIO):
+    """The same buffer for a stream that is an ``io.StringIO``: a program may test whether its
+    output is captured.
+    """
+
+
+def _debugging() -> bool:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _DEBUGGERS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def output_held() -> Iterator[None]:
+    """Buffer what the thread prints inside; print it at the end, unless an error ends the block."""
+    outer = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    held = {
+        name: (_HeldText if isinstance(each, io.StringIO) else _Held)(each)
+        for name, each in outer.items()
+        if each is not None
+    }
+    for name, each in held.items():
+        setattr(sys, name, each)
+    lost = False
+    try:
+        yield
+    except BaseException:
+        lost = True
+        raise
+    finally:
+        for name, each in held.items():
+            if each.texts and not lost:
+                outer[name].write("".join(each.texts))
+        for name, each in held.items():
+            if getattr(sys, name) is each:
+                setattr(sys, name, outer[name])
+
+
+@contextmanager
+def generators_put_back() -> Iterator[None]:
+    """Put the global generators (torch's, Python's, NumPy's) back if an error ends the block.
+
+    NumPy's generator has no state to keep before ``numpy.random`` is imported, which takes longer
+    than a small trace.
+    """
+    of_numpy = sys.modules.get("numpy.random")
+    ours, pythons = state_of(torch.default_generator), random.getstate()
+    numpys = of_numpy.get_state() if of_numpy is not None else None
+    try:
+        yield
+    except BaseException:
+        torch.set_rng_state(ours)
+        random.setstate(pythons)
+        if of_numpy is not None:
+            of_numpy.set_state(numpys)
+        raise

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
@@ -85,7 +84,7 @@ class Lifting:
         """Return a stand-in for a constant in the code (``torch.tensor([1, 2])``), which each run
         copies afresh.
         """
-        with outside_modes():
+        with dispatch.modes_disabled():
             kept = tensor.detach().clone()
         value = self.lift(kept, constant=True).value
         made = SymbolicTensor.make(value.spec, value, trace)
@@ -105,10 +104,3 @@ class Lifting:
         for value in written:
             for tensor in self._made.pop(id(value.storage), ()):
                 tensor._known = None
-
-
-@contextmanager
-def outside_modes() -> Iterator[None]:
-    """Run torch on real tensors without our modes inside."""
-    with dispatch.modes_disabled():
-        yield

@@ -13,11 +13,10 @@ from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import dispatch
 from symshape.torch_internals.dispatch import TorchDispatchMode
 from symshape.torch_internals.dispatch import dispatch_modes as _get_current_dispatch_mode_stack
-from symshape.tracing.intercept.scans import loop
+from symshape.torch_internals.library import generic_scan
 from symshape.tracing.intercept.torch_functions.decompositions import is_taken_apart, take_apart
-from symshape.tracing.intercept.vmapped_branches import under_gradients
 from symshape.tracing.op_plans import plan_of
-from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor, Trace
+from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor, Trace, under_gradients
 
 # hashing an overload runs Python code
 _metadata = {id(op): answer for op, answer in METADATA.items()}
@@ -78,7 +77,7 @@ class TracingMode(TorchDispatchMode):
                 )
         if name == "scan":
             with self:
-                return loop()(
+                return generic_scan(
                     args[0],
                     args[1],
                     args[2],

@@ -1,43 +1,74 @@
-"""The results of a traced function, for the graph and for display."""
+"""The parts of a program that a trace leaves: its results, its writes, the state that later calls
+compare, its variables and its guards.
+"""
 
 from __future__ import annotations
 
 import enum
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
+from guards.facts.facts import Facts
+from guards.sets.guard_set import GuardSet
+from guards.terms import boolean
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
-from symshape.calls.argument_writes import At, Held
-from symshape.calls.arguments import flat_with_paths
+from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites, At, Held
+from symshape.calls.arguments import Call, flat_with_paths
 from symshape.calls.constant_keys import NOTHING
+from symshape.calls.container_aliasing import forbidden_containers
 from symshape.calls.naming import Naming
-from symshape.calls.outputs import result_of
+from symshape.calls.outputs import result_of, writes_records
+from symshape.calls.questions import Question
 from symshape.calls.variables import (
     CONTAINERS,
     OutputReference,
     SharedContainer,
+    Variable,
     Write,
+    all_written,
     containers_in,
+    note_written,
 )
-from symshape.errors import Reason, UnsupportedError
+from symshape.dims import Policy
+from symshape.errors import (
+    ConstraintViolation,
+    Reason,
+    UnsupportedError,
+)
+from symshape.graph.autograd_history import without_unseen_history
 from symshape.graph.dead_code import without_dead_code
+from symshape.graph.graph import Graph
+from symshape.graph.program import limits_of
 from symshape.graph.reshape_copies import settle
-from symshape.graph.steps import Step, Value
+from symshape.graph.steps import Step, Value, written_values
+from symshape.options import Options
 from symshape.torch_internals import pytree
+from symshape.torch_internals.pytree import TreeSpec
 from symshape.tracing.data.unused_numbers import see_to_unused
 from symshape.tracing.intercept.python_numbers.operators import is_plain_numpys, of_numpy, plain
-from symshape.tracing.state.undo.writes import Change, Changes
-from symshape.tracing.symbolic.declared_dynamic import check_promises
+from symshape.tracing.state.compare.state import State
+from symshape.tracing.state.record.recorder import Recorder
+from symshape.tracing.state.undo.writes import (
+    Change,
+    Changes,
+    items_but,
+    may_grow,
+    variables_read,
+    where_of,
+)
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.keys import with_plain_keys
 from symshape.tracing.symbolic.nodes.choices import tidy
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
+from symshape.tracing.symbolic_arguments import SymbolicArguments
 from symshape.tracing.tracer import Tracer
 
 
@@ -270,3 +301,166 @@ class SharedContainers:
                 *self._flat(container, change, True)
             )
         return found
+
+
+# -- Check after a trace that dimensions declared dynamic have stayed dynamic.
+def check_promises(env: ShapeEnv) -> None:
+    """Raise an error if the trace fixed a symbol that was declared dynamic to one value.
+
+    Raises:
+        ConstraintViolation: with the declared dimension, the value, and the guards that fix it.
+    """
+    for symbol in env.symbols.values():
+        if symbol.policy is not Policy.DYNAMIC or symbol.hint is None:
+            continue
+        interval = env.facts.interval(symbol.term)
+        fixed = boolean.eq(symbol.term, symbol.hint)
+        if not (
+            interval.lo == interval.hi is not None
+            or ask(env.facts, fixed, effort=Effort.CHEAP, only=True)
+        ):
+            continue
+        declared = [g for g in env.guards if g.origin is not None and g.origin.rule == "declared"]
+        own = Facts().with_symbol(symbol.term, 0, None)
+        for guard in declared:
+            if guard.term.symbols == {symbol.term}:
+                own = own.assume(guard.term)
+        if ask(own, fixed, effort=Effort.CHEAP, only=True):
+            continue  # the caller's own Dim leaves one value
+        chain = [g for g in env.guards if symbol.term in g.term.symbols and g not in declared]
+        lines = "\n".join(f"  {guard.term}   from {guard.origin}" for guard in chain)
+        source = symbol.sources[0].text()
+        raise ConstraintViolation(
+            f"{source} was declared dynamic ({symbol.name}), but the program fixes it to "
+            f"{symbol.hint}:\n{lines}\n"
+            f"Either declare it static (dynamic={{...: None}}), allow specialisation "
+            "(Policy.AUTO), or change that line.",
+            symbol=symbol.name,
+            source=source,
+        )
+
+
+# -- The other parts of a program: its state, its variables, its guards
+def without_unseen(
+    tracer: Tracer,
+    call: Call,
+    arguments: SymbolicArguments,
+    steps: tuple[Step, ...],
+    outputs: tuple[Any, ...],
+) -> tuple[Step, ...]:
+    """Return the steps; those whose autograd history no output shows do not record gradients."""
+    if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
+        return steps
+    lifted = tracer.lifting.lifted.values()
+    roots = [each.value for each in arguments.inputs] + [each.value for each in lifted]
+    asking = [
+        each.value
+        for each in arguments.inputs
+        if getattr(call.keys[each.position], "requires_grad", False)
+    ]
+    asking += [each.value for each in lifted if each.tensor.requires_grad]
+    return without_unseen_history(steps, roots, asking, outputs)
+
+
+def whether_inference(
+    graph: Graph, leaves: Sequence[Any], outside: object
+) -> dict[Question, Hashable]:
+    """Return the question whether each argument that is written in place is an inference tensor,
+    with its answer.
+
+    Only a program that also writes ``outside`` of its arguments needs these questions.  Outside of
+    inference mode torch raises an error when an inference tensor is written.  By then the program
+    may have written elsewhere, and the function could not run eagerly instead.  The answers keep
+    such calls from the program before it runs.
+    """
+    if not outside:
+        return {}
+    written = {
+        id(value.storage)
+        for node in graph.nodes
+        if not node.inference
+        for value in written_values(node)
+    }
+    asked = (
+        Question(each.position, "is_inference")
+        for each in graph.inputs
+        if id(each.value.storage) in written
+    )
+    return {each: each.answer(leaves[each.position]) for each in asked}
+
+
+def writes_of(
+    changes: Changes, every: Sequence[Write], recorder: Recorder
+) -> tuple[list[Write], ArgumentWrites | None]:
+    """Return the writes outside of the arguments, and the writes to lists and dictionaries among
+    the arguments.
+    """
+    outside = [each for each in every if not isinstance(each.variable, ArgumentContents)]
+    own = [each for each in every if isinstance(each.variable, ArgumentContents)]
+    if not own and not changes.returned_arguments:
+        return outside, None
+    read = {id(each.owner) for each in recorder.containers} | recorder.namespaces.keys()
+    return outside, ArgumentWrites(own, changes.returned_arguments, frozenset(read))
+
+
+def containers_apart(
+    call: Call,
+    tree: TreeSpec,
+    writes: Sequence[Write],
+    given: ArgumentWrites | None,
+    recorder: Recorder,
+) -> frozenset[int]:
+    """Return the ids of lists and dictionaries that the program reads or writes and that may not be
+    arguments too.
+    """
+    outside = [each.owner for each in recorder.containers]
+    return forbidden_containers(call, outside, writes, writes_records(tree), given is not None)
+
+
+def state_of_trace(recorder: Recorder, variables: Sequence[Variable]) -> State:
+    """Return the state that later calls compare: the places that the trace read, except the
+    variables.
+    """
+    known = {each.where for each in variables}
+    pinned = None if recorder.from_memos else frozenset(recorder.pinned)
+    if not known:
+        return State(recorder.places, recorder.containers, recorder.begun, pinned)
+    places = [each for each in recorder.places if where_of(each) not in known]
+    containers = [each for each in recorder.containers if (id(each.owner), "") not in known]
+    containers = [each for each in containers if id(each.owner) not in recorder.stand_ins]
+    with_variables = {owner for owner, key in known if key != ""}
+    for each in containers:
+        if id(each.owner) in with_variables:
+            places += items_but(each, known)
+    containers = [each for each in containers if id(each.owner) not in with_variables]
+    return State(places, containers, recorder.begun, pinned)
+
+
+def new_variables_of(
+    recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]
+) -> list[Variable]:
+    """Return new variables: places that the program read, that a program writes, and that are no
+    variables yet.
+    """
+    note_written(writes)
+    known = {each.where for each in variables}
+    found = [each for each in variables_read(recorder, all_written()) if each.where not in known]
+    if found or known:  # what is kept along with a variable will be read by another program
+        known |= {each.where for each in found}
+        found += [
+            each.variable
+            for each in writes
+            if each.variable.where not in known and may_grow(each.variable)
+        ]
+    return found
+
+
+def guards_of(env: ShapeEnv, options: Options) -> GuardSet:
+    """Return the guards of a trace, minimised if the options say so."""
+    ranges = {
+        symbol.name: limits_of(symbol.sources[0])
+        for symbol in env.symbols.values()
+        if symbol.backed
+    }
+    guards = GuardSet(env.guards, ranges=ranges)
+    return guards.minimise() if options.minimise_guards else guards

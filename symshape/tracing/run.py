@@ -1,7 +1,9 @@
-"""One run of a function on symbolic arguments: what is set up around it, and what it changed."""
+"""One attempt to trace a function: its run on symbolic arguments becomes a :class:`Program`."""
 
 from __future__ import annotations
 
+import contextvars
+import time
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,34 +12,98 @@ from typing import Any
 
 import torch
 
-from symshape.calls.arguments import Call
+from symshape import events, forks
+from symshape.calls.arguments import Call, skeleton
+from symshape.calls.modes import modes
 from symshape.calls.variables import Variable, containers_in
-from symshape.errors import Problem
+from symshape.errors import (
+    Problem,
+    Reason,
+    refusals_noted,
+)
+from symshape.graph.codegen import LateRun
+from symshape.graph.graph import Graph
+from symshape.graph.program import Program, symbol_positions
+from symshape.options import Options
+from symshape.tracing.argument_writes import Given, GivenRecords
 from symshape.tracing.autograd.histories import histories
 from symshape.tracing.data.scalar_reads import ScalarData
-from symshape.tracing.global_state import Surroundings
+from symshape.tracing.global_state import Surroundings, generators_put_back, output_held
 from symshape.tracing.intercept.python_numbers.builtins import ids_of_stand_ins_refused
+from symshape.tracing.intercept.python_numbers.identity import Identity
 from symshape.tracing.intercept.python_numbers.methods import number_methods
 from symshape.tracing.intercept.torch_functions.function_mode import FunctionMode
 from symshape.tracing.intercept.torch_functions.random_state import Draws
-from symshape.tracing.memos.calls import MemoCalls
-from symshape.tracing.memos.filling import fill_or_refuse
+from symshape.tracing.memos import MemoCalls, fill_or_refuse
 from symshape.tracing.mode import TracingMode
-from symshape.tracing.record_writes import GivenRecords
-from symshape.tracing.state.instrument.hooks import recording, tell, with_their_own_code
+from symshape.tracing.outputs import (
+    containers_apart,
+    guards_of,
+    new_variables_of,
+    outputs_of,
+    state_of_trace,
+    steps_for,
+    whether_inference,
+    without_unseen,
+    writes_of,
+    written_by,
+)
+from symshape.tracing.restart import (
+    Restart,
+)
+from symshape.tracing.state.compare import torch_functions
+from symshape.tracing.state.compare.state import State
+from symshape.tracing.state.instrument.hooks import (
+    recorder_of,
+    recording,
+    tell,
+    with_their_own_code,
+)
 from symshape.tracing.state.instrument.placeholders import Planted
 from symshape.tracing.state.record import torch_flags
-from symshape.tracing.state.record.container_arguments import Given
 from symshape.tracing.state.record.recorder import Recorder
 from symshape.tracing.state.undo import side_effects
 from symshape.tracing.state.undo.grad_fields import Gradients
-from symshape.tracing.state.undo.writes import Changes
+from symshape.tracing.state.undo.writes import (
+    Changes,
+)
+from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
-from symshape.tracing.symbolic_arguments import SymbolicArguments
+from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
 from symshape.tracing.trace_errors import explain
-from symshape.tracing.traced_modes import left_as_they_are, while_tracing
+from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import name_of
+
+tracing_lock = forks.lock(outer=1)
+"""Held while a function is traced: torch's ``is_compiling`` flag is global."""
+GivenUp = Callable[[State], object]
+
+
+@contextmanager
+def symbols_in_use(
+    tracer: Tracer,
+    gradients: Gradients,
+    attends: Callable[[torch.device], object],
+    problems: list[Problem],
+) -> Iterator[None]:
+    """Return a context in which torch and Python compute with the symbols of a trace.
+
+    Args:
+        tracer: the trace.
+        gradients: the gradients of real tensors.
+        attends: called with the device where fused attention chooses a kernel.
+        problems: gets the problem with torch's modes if the program leaves them changed.
+    """
+    with (
+        while_tracing(),
+        number_methods(),
+        TracingMode(tracer),
+        FunctionMode(tracer, gradients, attends),
+        texts.values(),
+        left_as_they_are(problems),
+    ):
+        yield
 
 
 def run_on_symbols(
@@ -67,18 +133,11 @@ def run_on_symbols(
         else tracer.env.data
     )
     try:
-        # backward in this thread, also for CUDA's tensors
         with (
             draws.watched(tracer.kept),
-            while_tracing(),
             ids_of_stand_ins_refused(ChainMap(memos.ids, dict.fromkeys(records.containers))),
-            number_methods(),
-            torch.autograd.set_multithreading_enabled(False),
-            TracingMode(tracer),
-            FunctionMode(tracer, gradients, _attends),
+            symbols_in_use(tracer, gradients, _attends, problems),
             gradients.accumulating(),
-            texts.values(),
-            left_as_they_are(problems),
             planted.in_the_world(recorder),
             _undone(recorder, changes, found, tracer),
             recording(recorder),
@@ -157,3 +216,113 @@ def _undone(
         changes.append(side_effects.undo(recorder))
         changes[0].problems[:0] = recorder.refusals
     found += histories(tracer, [each.leaves for each in changes[0].changes])
+
+
+def trace_once(
+    fn: Callable[..., Any],
+    call: Call,
+    policies: Policies,
+    options: Options,
+    given_up: GivenUp | None,
+    variables: Sequence[Variable],
+    serves: bool,
+    asks: bool,
+) -> Program:
+    """Trace ``fn`` once, with the policies of one attempt; see ``capture`` for the arguments."""
+    start, refusals = time.perf_counter(), list[BaseException]()
+    with tracing_lock:
+        recorder = recorder_of(
+            fn, call.constants, call.classes, serves=serves, stored=bool(options.store)
+        )
+        draws = Draws(name_of(fn))
+        recorder.on_generator = draws.watch
+        tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
+        tracer.asks = asks
+        arguments = SymbolicArguments(tracer, call, policies, options)
+        memos = MemoCalls(tracer, recorder, arguments, Identity(tracer, call.leaves))
+        around = Surroundings(
+            lambda: given_up and given_up(state_of_trace(recorder, variables)), draws.put_back
+        )
+        try:
+            with generators_put_back(), output_held(), refusals_noted() as refusals:
+                try:
+                    result, changes = contextvars.copy_context().run(
+                        run_on_symbols,
+                        fn,
+                        call,
+                        tracer,
+                        arguments,
+                        recorder,
+                        draws,
+                        variables,
+                        around,
+                        memos,
+                    )
+                except (Exception, Restart):
+                    # the program caught that, and failed on its other way
+                    tracer.raise_if_gradients_were_read()
+                    raise
+                tracer.raise_if_gradients_were_read()
+                # in the trace, by another thread or by code that no hook sees
+                torch_functions.refuse_if_replaced()
+                if refusals:  # caught by the program, which went another way than it goes in eager
+                    raise refusals[0]
+                roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
+                outputs, specs, tree = outputs_of(tracer, result, roots)
+                if changes.changes and not serves:
+                    side_effects.refuse(
+                        [Problem(changes.changes[0].text, Reason.STATE)], name_of(fn)
+                    )
+                written, every = written_by(tracer, changes, result, roots, len(outputs))
+                writes, given = writes_of(changes, every, recorder)
+                outputs += tuple(written)
+                steps = without_unseen(tracer, call, arguments, steps_for(tracer, outputs), outputs)
+        except BaseException as error:
+            try:
+                around.put_back(error)
+            finally:  # again: a second interrupt may come where the first one begins
+                around.put_back(error)
+            _raise_caught_restart(error, refusals)
+            raise
+    tracer.own.forget()
+    state = state_of_trace(recorder, variables)
+    graph = Graph(
+        tuple(arguments.inputs), tuple(tracer.lifting.lifted.values()), steps, outputs, tree
+    )
+    guards = guards_of(tracer.env, options)
+    slots, modes_then = tuple(arguments.slots), modes()
+    run = without_autocast(LateRun(graph, symbol_positions(slots)), modes_then)
+    taken = (time.perf_counter() - start) * 1e3
+    events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), taken))
+    new_variables = new_variables_of(recorder, writes, variables)
+    questions = {
+        **tracer.questions,
+        **tracer.env.data.questions(call.leaves),
+        **whether_inference(graph, call.leaves, writes or given),
+    }
+    tracer.lifting.let_go()
+    return Program(
+        name=name_of(fn),
+        call=skeleton(call),
+        slots=slots,
+        symbols=dict(tracer.env.symbols),
+        guards=guards,
+        graph=graph,
+        output_specs=specs,
+        state=state,
+        modes=modes_then,
+        run=run,
+        milliseconds=taken,
+        questions=questions,
+        writes=writes,
+        variables=new_variables,
+        given=given,
+        apart=containers_apart(call, tree, writes, given, recorder),
+    )
+
+
+def _raise_caught_restart(error: BaseException, refusals: Sequence[BaseException]) -> None:
+    """Raise the restart that a program caught before it failed in another way, if there is one."""
+    first = refusals[0] if refusals else None
+    if isinstance(first, Restart) and first is not error and isinstance(error, Exception | Restart):
+        raise first from error

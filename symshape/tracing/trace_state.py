@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,14 +15,52 @@ from meta_fns.torch_internals import OpOverload
 from symshape.calls.questions import Question
 from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Step, Value
-from symshape.tracing.autograd.value_lifetimes import Holding
+from symshape.tracing.data.constant_folding import Contents
 from symshape.tracing.data.unbacked import Counts
-from symshape.tracing.intercept.saved_results import SavedResults
 from symshape.tracing.lifting import Lifting
-from symshape.tracing.op_arguments import OpArguments
+from symshape.tracing.op_arguments import OpArguments, SavedResults
 from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.tensors import KnownLayouts, SymbolicTensor, Telling
-from symshape.tracing.symbolic.untracked_views import UntrackedViews
+from symshape.tracing.symbolic.tensors import KnownLayouts, SymbolicTensor, Telling, UntrackedViews
+
+
+# -- The lifetime of each traced tensor: the last value that was made before the tensor died.
+#
+# Python keeps a tensor as long as a variable names it, which is longer than it is read. The
+# trace records when each symbolic tensor dies; the memory that the eager program needs follows
+# from that.
+class _Watch(weakref.ref[Any]):
+    """A weak reference that knows its tensor's value, and which value was made last."""
+
+    __slots__ = ("last_made", "value")
+
+    value: Value
+    last_made: list[int]
+
+
+def _died(watch: weakref.ref[Any]) -> None:
+    assert type(watch) is _Watch
+    watch.value.held_until = watch.last_made[0]
+
+
+class Holding:
+    """A recorder of the lifetimes of one trace's tensors."""
+
+    def __init__(self) -> None:
+        self._last_made = [0]
+        self._watches: list[_Watch] = []
+
+    def watch(self, value: Value, tensor: Any) -> None:
+        """Watch a tensor: when it dies, store in ``value`` which value was made last."""
+        watch = _Watch(tensor, _died)
+        watch.value, watch.last_made = value, self._last_made
+        self.made(value)
+        self._watches.append(watch)
+
+    def made(self, value: Value) -> None:
+        """Record that a value was made: tensors that die from now on died after it."""
+        if value.index > self._last_made[0]:
+            self._last_made[0] = value.index
+
 
 _is_inference_mode = torch.is_inference_mode_enabled
 
@@ -39,6 +78,7 @@ class TraceState(ABC):
         env: symbols, facts and guards.
         steps: nodes and assertions in order.
         lifting: real tensors and constants.
+        contents: the contents of tensors that the program made from sizes.
         copies: reshapes that could have been views.
         arguments: the values of tensor arguments.
         originals: while the trace lasts, the argument tensors, with their positions among the
@@ -68,6 +108,7 @@ class TraceState(ABC):
         self.env = env
         self.steps: list[Step] = []
         self.lifting = Lifting(self.new_value, names)
+        self.contents = Contents(env, self.steps, self.lifting.constants)
         self.copies: list[ReshapeCopy] = []
         self.arguments, self.inference = set[Value](), set[object]()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -17,23 +17,18 @@ from symshape.calls.modes import Modes
 from symshape.errors import Problem, Reason
 from symshape.graph.codegen import LateLines, LateRun, Run, StepLines
 from symshape.torch_internals import autograd, functorch
+from symshape.tracing.intercept.exchanges import exchanged
 from symshape.tracing.restart import Restart, after
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-@contextmanager
-def compiling() -> Iterator[None]:
-    """Make ``torch.compiler.is_compiling()`` true within the block: libraries then avoid
+def compiling() -> AbstractContextManager[None]:
+    """Return a context in which ``torch.compiler.is_compiling()`` is true: libraries then avoid
     data-dependent shortcuts.
     """
-    before = torch.compiler._is_compiling_flag
-    torch.compiler._is_compiling_flag = True
-    try:
-        yield
-    finally:
-        torch.compiler._is_compiling_flag = before
+    return exchanged((torch.compiler, "_is_compiling_flag", True))
 
 
 _DYNAMO = "torch._dynamo"
@@ -216,6 +211,7 @@ def while_tracing() -> Iterator[None]:
         outside_transforms(),
         without_saving_hooks(),
         nothing_left_entered(),
+        torch.autograd.set_multithreading_enabled(False),  # for CUDA's tensors too
     ):
         yield
 
@@ -270,11 +266,20 @@ def lines_alone(run: Run) -> LateLines | StepLines:
 _DEVICES = ("cpu", "cuda")
 
 
-def _switches() -> list[Any]:
-    autocast = [
-        (torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES
-    ]
-    return [torch.is_grad_enabled(), torch.get_default_dtype(), *autocast]
+def autocast_modes() -> list[tuple[bool, torch.dtype]]:
+    """Return, for CPU and CUDA, whether autocast is on and to which dtype it casts."""
+    return [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES]
+
+
+def set_autocast_modes(modes: Sequence[tuple[bool, torch.dtype]]) -> None:
+    """Set what :func:`autocast_modes` returned before."""
+    for device, (enabled, dtype) in zip(_DEVICES, modes, strict=True):
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
+
+
+def _switches() -> tuple[bool, torch.dtype, list[tuple[bool, torch.dtype]]]:
+    return torch.is_grad_enabled(), torch.get_default_dtype(), autocast_modes()
 
 
 @contextmanager
@@ -289,9 +294,7 @@ def left_as_they_are(problems: list[Problem]) -> Iterator[None]:
         if _switches() != before:
             torch.set_grad_enabled(before[0])
             torch.set_default_dtype(before[1])
-            for device, (enabled, dtype) in zip(_DEVICES, before[2:], strict=True):
-                torch.set_autocast_enabled(device, enabled)
-                torch.set_autocast_dtype(device, dtype)
+            set_autocast_modes(before[2])
             text = (
                 "leaves torch's modes changed (gradients, autocast or the default dtype); use "
                 "`with`"

@@ -25,7 +25,8 @@ from guards.facts.facts import Facts
 from guards.terms import arithmetic
 from guards.terms.fold import substitute
 from guards.terms.term import Term
-from symshape.tracing.symbolic import declared_dynamic, env, undecided
+from symshape.tracing import outputs as declared_dynamic
+from symshape.tracing.symbolic import env, undecided
 from tests.models import Model
 
 

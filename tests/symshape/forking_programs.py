@@ -176,7 +176,7 @@ def while_another_waits_for_the_fork() -> dict[str, Any]:
     held, forked = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with capture._tracing_lock:
+        with capture.tracing_lock:
             held.set()
             forked.wait(_SECONDS)
 

@@ -25,9 +25,14 @@ from symshape.graph.steps import COLLECTIVES, Node, Step, Value, values_in, writ
 from symshape.torch_internals import dispatch, pytree
 from symshape.torch_internals.functions import End, calls_watched
 from symshape.tracing.autograd.checkpoint_rng import keeps_state
-from symshape.tracing.autograd.freed_histories import SpentHistories
-from symshape.tracing.autograd.histories import MadeByAutograd, MadeInside, MadeOfParts, reached
-from symshape.tracing.intercept.autograd_hooks import AutogradHooks
+from symshape.tracing.autograd.histories import (
+    MadeByAutograd,
+    MadeInside,
+    MadeOfParts,
+    SpentHistories,
+    reached,
+)
+from symshape.tracing.intercept.autograd import AutogradHooks
 from symshape.tracing.intercept.torch_functions.whole_composites import OneOfSeveral, WholeOp
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.symbolic.tensors import SymbolicTensor

@@ -21,7 +21,7 @@ from meta_fns.torch_internals import OpOverload
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.step_cursor import StepCursor
 from symshape.graph.steps import Node, Step, Value, map_argument, values_in, written_values
-from symshape.tracing.lifting import outside_modes
+from symshape.torch_internals import dispatch
 from symshape.tracing.symbolic import raising_branches
 from symshape.tracing.symbolic.env import ShapeEnv
 
@@ -103,7 +103,7 @@ class Contents:
             except (Unknown, ValueError, ZeroDivisionError):
                 pass
         terms: set[Term] = set()
-        with outside_modes():
+        with dispatch.modes_disabled():
             number = self._computed(value, terms, {}, _DEEPEST).item()
         for symbol in sorted(terms, key=lambda each: each.order):
             self._env.specialize(
@@ -120,7 +120,7 @@ class Contents:
         if value.storage in self._written or depth == 0 or value.spec.dtype is not torch.int64:
             raise Unknown
         if constant is not None and constant.numel() <= _MOST:
-            with outside_modes():
+            with dispatch.modes_disabled():
                 return dict(enumerate(constant.reshape(-1).tolist()))
         node = self._makers.get(value)
         if node is None:

@@ -40,7 +40,6 @@ from symshape.tracing.data.number_questions import (
     is_plain,
     memories,
 )
-from symshape.tracing.lifting import outside_modes
 from symshape.tracing.trace_state import TraceState
 
 _MOST = 4096
@@ -149,7 +148,7 @@ class ScalarData:
         if not self.is_argument(term):
             return None
         found = [(name, *self._arguments[name]) for name in sorted(term.unbacked())]
-        with outside_modes(), dispatch.DisableTorchFunction():
+        with dispatch.modes_disabled(), dispatch.DisableTorchFunction():
             for _, position, leaf in found:
                 self._trace.note(Question(position, "number"), leaf)
             return {name: leaf.item() for name, _, leaf in found}
@@ -189,7 +188,7 @@ class ScalarData:
 
     def _catch_up(self) -> None:
         """Repeat, on copies, the steps since the last time that compute single numbers."""
-        with outside_modes(), dispatch.DisableTorchFunction(), torch.no_grad():
+        with dispatch.modes_disabled(), dispatch.DisableTorchFunction(), torch.no_grad():
             for node in self._new.nodes():
                 ran = self._runs(node)
                 for value in written_values(node):

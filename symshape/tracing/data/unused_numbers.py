@@ -17,7 +17,7 @@ from symshape.graph.float_domains import needs
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Node, Step
 from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.nodes.float_comparisons import comparison
+from symshape.tracing.symbolic.nodes.float_node import comparison
 
 _ASSERT = torch.ops.aten._assert_scalar.default
 

@@ -31,22 +31,18 @@ from symshape.graph.steps import Input, Node, Step, values_in, written_values
 from symshape.torch_internals import pytree
 from symshape.torch_internals.dispatch import DisableTorchFunction
 from symshape.torch_internals.dynamo import FakeTensor, guard_scalar
-from symshape.tracing.aborted_traces import generators_put_back
 from symshape.tracing.capture import between_traces
 from symshape.tracing.data.number_questions import COMPARE
 from symshape.tracing.from_graph.aot_autograd import key_of, program_of
 from symshape.tracing.from_graph.fx_sizes import Sizes
-from symshape.tracing.intercept.python_numbers.methods import number_methods
+from symshape.tracing.global_state import generators_put_back
 from symshape.tracing.intercept.python_warnings import nodes_as_in_eager
-from symshape.tracing.intercept.torch_functions.function_mode import FunctionMode
-from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, steps_for
 from symshape.tracing.restart import Restart
+from symshape.tracing.run import symbols_in_use
 from symshape.tracing.state.instrument.hooks import tell
 from symshape.tracing.state.undo.grad_fields import Gradients
-from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.nodes.environment import NoData
-from symshape.tracing.traced_modes import left_as_they_are, while_tracing
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import at, location_in
 
@@ -238,12 +234,7 @@ def run_graph_on_symbols(
         with (
             generators_put_back(),
             refusals_noted() as refusals,
-            while_tracing(),
-            number_methods(),
-            TracingMode(tracer),
-            FunctionMode(tracer, Gradients(tell), _attends),
-            texts.values(),
-            left_as_they_are(problems),
+            symbols_in_use(tracer, Gradients(tell), _attends, problems),
             nodes_as_in_eager(),
         ):
             result = _Interpreter(module, numbers).run(*leaves, enable_io_processing=False)

@@ -10,15 +10,73 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from symshape.errors import Reason, UnsupportedError
+from symshape.torch_internals import functorch, pytree
 from symshape.torch_internals.dispatch import dispatch_modes as _get_current_dispatch_mode_stack
-from symshape.tracing.intercept.scans import by_levels
-from symshape.tracing.intercept.vmapped_branches import cond_of_examples, is_transformed
+from symshape.torch_internals.library import generic_associative_scan
+
+# -- ``associative_scan`` over a symbolic length: one program for each number of levels, not for
+# each length.
+#
+# Torch's own implementation halves the sequence and asks at each level whether the remaining
+# length is even. An element of the result depends on its position alone. So the same
+# combinations are recorded here in the same order without that question: the elements at even
+# positions are those after the first ``(n - 1) // 2`` odd ones. (Source:
+# torch/_higher_order_ops/associative_scan.py, checked on 2.13.)
+_slice = torch.ops.aten.slice
+_Combine = Callable[..., list[torch.Tensor]]
+_Function = Callable[..., Any]
+
+
+def by_levels(
+    operator: Callable[..., Any],
+    leaves: Sequence[torch.Tensor],
+    dim: int = 0,
+    additional_inputs: Sequence[Any] = (),
+) -> Any:
+    """Compute ``generic_associative_scan``, whose length may be symbolic."""
+    sizes = leaves[0].shape
+    if not isinstance(sizes[dim], torch.SymInt) or any(
+        s == 0 for i, s in enumerate(sizes) if i != dim
+    ):
+        return generic_associative_scan(operator, leaves, dim, additional_inputs)
+
+    def combine(*pairs: torch.Tensor) -> list[torch.Tensor]:
+        return pytree.tree_leaves(operator(*pairs, *additional_inputs))
+
+    flows = getattr(leaves[0], "_tracer", None) and leaves[0]._tracer.flows  # type: ignore[attr-defined]
+    found = flows and flows.associative_scan(combine, leaves, dim, generic_associative_scan)
+    return found or _scanned(combine, list(leaves), dim)
+
+
+def _scanned(combine: _Combine, elems: list[torch.Tensor], dim: int) -> list[torch.Tensor]:
+    n = elems[0].shape[dim]
+    if n < 2:
+        return elems
+    firsts, seconds = ([_slice(each, dim, i, n - 1 + i, 2) for each in elems] for i in (0, 1))
+    odd = _scanned(combine, combine(*firsts, *seconds), dim)
+    before = [_slice(each, dim, 0, (n - 1) // 2) for each in odd]
+    even = combine(*before, *(_slice(each, dim, 2, None, 2) for each in elems))
+    even = [torch.cat([_slice(a, dim, 0, 1), b], dim) for a, b in zip(elems, even, strict=True)]
+    return [_interleaved(a, b, n, dim) for a, b in zip(even, odd, strict=True)]
+
+
+def _interleaved(even: torch.Tensor, odd: torch.Tensor, n: Any, dim: int) -> torch.Tensor:
+    """Interleave even and odd elements; if their total number is odd the last one is even."""
+    as_many = torch.cat([odd, _slice(even, dim, n // 2)], dim)
+    both = torch.stack([even, as_many], dim + 1).flatten(dim, dim + 1)
+    result: torch.Tensor = _slice(both, dim, 0, n)
+    return result
+
+
+SCANS: dict[int, Any] = {id(generic_associative_scan): by_levels}
+"""The replacements for scans in traced code, by ``id``."""
+
 
 _CALLERS = "torch/_higher_order_ops/"
 
@@ -54,8 +112,77 @@ def _exchanged(operator: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+# -- ``torch.cond`` under ``torch.vmap``: both branches if each example has its own condition, else
+# one branch for all. (Source: torch/_higher_order_ops/cond.py, checked on 2.13.)
+def cond_of_examples(
+    flows: Any,
+    cond: Callable[..., Any],
+    condition: Any,
+    then: Callable[..., Any],
+    otherwise: Callable[..., Any],
+    ops: Any,
+) -> Any:
+    """Compute ``cond`` inside a transform.
+
+    Args:
+        flows: the object that makes control-flow nodes of a trace.
+        cond: the same function outside this transform.
+        condition: the condition.
+        then: a function of the operands.
+        otherwise: a function of the operands, too.
+        ops: the operands.
+
+    Raises:
+        UnsupportedError: torch does not support ``cond`` under this transform.
+    """
+    interpreter: Any = functorch.current_interpreter()
+    if interpreter.key() != functorch.TransformType.Vmap:
+        raise UnsupportedError(
+            "torch.cond cannot be traced under a transform of torch.func "
+            f"({interpreter.key().name.lower()}); "
+            "compute both branches and choose with torch.where",
+            reason=Reason.TRANSFORMS,
+        )
+    level = interpreter.level()
+    if (
+        isinstance(condition, torch.Tensor)
+        and functorch.is_batched(condition)
+        and functorch.level_of(condition) == level
+    ):
+        return flows.both(condition, then, otherwise, ops)
+    number, randomness = interpreter.batch_size(), interpreter.randomness()
+
+    def of_all(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*operands: Any) -> Any:
+            with functorch.vmap_level(number, randomness) as inner:
+                if inner != level:  # captured tensors would be of another level
+                    raise UnsupportedError(
+                        "torch.cond cannot be traced under this nesting of torch.vmap, whose "
+                        "levels differ inside "
+                        "the branches; compute both branches and choose with torch.where",
+                        reason=Reason.TRANSFORMS,
+                    )
+                return pytree.tree_map(unwrapped, function(*operands))
+
+        def unwrapped(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            of_each = functorch.is_batched(leaf) and functorch.level_of(leaf) == level
+            made = functorch.without_batch_dim(leaf, level, number, 0)
+            return made if of_each else made.clone(memory_format=torch.contiguous_format)
+
+        run.__qualname__ = getattr(function, "__qualname__", type(function).__name__)
+        return run
+
+    with interpreter.lower():
+        made = cond(condition, of_all(then), of_all(otherwise), ops)
+    return pytree.tree_map_only(
+        torch.Tensor, lambda leaf: functorch.with_batch_dim(leaf, 0, level), made
+    )
+
+
 def _cond(condition: Any, then: Any, otherwise: Any, operands: Any) -> Any:
-    if is_transformed():
+    if functorch.interpreters() is not None:
         return cond_of_examples(_flows(), _cond, condition, then, otherwise, operands)
     return _flows().cond(condition, then, otherwise, operands)
 
@@ -76,7 +203,7 @@ def _while_loop(goes_on: Any, body: Any, carried: Any, more: Any = (), **unknown
             "it as while_loop(cond_fn, body_fn, carried_inputs)",
             reason=Reason.CONTROL_FLOW,
         )
-    if is_transformed():
+    if functorch.interpreters() is not None:
         raise UnsupportedError(
             "while_loop is called under a transform of torch.func (grad, vmap …), which torch "
             "refuses too; call it outside the transform",

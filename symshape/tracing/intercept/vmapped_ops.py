@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import functorch, operators
-from symshape.tracing.intercept.torch_functions.interpolate import interpolate
+from symshape.tracing.intercept.torch_functions.nn_functional import interpolate
 from symshape.tracing.restart import Restart, with_fewer_symbols
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor

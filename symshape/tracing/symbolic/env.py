@@ -9,6 +9,7 @@ for the life of the environment.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -30,16 +31,98 @@ from symshape.errors import ProgramError
 from symshape.graph import assertion_messages
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
+from symshape.torch_internals import questions
 from symshape.tracing.symbolic import raising_branches, undecided
-from symshape.tracing.symbolic.for_torch import QuestionsOfTorch
 from symshape.tracing.symbolic.nodes import texts
+from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.choices import tidy
-from symshape.tracing.symbolic.nodes.environment import Data, Message, NoData
+from symshape.tracing.symbolic.nodes.environment import Data, Environment, Message, NoData
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.nodes.maker import NodeMaker
-from symshape.tracing.symbolic.usual_sizes import fulfilled, usual
+from symshape.tracing.symbolic.undecided import fulfilled, usual
 from symshape.user_code import origin
+
+
+# -- The maker of the nodes of one environment, with a cache of integer nodes.
+class NodeMaker:
+    """The maker of the nodes, sizes and conditions of one environment."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._nodes: dict[Term, IntNode] = {}
+        self._combined: dict[tuple[Any, Term, Term], Term] = {}
+
+    def int_node(self, term: Term) -> IntNode:
+        """Return the one node for ``term``."""
+        found = self._nodes.get(term)
+        if found is None:
+            found = self._nodes[term] = IntNode(self._env, term)
+        return found
+
+    def bool_node(self, term: Term) -> BoolNode:
+        """Return a node for a condition."""
+        return BoolNode(self._env, term)
+
+    def float_node(self, term: FloatTerm | float) -> FloatNode:
+        """Return a node for a float."""
+        return FloatNode(self._env, term)
+
+    def size(self, term: Term) -> int | IntNode:
+        """Return ``term`` as a size: an int if it is constant."""
+        found = self._nodes.get(term)
+        if found is not None and found.term.op is not Op.CONST:
+            return found
+        if term.op is Op.CONST:
+            return term.value
+        return self.int_node(term)
+
+    def condition(self, term: Term) -> bool | BoolNode:
+        """Return ``term`` as a condition: a bool if it is constant."""
+        if term is boolean.TRUE:
+            return True
+        return False if term is boolean.FALSE else BoolNode(self._env, term)
+
+    def combine(self, function: Callable[[Term, Term], Term], a: Term, b: Term) -> Term:
+        """Return ``function(a, b)``, cached."""
+        key = (function, a, b)
+        found = self._combined.get(key)
+        if found is None:
+            found = self._combined[key] = function(a, b)
+        return found
+
+
+# -- The interface of ``node.shape_env`` that torch uses: the few questions that its own code asks
+# an environment.
+class QuestionsOfTorch:
+    """The environment as torch (2.11 to 2.15) sees it."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+
+    def evaluate_sym_node(
+        self, node: Any, size_oblivious: bool = False, fallback_value: bool | None = None
+    ) -> Any:
+        """Return the value of a node, guarded; or ``fallback_value`` if unbacked symbols leave it
+        open.
+        """
+        if isinstance(node, BoolNode):
+            if fallback_value is None:
+                return self._env.evaluate(node.term)
+            free = questions.broadcasts(sys._getframe(1))
+            return self._env.guard_or(node.term, fallback_value, free=free)
+        return node.guard_int() if isinstance(node, IntNode) else node.guard_float()
+
+    def _maybe_evaluate_static(self, expression: Any, **_: Any) -> Any:
+        """Return the value of a node's expression if it is certain; else None."""
+        term = getattr(expression, "term", None)
+        if not isinstance(term, Term):
+            return None
+        if not term.is_bool:
+            return term.value if term.op is Op.CONST else None
+        if self._env.known(term):
+            return True
+        return False if self._env.known(boolean.not_(term)) else None
+
 
 _UNSEEN = object()
 _EXACT = 2**52

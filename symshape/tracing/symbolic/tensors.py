@@ -8,7 +8,7 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -22,12 +22,11 @@ from symshape.calls.questions import ABSENT, Question
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Step, Value
-from symshape.torch_internals import pytree
+from symshape.torch_internals import functorch, pytree
 from symshape.torch_internals.operators import foreach_classes
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.texts import wants_value
-from symshape.tracing.symbolic.untracked_views import UntrackedViews
 
 aten = torch.ops.aten
 _ONES = [(1,) * n for n in range(65)]
@@ -83,51 +82,20 @@ class Trace(Protocol):
     ``TraceState``.
     """
 
-    @property
-    def env(self) -> ShapeEnv:
-        """The symbols, facts and guards."""
-
-    @property
-    def steps(self) -> list[Step]:
-        """The graph's nodes and assertions so far."""
-
-    @property
-    def copies(self) -> list[ReshapeCopy]:
-        """The reshapes that could have been views."""
-
-    @property
-    def arguments(self) -> set[Value]:
-        """The values of tensor arguments."""
-
-    @property
-    def originals(self) -> Mapping[Value, tuple[int, torch.Tensor]]:
-        """The tensor arguments, with their positions among the leaves, while the trace lasts."""
-
-    @property
-    def lazy(self) -> Mapping[Value, tuple[bool, bool]]:
-        """By value that torch conjugates or negates lazily: whether it is conjugated, whether it is
-        negated.
-        """
-
-    @property
-    def laid_out(self) -> KnownLayouts:
-        """The values whose strides are known exactly."""
-
-    @property
-    def looked_at(self) -> set[Value]:
-        """The values whose memory layout the program read."""
+    env: ShapeEnv
+    steps: list[Step]
+    copies: list[ReshapeCopy]
+    arguments: set[Value]
+    originals: dict[Value, tuple[int, torch.Tensor]]
+    lazy: dict[Value, tuple[bool, bool]]
+    laid_out: KnownLayouts
+    looked_at: set[Value]
+    untracked_views: UntrackedViews
+    closed: bool
 
     @property
     def own(self) -> Telling:
         """The program's own autograd settings and hooks."""
-
-    @property
-    def untracked_views(self) -> UntrackedViews:
-        """The memory that has views unknown to autograd."""
-
-    @property
-    def closed(self) -> bool:
-        """A flag: the trace is over."""
 
     def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Record a call of an op and return its outputs."""
@@ -142,6 +110,9 @@ class Trace(Protocol):
         """Return the answer to a question about an argument; later calls must give the same
         answer.
         """
+
+    def inferring(self) -> AbstractContextManager[None]:
+        """Return a context in which ops are inferred, without being recorded."""
 
 
 class SymbolicTensor(torch.Tensor):
@@ -431,3 +402,64 @@ if hasattr(aten, "sym_is_contiguous"):
     )
 for classes in foreach_classes:  # the tensors that it stands for are among them
     classes.append(SymbolicTensor)
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    """Return the metadata of a tensor, with symbols where it is traced."""
+    return tensor._spec if type(tensor) is SymbolicTensor else TensorSpec.of(tensor)
+
+
+def under_gradients(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the symbolic tensor inside gradient transforms, which has the same sizes; None if
+    there is none.
+
+    ``torch.vmap`` hides a dimension, so a tensor that it wraps has other sizes than the one inside.
+    """
+    wrapped = functorch.is_gradient_wrapper
+    if not wrapped(tensor):
+        return None
+    while wrapped(tensor):
+        tensor = functorch.unwrapped(tensor)
+    return tensor if type(tensor) is SymbolicTensor else None
+
+
+# -- Memory that has views unknown to autograd: a trace made them by repeating earlier calls without
+# torch's C++.
+#
+# Such views are made only in functions that are called without gradients. If such a function
+# turns gradients on, autograd must notice writes to memory that it has saved, and refuse them.
+# It would not notice a write through an unknown view.
+class UntrackedViews:
+    """The memory in one trace that has views unknown to autograd.
+
+    Attributes:
+        gradients: whether an op of the trace ran with gradients.
+    """
+
+    def __init__(self, env: ShapeEnv) -> None:
+        self.gradients = False
+        self._env = env
+        self._memory: set[object] = set()
+
+    def add(self, viewed: Value) -> None:
+        """Note that a view of this value was made without autograd."""
+        self._memory.add(viewed.storage)
+
+    def of(self, value: Value) -> bool:
+        """Return whether a value's memory has such views."""
+        return value.storage in self._memory
+
+    def check(self, op: object, written: Iterable[Value]) -> None:
+        """Check a write of an op to these values.
+
+        Raises:
+            UnsupportedError: autograd might have to notice the write.
+        """
+        if self.gradients and self._memory and any(map(self.of, written)):
+            raise UnsupportedError(
+                f"{op} writes to memory of a view made without gradients (at "
+                f"{self._env.origin()}); the function "
+                "is called without gradients and turns them on itself; call the function with "
+                "gradients on",
+                reason=Reason.MEMORY,
+            )

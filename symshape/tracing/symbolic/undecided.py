@@ -4,6 +4,8 @@ settle them.
 
 from __future__ import annotations
 
+import dis
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -13,12 +15,18 @@ from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.sets.origin import Origin
 from guards.terms import arithmetic, boolean, fold, printing
+from guards.terms.arithmetic import const
 from guards.terms.term import Op, Term, among
 from symshape.errors import DataDependentError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
-from symshape.tracing.symbolic.exception_tables import names_of_comprehensions
-from symshape.user_code import user_frame
+from symshape.tracing.symbolic.raising_branches import (
+    JUMPS,
+    asking,
+    leads_to_a_branch,
+    names_of_comprehensions,
+)
+from symshape.user_code import is_optimisers, is_torchs, user_frame
 
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _SEQUENCES = (list, tuple)
@@ -39,6 +47,14 @@ class Knowledge(Protocol):
     @property
     def readings(self) -> Mapping[str, str]:
         """By unbacked symbol: how to read it from the result of the op that made it."""
+
+    @property
+    def current_op(self) -> str:
+        """The op whose rule is asking."""
+
+    @property
+    def hints(self) -> Mapping[str, int]:
+        """The example's sizes, by the names of their symbols."""
 
     def origin(self) -> Origin:
         """Return the user's line that is asking."""
@@ -263,3 +279,70 @@ def _readings(name: str, value: Any) -> Iterator[tuple[str, Term]]:
     elif type(value) in _SEQUENCES:
         for i, each in enumerate(value[:_MOST]):
             yield from _readings(f"{name}[{i}]", each)
+
+
+# -- Assumed answers to torch's own questions about sizes that depend on data: is a tensor empty, is
+# a dimension 1?
+#
+# ``mask.nonzero().squeeze()`` asks that, and so does the code that lays out a result. The usual
+# answer is the one for two or more elements. It is assumed, and asserted when the graph runs; if
+# it is wrong, the function runs eagerly. A question that the program itself asks has no usual
+# answer, because the program expects both.
+#
+# A check of a distribution's constraint on its arguments (``PositiveDefinite``: is the matrix
+# symmetric?) has a usual answer too: the constraint holds.
+_SEVERAL = 2
+_CONSTRAINTS = os.path.join(os.path.dirname(torch.__file__), "distributions", "constraints.py")
+_TESTS = (*JUMPS, "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "CONTAINS_OP")
+
+
+def usual(env: Knowledge, condition: Term) -> bool | None:
+    """Return the truth of ``condition`` if all data-dependent sizes are 2 or more and torch asks;
+    None if open.
+
+    Where other sizes leave it open, they are taken to be the example's.
+    """
+    if not env.current_op and not _torch_asks():
+        return None
+    facts = env.facts
+    for symbol in sorted(condition.symbols, key=lambda each: each.order):
+        several = facts.assume(boolean.ge(symbol, _SEVERAL))
+        if not several.contradictory:
+            facts = several
+    answer = ask(facts, condition)
+    if answer is None and (known := _hinted(env, condition)):
+        answer = ask(facts, fold.substitute(condition, known))
+    return answer
+
+
+def _hinted(env: Knowledge, condition: Term) -> dict[Term, Term]:
+    """Return the example's size of each symbol of a condition that has one."""
+    return {
+        symbol: const(env.hints[symbol.name])
+        for symbol in condition.symbols
+        if symbol.name in env.hints
+    }
+
+
+def fulfilled(condition: Term) -> bool | None:
+    """Return the truth of ``condition`` for valid arguments, if a constraint of
+    ``torch.distributions`` asks.
+    """
+    frame = asking()
+    if frame is None or frame.f_code.co_filename != _CONSTRAINTS:
+        return None
+    return bool(fold.evaluate(condition, {symbol.name: 1 for symbol in condition.symbols}))
+
+
+def _torch_asks() -> bool:
+    """Return whether torch asks for a truth, in Python or in an op's C++, and not a branch of the
+    program.
+    """
+    frame = asking()
+    if frame is None:
+        return False
+    code = frame.f_code
+    if is_torchs(code.co_filename):
+        return not is_optimisers(code.co_filename)
+    asks = (each for each in dis.get_instructions(code) if each.offset == frame.f_lasti)
+    return not any(each.opname in _TESTS or leads_to_a_branch(each) for each in asks)

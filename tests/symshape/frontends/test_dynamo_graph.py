@@ -15,7 +15,7 @@ from symshape.errors import FallbackWarning, UnsupportedError
 from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
 from symshape.frontends.dynamo_graph import DynamoGraph
-from symshape.tracing.from_graph import torch_expressions
+from symshape.tracing.from_graph import fx_sizes as torch_expressions
 from tests.symshape.runtime.runners.fakes import noted_runners
 
 

@@ -17,7 +17,6 @@ from torch import nn
 
 import symshape
 from symshape.tracing.state import compiled
-from symshape.tracing.state.compare import dict_versions
 from symshape.tracing.state.compare.checker import Checker
 from tests.counting import undisturbed
 
@@ -178,10 +177,8 @@ def test_it_is_still_right() -> None:
         assert torch.equal(module(x), plain(x))
 
 
-def test_what_is_tried_and_built_once_falls_into_traces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trying out whether writes are seen takes milliseconds: in the first trace, and never in a
-    call that is served.
-    """
+def test_checkers_are_built_in_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Building one takes milliseconds: in the first trace, and never in a call that is served."""
     net = _net(8)
     compiled_net = symshape.compile(net)
     done: list[tuple[str, int, int]] = []
@@ -194,15 +191,9 @@ def test_what_is_tried_and_built_once_falls_into_traces(monkeypatch: pytest.Monk
 
         return noted
 
-    dict_versions._works.cache_clear()
-    dict_versions.sees_classes.cache_clear()
-    monkeypatch.setattr(dict_versions, "_sees", noting("tried", dict_versions._sees))
-    monkeypatch.setattr(
-        dict_versions, "_sees_in_class", noting("tried", dict_versions._sees_in_class)
-    )
     monkeypatch.setattr(Checker, "__init__", noting("built", Checker.__init__))
     with torch.no_grad():
         for _ in range(WARM):
             compiled_net(torch.randn(3, 4))
-    assert {what for what, _, _ in done} == {"tried", "built"}
+    assert {what for what, _, _ in done} == {"built"}
     assert {call for _, call, _ in done} == {1}

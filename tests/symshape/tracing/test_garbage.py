@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.tracing import capture, garbage
+from symshape.tracing import garbage, run
 from symshape.tracing.garbage import RARELY, as_before, seldom_collected
 
 X = torch.zeros(3)
@@ -33,14 +33,14 @@ def _thresholds() -> Iterator[None]:
 
 def _traced(monkeypatch: pytest.MonkeyPatch, during: Any) -> list[tuple[int, int, int]]:
     found: list[tuple[int, int, int]] = []
-    plain = capture.LateRun
+    plain = run.LateRun
 
     def looking(*args: Any, **kwargs: Any) -> Any:
         found.append(gc.get_threshold())
         during()
         return plain(*args, **kwargs)
 
-    monkeypatch.setattr(capture, "LateRun", looking)
+    monkeypatch.setattr(run, "LateRun", looking)
     symshape.trace(lambda x: x + 1, X)
     return found
 

@@ -15,7 +15,7 @@ from tests.interrupts import OpcodeInterrupt
 
 _UNDOING = (
     *(
-        "symshape.tracing.capture",
+        "symshape.tracing.run",
         "symshape.tracing.global_state",
         "symshape.tracing.state.instrument.hooks",
     ),

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from symshape.environment_variables import INDUCTOR_CACHE
-from symshape.tracing.lifting import outside_modes
+from symshape.torch_internals import dispatch
 
 Code = Callable[..., Any]
 """Runs on tensors and integers in order, and returns the flat list of outputs."""
@@ -141,5 +141,5 @@ def _compiling(mode: Any, options: dict[str, Any]) -> Any:
     context: AbstractContextManager[Any] = tracing(TracingContext(mode))
     # Outside of modes: torch's runtime enters a mode of its own around the first call of a graph
     # (2.11).
-    with outside_modes(), context, inductor_config.inductor.patch({**_ALIKE, **options}):
+    with dispatch.modes_disabled(), context, inductor_config.inductor.patch({**_ALIKE, **options}):
         yield compile_fx

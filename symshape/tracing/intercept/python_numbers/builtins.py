@@ -9,7 +9,6 @@ recorded (see ``state/trusted``) keeps Python's.
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -20,21 +19,23 @@ from typing import Any
 import torch
 
 from symshape.errors import Reason, UnsupportedError
-from symshape.graph.float_terms import OF_ONE, OF_TWO, float_term
-from symshape.tracing.intercept import size_extremes
-from symshape.tracing.intercept.python_numbers import math_and_format
+from symshape.graph.float_terms import float_term
+from symshape.tracing.intercept.exchanges import exchanged
 from symshape.tracing.intercept.python_numbers.methods import is_of_data
 from symshape.tracing.intercept.python_numbers.operators import (
     PLAIN,
     as_integer,
+    greatest,
     is_ours,
+    is_term,
+    least,
+    listed_once,
     of_numpy,
+    plain_sorted,
     stands_for,
 )
 from symshape.tracing.intercept.python_numbers.substituted_functions import StandIn
-from symshape.tracing.intercept.ranges import SymbolicRange, plain_range
 from symshape.tracing.symbolic.keys import plain_key
-from symshape.tracing.symbolic.nodes.float_node import computed
 from symshape.tracing.symbolic.nodes.numpy_floats import of_python
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
@@ -48,6 +49,104 @@ _MOST_COMPARED = 64  # each comparison may leave a guard
 _SEQUENCES = (list, tuple, torch.Size)
 
 
+# -- ``range`` with a symbolic end: a loop over it fixes the number of iterations, not the size
+# itself.
+class SymbolicRange(Sequence[int]):
+    """A ``range`` with a symbolic end and a plain step.
+
+    Args:
+        start: as in ``range``.
+        stop: likewise.
+        step: not 0.
+    """
+
+    __slots__ = ("start", "step", "stop")
+
+    def __init__(self, start: Any, stop: Any, step: int) -> None:
+        self.start, self.stop, self.step = start, stop, step
+
+    def length(self) -> Any:
+        """Return the number of items, as a symbolic integer."""
+        distance = self.stop - self.start if self.step > 0 else self.start - self.stop
+        return torch.sym_max((distance + abs(self.step) - 1) // abs(self.step), 0)
+
+    def __len__(self) -> int:
+        return int(self.length())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self.start + i * self.step for i in range(len(self))])
+
+    def __reversed__(self) -> Iterator[Any]:
+        return iter([self.start + i * self.step for i in reversed(range(len(self)))])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self._plain()[index]
+        where, length = (
+            (index if type(index) is torch.SymInt else operator.index(index)),
+            self.length(),
+        )
+        if where < 0:
+            where = where + length
+        if where < 0 or where >= length:
+            raise IndexError("range object index out of range")
+        return self.start + where * self.step
+
+    def __contains__(self, item: Any) -> bool:
+        if type(item) not in (int, torch.SymInt):
+            return item in self._plain()
+        low, high = (self.start, item) if self.step > 0 else (item, self.start)
+        ended = item >= self.stop if self.step > 0 else item <= self.stop
+        return not (low > high) and not ended and bool((high - low) % abs(self.step) == 0)
+
+    def __bool__(self) -> bool:
+        return bool(self.length() > 0)
+
+    def _plain(self) -> range:
+        return range(int(self.start), int(self.stop), self.step)
+
+    def __eq__(self, other: object) -> bool:
+        return self._plain() == (other._plain() if isinstance(other, SymbolicRange) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._plain())
+
+    def __repr__(self) -> str:
+        return repr(self._plain())
+
+    def index(self, value: Any, *limits: Any) -> int:
+        """Return the position of a number."""
+        return self._plain().index(value, *limits)
+
+    def count(self, value: Any) -> int:
+        """Return how often a number occurs in the range."""
+        return self._plain().count(value)
+
+
+def plain_range(*args: Any) -> Any:
+    """Compute ``range``, either end of which may be symbolic.
+
+    >>> plain_range(1, 6, 2)
+    range(1, 6, 2)
+    """
+    start, stop, step = (
+        (0, *args, 1) if len(args) == 1 else (*args, 1)[:3] if len(args) in (2, 3) else (None,) * 3
+    )
+    ends = (start, stop)
+    symbolic = any(
+        type(each) is torch.SymInt and is_ours(each) and each.node.has_hint() for each in ends
+    )
+    if (
+        not symbolic
+        or type(step) is not int
+        or step == 0
+        or any(type(e) not in (int, torch.SymInt) for e in ends)
+    ):
+        return range(*args)
+    return SymbolicRange(start, stop, step)
+
+
+# -- Builtins
 def plain_isinstance(value: object, kinds: Any) -> bool:
     """Compute ``isinstance(value, kinds)``; a symbolic number also is an instance of its plain
     number's classes.
@@ -147,17 +246,13 @@ def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
 
     The greatest of several sizes is a term, so no guard fixes which one is the greatest.
     """
-    choose_size = {"max": size_extremes.greatest, "min": size_extremes.least}[name]
+    choose_size = {"max": greatest, "min": least}[name]
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 1:
-            args = (size_extremes.listed_once(args[0]),)
+            args = (listed_once(args[0]),)
         listed = args[0] if len(args) == 1 and type(args[0]) in _SEQUENCES else args
-        if (
-            kwargs.keys() <= {"default"}
-            and (len(args) == 1 or not kwargs)
-            and size_extremes.is_term(listed)
-        ):
+        if kwargs.keys() <= {"default"} and (len(args) == 1 or not kwargs) and is_term(listed):
             return choose_size(listed)
         kinds = {type(each) for each in args}
         if (
@@ -223,99 +318,6 @@ def plain_id(value: Any) -> int:
             reason=Reason.IDENTITY,
         )
     return id(value)
-
-
-def _of_symbols(function: Callable[..., float]) -> Callable[..., Any]:
-    name = function.__name__ if function is math.pow else f"sym_{function.__name__}"
-    most = 2 if function is math.pow or function.__name__ in OF_TWO else 1
-    is_node_method = function.__name__ not in (*OF_ONE, *OF_TWO)
-
-    def compute(*args: Any) -> Any:
-        numbers = [
-            each for each in args if type(each) in (torch.SymInt, torch.SymFloat) and is_ours(each)
-        ]
-        if (
-            not numbers
-            or len(args) != most
-            or not all(_isinstance(each, _NUMBERS) for each in args)
-        ):
-            return function(*args)
-        wrap = numbers[0].node.wrap_float
-        nodes = [
-            of_python(torch.sym_float(each).node)
-            if any(each is one for one in numbers)
-            else wrap(float(each))
-            for each in args
-        ]
-        if not is_node_method:
-            return torch.SymFloat(computed(function.__name__, *nodes))
-        return torch.SymFloat(getattr(nodes[0], name)(*nodes[1:]))
-
-    return compute
-
-
-def _log(number: Any, *base: Any) -> Any:
-    """Compute ``math.log`` with an optional base: the natural logarithm divided by that of the
-    base.
-    """
-    if (
-        len(base) == 1
-        and type(base[0]) in (int, float)
-        and type(number) in (torch.SymInt, torch.SymFloat)
-    ):
-        return _natural_log(number) / math.log(base[0])
-    return _natural_log(number, *base)
-
-
-def _of_class(function: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return ``math.isnan`` or a relative, whose answer is the same for every integer."""
-    return lambda number: function(
-        0 if type(number) is torch.SymInt and is_ours(number) else number
-    )
-
-
-def plain_gcd(*integers: Any) -> Any:
-    """Compute ``math.gcd``. For a size and a plain number the guard is on the remainder of the size
-    by that number.
-
-    >>> plain_gcd(12, 8)
-    4
-    """
-    sizes = [each for each in integers if type(each) is torch.SymInt]
-    common = math.gcd(*(each for each in integers if type(each) is not torch.SymInt))
-    return math.gcd(common, *(each % common if common else each for each in sizes))
-
-
-def plain_index(value: Any) -> Any:
-    """Compute ``operator.index``; a symbolic integer stays symbolic.
-
-    >>> plain_index(3)
-    3
-    """
-    return value if type(value) is torch.SymInt else operator.index(value)
-
-
-_FORMULAS = (
-    *(math.sqrt, math.sin, math.cos, math.tanh, math.atan, math.fabs, math.pow),
-    *(math.exp, math.expm1, math.log2, math.log10, math.log1p),
-    *(getattr(math, each) for each in (*OF_ONE, *OF_TWO)),
-)
-_natural_log = _of_symbols(math.log)
-MATH: dict[int, Any] = {id(each): _of_symbols(each) for each in _FORMULAS}
-MATH |= {id(each): _of_class(each) for each in (math.isnan, math.isinf, math.isfinite)}
-MATH |= {id(math.log): _log, id(math.gcd): plain_gcd, id(operator.index): plain_index}
-MATH |= {
-    id(math.isqrt): math_and_format.isqrt,
-    id(math.comb): math_and_format.comb,
-    id(math.perm): math_and_format.perm,
-}
-MATH |= {
-    id(math.lcm): lambda *integers: math_and_format.lcm(plain_gcd, *integers),
-    id(math.fsum): math_and_format.fsum,
-}
-"""Replacements, by ``id``, for functions that C computes with plain numbers only; symbolic numbers
-give formulas.
-"""
 
 
 def plain_int(*args: Any, **kwargs: Any) -> Any:
@@ -406,7 +408,6 @@ def plain_map(function: Any, *iterables: Any) -> Any:
     return map(CALLED.get(id(function), function), *iterables)
 
 
-MATH |= {id(json.dumps): math_and_format.dumps}
 CALLED: dict[int, Any] = {
     id(bool): plain_bool,
     id(int): plain_int,
@@ -424,7 +425,7 @@ REPLACED = {
     "divmod": plain_divmod,
     "max": _chosen("max", max),
     "min": _chosen("min", min),
-    "sorted": size_extremes.plain_sorted,
+    "sorted": plain_sorted,
     "print": plain_print,
 }
 """Replacements for Python's builtins in traced code, by name."""
@@ -439,14 +440,8 @@ def ids_of_stand_ins_refused(objects: Collection[int]) -> Iterator[None]:
     """
     global _stand_ins
     outer, _stand_ins = _stand_ins, objects
-    namespace = vars(torch.utils.weak)
-    before = namespace.get("id")
-    namespace["id"] = plain_id
     try:
-        yield
+        with exchanged((torch.utils.weak, "id", plain_id)):
+            yield
     finally:
         _stand_ins = outer
-        if before is None:
-            del namespace["id"]
-        else:
-            namespace["id"] = before

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from guards.terms import boolean
 from symshape.graph.float_terms import FloatTerm
+from symshape.tracing.intercept.exchanges import exchanged
 from symshape.tracing.intercept.python_numbers import numpy_functions
 from symshape.tracing.intercept.python_numbers.operators import (
     PLAIN,
@@ -29,7 +30,6 @@ from symshape.tracing.intercept.python_numbers.operators import (
 from symshape.tracing.symbolic.nodes.texts import formatted, wants_value
 from symshape.user_code import is_optimisers
 
-_MISSING = object()
 _plain_hash: Callable[[Any], int] = torch.SymInt.__hash__
 
 _plain_pow: Callable[[Any, Any], Any] = torch.SymFloat.__pow__
@@ -206,21 +206,8 @@ METHODS = tuple((kind, name) for kind in PLAIN for name in _methods(kind))
 """The classes and method names that ``number_methods`` replaces."""
 
 
-@contextmanager
-def number_methods() -> Iterator[None]:
-    """Give symbolic numbers of ours the methods of plain numbers inside the block."""
-    before = [
-        (kind, name, kind.__dict__.get(name, _MISSING), ours)
-        for kind in PLAIN
-        for name, ours in _methods(kind).items()
-    ]
-    for kind, name, _, ours in before:
-        setattr(kind, name, ours)
-    try:
-        yield
-    finally:
-        for kind, name, found, _ in before:
-            if found is _MISSING:
-                delattr(kind, name)
-            else:
-                setattr(kind, name, found)
+def number_methods() -> AbstractContextManager[None]:
+    """Return a context in which symbolic numbers of ours have the methods of plain numbers."""
+    return exchanged(
+        *((kind, name, ours) for kind in PLAIN for name, ours in _methods(kind).items())
+    )

@@ -22,12 +22,13 @@ from symshape.graph import numpy_terms
 from symshape.tracing.intercept.python_numbers.operators import (
     PLAIN,
     as_numpys,
+    greatest,
     is_float64,
     is_ours,
+    least,
     plain,
 )
 from symshape.tracing.intercept.python_numbers.substituted_functions import standing_for
-from symshape.tracing.intercept.size_extremes import greatest, least
 from symshape.tracing.symbolic.nodes import numpy_floats
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 

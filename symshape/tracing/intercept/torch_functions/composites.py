@@ -22,11 +22,10 @@ from meta_fns.core.view_strides import infer_sizes, view_strides
 from meta_fns.errors import ShapeError
 from symshape.errors import ProgramError
 from symshape.graph.reshape_copies import ReshapeCopy
-from symshape.torch_internals import operators
+from symshape.torch_internals import functorch, operators
 from symshape.tracing.intercept.torch_functions import matmul_before_2_13
-from symshape.tracing.intercept.vmapped_branches import is_transformed
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
+from symshape.tracing.symbolic.tensors import SymbolicTensor, outward, spec_of
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
@@ -35,11 +34,6 @@ _unsafe_view = aten._unsafe_view.default
 _torch_contiguous = torch.Tensor.contiguous
 _torch_fill_diagonal = torch.Tensor.fill_diagonal_
 _torch_max_pool1d = torch.nn.functional.max_pool1d
-
-
-def spec_of(tensor: torch.Tensor) -> TensorSpec:
-    """Return the metadata of a tensor, with symbols where it is traced."""
-    return tensor._spec if type(tensor) is SymbolicTensor else TensorSpec.of(tensor)
 
 
 def _inward(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -249,7 +243,7 @@ def _biased(result: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     Raises:
         ShapeError, DtypeError: the sum does not fit into the product.
     """
-    if is_transformed():
+    if functorch.interpreters() is not None:
         return torch.add(result, bias)
     infer(aten.add_.Tensor, [spec_of(result), spec_of(bias)])
     if torch.promote_types(result.dtype, bias.dtype) is result.dtype:

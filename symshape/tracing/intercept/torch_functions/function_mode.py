@@ -5,6 +5,7 @@ C++ sees them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Any
 
 import attrs
@@ -15,43 +16,112 @@ from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.steps import Node
 from symshape.torch_internals import dispatch, functorch, operators
-from symshape.tracing.intercept import (
-    autograd,
-    data_of_sizes,
-    transformed_composites,
-    vmapped_ops,
-    vmapped_views,
-)
+from symshape.tracing.intercept import autograd, vmapped_ops, vmapped_views
 from symshape.tracing.intercept.autograd import Gradients
+from symshape.tracing.intercept.exchanges import exchanged
 from symshape.tracing.intercept.known_masks import ATTENTION, KnownMasks
-from symshape.tracing.intercept.repeats import REPEATED, Repeats
-from symshape.tracing.intercept.replay import RepeatingTrace
+from symshape.tracing.intercept.repeats import REPEATED, RepeatingTrace, Repeats
 from symshape.tracing.intercept.torch_functions import (
-    batch_norm,
     composites,
-    ctc_loss,
     factories,
-    interpolate,
-    pooling,
-    quantile_before_2_13,
+    nn_functional,
     recurrent,
     sized_composites,
     stft,
-    svdvals,
     unbacked_composites,
 )
-from symshape.tracing.intercept.torch_functions.autocast_composites import (
-    CAST_INSIDE,
-    check_cast_inside,
-)
+from symshape.tracing.intercept.torch_functions.decompositions import WITHOUT_VECTORS
+from symshape.tracing.intercept.torch_functions.factories import maker, plain_maker
 from symshape.tracing.intercept.torch_functions.indexing import getitem, is_symbolic, setitem
-from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import PRODUCTS, with_symbols
+from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import (
+    MATMULS,
+    PRODUCTS,
+    with_symbols,
+)
+from symshape.tracing.intercept.torch_functions.sized_composites import QUANTILES
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
+from symshape.tracing.symbolic.tensors import SymbolicTensor, outward, under_gradients
 
 aten = torch.ops.aten
+
+
+# -- Functions whose kernels call ops that autocast changes, out of sight of any mode.
+#
+# A trace writes autocast's casts into the graph, which runs without autocast. Inside such a
+# kernel there would be no casts.
+
+_FUNCTIONS: Any = (
+    *(torch.bilinear, torch.nn.functional.affine_grid, torch.affine_grid_generator),
+    *(torch.linalg.pinv, torch.pinverse, torch.Tensor.pinverse),
+    *operators.whole_layers,
+    *(aten._trilinear, aten.affine_grid_generator, aten.linalg_pinv),
+    *(aten._transformer_encoder_layer_fwd, aten._native_multi_head_attention),
+)
+_overloads = [
+    getattr(each, name)
+    for each in _FUNCTIONS
+    if hasattr(each, "overloads")
+    for name in each.overloads()
+]
+CAST_INSIDE = frozenset((*_FUNCTIONS, *_overloads))
+"""The functions whose kernels call ops that autocast changes.
+
+They were found by running each op of torch's own list with autocast and without.
+"""
+
+
+def check_cast_inside(function: Any) -> None:
+    """Refuse a function whose kernel casts inside, where autocast is on.
+
+    Raises:
+        UnsupportedError: autocast is on.
+    """
+    if dispatch.any_autocast():
+        name = getattr(function, "__name__", str(function))
+        raise UnsupportedError(
+            f"{name} runs ops inside it that autocast changes, which a compiled graph, where casts "
+            "are ops of their own, would leave out; turn autocast off around that call "
+            "(torch.autocast(..., enabled=False))",
+            reason=Reason.OPERATOR,
+        )
+
+
+# -- Composites inside ``torch.func.grad``, ``vjp`` and ``jvp``, whose tensors are wrapped around
+# symbolic ones.
+#
+# C++ computes these composites and their gradients with plain sizes, which would fix them.
+def _masked_select(input: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Compute ``torch.masked_select`` by indexing, whose gradient takes symbolic sizes."""
+    tensor, chosen = torch.broadcast_tensors(input, mask)
+    found: torch.Tensor = tensor[chosen]
+    return found
+
+
+def _where_wrapped(handler: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``handler`` for tensors that a gradient transform wraps around symbolic ones,
+    ``function`` for others.
+    """
+
+    def answer(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        chosen = function if under_gradients(tensor) is None else handler
+        return chosen(tensor, *args, **kwargs)
+
+    return answer
+
+
+_COMPOSITES: dict[Any, Callable[..., Any]] = {
+    **stft.HANDLERS,
+    **sized_composites.HANDLERS,
+    **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), _masked_select),
+}
+_WRAPPED = {
+    function: _where_wrapped(handler, function) for function, handler in _COMPOSITES.items()
+}
+"""The replacements inside gradient transforms, by function."""
+
+
 _plain_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 
 
@@ -169,38 +239,6 @@ def _truth(tensor: SymbolicTensor) -> bool:
     return bool(found != 0) if type(found) is torch.SymInt else bool(found)
 
 
-_handlers: dict[Any, Callable[..., Any]] = {
-    _getter(torch.Tensor.shape): lambda t: _size(t),
-    torch.Tensor.size: _size,
-    torch.Tensor.stride: _stride,
-    torch.Tensor.dim: lambda t: len(t._spec.sizes),
-    _getter(torch.Tensor.ndim): lambda t: len(t._spec.sizes),
-    _getter(torch.Tensor.nbytes): lambda t: outward(t._spec.numel() * t._spec.dtype.itemsize),
-    _getter(torch.Tensor.dtype): lambda t: t._spec.dtype,
-    _getter(torch.Tensor.device): lambda t: t._spec.device,
-    torch.Tensor.reshape: lambda t, *sizes, shape=(): composites.reshape(t, *(sizes or (shape,))),
-    torch.reshape: lambda input, shape: composites.reshape(input, *shape),
-    torch.Tensor.contiguous: composites.contiguous,
-    torch.Tensor.flatten: composites.flatten,
-    torch.Tensor.fill_diagonal_: composites.fill_diagonal_,
-    torch.flatten: composites.flatten,
-    torch.nn.functional.linear: with_symbols(composites.linear),
-    torch.nn.functional.one_hot: composites.one_hot,
-    torch.max_pool1d: composites.max_pool1d,
-    torch.nn.functional.max_pool1d: composites.max_pool1d,
-    torch.Tensor.__bool__: _truth,
-    torch.Tensor.__getitem__: getitem,
-    torch.Tensor.__setitem__: setitem,
-    _getter(torch.Tensor.data): _data,
-    torch.Tensor.is_contiguous: _is_contiguous,
-    torch.Tensor.storage_offset: _storage_offset,
-    torch.nn.functional.interpolate: interpolate.interpolate,
-    torch.matmul: with_symbols(composites.matmul),
-    torch.Tensor.matmul: with_symbols(composites.matmul),
-    torch.Tensor.__matmul__: with_symbols(composites.matmul),
-}
-
-
 def _is_indexed(function: Any, args: Any) -> bool:
     """Return whether the call indexes a tensor with symbolic numbers, traced tensors or slices."""
     indexing = function is torch.Tensor.__getitem__ or function is torch.Tensor.__setitem__
@@ -232,22 +270,6 @@ def _refuse(what: str) -> Callable[..., Any]:
         )
 
     return refuse
-
-
-_handlers[torch.Tensor.data_ptr] = _refuse("Tensor.data_ptr()")
-
-
-_handlers.update(autograd.OF_STAND_INS)
-_handlers.update(autograd.OF_ANY_TENSOR)
-_handlers.update(recurrent.HANDLERS)
-_handlers.update(pooling.HANDLERS)
-_handlers.update(unbacked_composites.HANDLERS)
-_handlers.update(stft.HANDLERS)
-_handlers.update(batch_norm.HANDLERS)
-_handlers.update(quantile_before_2_13.HANDLERS)
-_handlers.update(ctc_loss.HANDLERS)
-_handlers.update(sized_composites.HANDLERS)
-_handlers.update(svdvals.HANDLERS)
 
 
 def _is_inference(tensor: SymbolicTensor) -> Any:
@@ -283,24 +305,51 @@ def _refuse_view_question(tensor: SymbolicTensor) -> Any:
     )
 
 
-_handlers.update(
-    {
-        torch.Tensor.is_inference: _is_inference,
-        torch.is_inference: lambda input: _is_inference(input),
-        torch.Tensor.is_conj: lambda t: _lazily(t)[0],
-        torch.is_conj: lambda input: _lazily(input)[0],
-        torch.Tensor.is_neg: lambda t: _lazily(t)[1],
-        torch.is_neg: lambda input: _lazily(input)[1],
-        torch.Tensor.resolve_conj: _resolve(0),
-        torch.resolve_conj: lambda input: _resolve(0)(input),
-        torch.Tensor.resolve_neg: _resolve(1),
-        torch.resolve_neg: lambda input: _resolve(1)(input),
-        torch.Tensor._is_view: _refuse_view_question,
-    }
-)
-
-for _name in ("untyped_storage", "storage", "_typed_storage", "is_shared"):
-    _handlers[getattr(torch.Tensor, _name)] = _refuse(f"Tensor.{_name}()")
+_handlers: dict[Any, Callable[..., Any]] = {
+    _getter(torch.Tensor.shape): lambda t: _size(t),
+    torch.Tensor.size: _size,
+    torch.Tensor.stride: _stride,
+    **dict.fromkeys((torch.Tensor.dim, _getter(torch.Tensor.ndim)), lambda t: len(t._spec.sizes)),
+    _getter(torch.Tensor.nbytes): lambda t: outward(t._spec.numel() * t._spec.dtype.itemsize),
+    _getter(torch.Tensor.dtype): lambda t: t._spec.dtype,
+    _getter(torch.Tensor.device): lambda t: t._spec.device,
+    _getter(torch.Tensor.data): _data,
+    torch.Tensor.is_contiguous: _is_contiguous,
+    torch.Tensor.storage_offset: _storage_offset,
+    **dict.fromkeys((torch.Tensor.is_inference, torch.is_inference), _is_inference),
+    **dict.fromkeys((torch.Tensor.is_conj, torch.is_conj), lambda t: _lazily(t)[0]),
+    **dict.fromkeys((torch.Tensor.is_neg, torch.is_neg), lambda t: _lazily(t)[1]),
+    **dict.fromkeys((torch.Tensor.resolve_conj, torch.resolve_conj), _resolve(0)),
+    **dict.fromkeys((torch.Tensor.resolve_neg, torch.resolve_neg), _resolve(1)),
+    torch.Tensor._is_view: _refuse_view_question,
+    torch.Tensor.__bool__: _truth,
+    torch.Tensor.__getitem__: getitem,
+    torch.Tensor.__setitem__: setitem,
+    torch.Tensor.new_tensor: plain_maker(torch.Tensor.new_tensor),
+    torch.Tensor.reshape: lambda t, *sizes, shape=(): composites.reshape(t, *(sizes or (shape,))),
+    torch.reshape: lambda input, shape: composites.reshape(input, *shape),
+    torch.Tensor.contiguous: composites.contiguous,
+    **dict.fromkeys((torch.Tensor.flatten, torch.flatten), composites.flatten),
+    torch.Tensor.fill_diagonal_: composites.fill_diagonal_,
+    torch.nn.functional.linear: with_symbols(composites.linear),
+    torch.nn.functional.one_hot: composites.one_hot,
+    **dict.fromkeys((torch.max_pool1d, torch.nn.functional.max_pool1d), composites.max_pool1d),
+    **dict.fromkeys(MATMULS, with_symbols(composites.matmul)),
+    **{
+        getattr(torch.Tensor, name): _refuse(f"Tensor.{name}()")
+        for name in ("data_ptr", "untyped_storage", "storage", "_typed_storage", "is_shared")
+    },
+    **autograd.OF_STAND_INS,
+    **autograd.OF_ANY_TENSOR,
+    **recurrent.HANDLERS,
+    **nn_functional.HANDLERS,
+    **unbacked_composites.HANDLERS,
+    **stft.HANDLERS,
+    **QUANTILES,
+    **sized_composites.HANDLERS,
+    **WITHOUT_VECTORS,
+}
+"""The replacements for functions on symbolic tensors."""
 
 
 _readers: dict[Any, Callable[..., Any]] = {
@@ -309,9 +358,9 @@ _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.numpy: _refuse("Tensor.numpy()"),
     torch.Tensor.__array__: _refuse("numpy"),
     torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
-    torch.nn.functional.interpolate: interpolate.of_outside,
+    torch.nn.functional.interpolate: nn_functional.interpolate_outside,
     **autograd.OF_ANY_TENSOR,
-    **transformed_composites.HANDLERS,
+    **_WRAPPED,
 }
 """The replacements for functions on real tensors (parameters, buffers, constants) that a dispatch
 mode cannot see.
@@ -339,12 +388,7 @@ def _node(like: BoolNode, value: Any) -> Any:
     return wrap(value)
 
 
-_of_data = {
-    each: data_of_sizes.maker(each) for each in (torch.tensor, torch.as_tensor, torch.asarray)
-}
-_handlers[torch.Tensor.new_tensor] = data_of_sizes.plain_maker(torch.Tensor.new_tensor)
-
-
+_of_data = {each: maker(each) for each in (torch.tensor, torch.as_tensor, torch.asarray)}
 _ATTENTION = {
     torch.nn.functional.scaled_dot_product_attention,
     aten.scaled_dot_product_attention.default,
@@ -367,7 +411,7 @@ class FunctionMode(TorchFunctionMode):
         self,
         trace: RepeatingTrace,
         gradients: Gradients,
-        chooses: Callable[[torch.device], object] = lambda device: None,
+        chooses: Callable[[torch.device], object],
     ) -> None:
         super().__init__()
         self._chooses = chooses
@@ -429,20 +473,20 @@ class FunctionMode(TorchFunctionMode):
         return func(*args, **kwargs) if kwargs else func(*args)
 
     def __enter__(self) -> FunctionMode:
-        self._attention = torch.nn.functional.scaled_dot_product_attention
-        torch.nn.functional.scaled_dot_product_attention = _with_plain_flags(
-            self._attention, self._chooses
+        F = torch.nn.functional
+        attention = _with_plain_flags(F.scaled_dot_product_attention, self._chooses)
+        self._around = ExitStack()
+        self._around.enter_context(
+            exchanged(
+                (F, "scaled_dot_product_attention", attention),
+                (torch.overrides, "has_torch_function", _has_torch_function),
+            )
         )
-        self._overridden = torch.overrides.has_torch_function
-        torch.overrides.has_torch_function = _has_torch_function
-        self._functions = self._trace.own.functions_watched()
-        self._functions.__enter__()
+        self._around.enter_context(self._trace.own.functions_watched())
         return super().__enter__()  # type: ignore[no-any-return]
 
     def __exit__(self, *error: Any) -> None:
-        torch.nn.functional.scaled_dot_product_attention = self._attention
-        torch.overrides.has_torch_function = self._overridden
-        self._functions.__exit__(*error)
+        self._around.__exit__(*error)
         super().__exit__(*error)
         if error[0] is None:
             self._views.settle()

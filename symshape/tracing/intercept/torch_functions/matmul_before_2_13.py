@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from meta_fns.torch_internals import OpOverload
-from symshape.torch_internals import operators
-from symshape.tracing.intercept.vmapped_branches import is_transformed
+from symshape.torch_internals import functorch, operators
 
 aten = torch.ops.aten
 SIZES_ARE_SYMBOLS = torch.torch_version.TorchVersion(torch.__version__) >= "2.13"
@@ -43,7 +42,7 @@ def of_symbols_if_transformed() -> contextlib.AbstractContextManager[Any]:
     """Make matrix products inside take symbolic sizes if a transform of ``torch.func`` is
     active.
     """
-    return of_symbols() if is_transformed() else contextlib.nullcontext()
+    return of_symbols() if functorch.interpreters() is not None else contextlib.nullcontext()
 
 
 def in_python(op: OpOverload) -> Callable[..., Any] | None:
@@ -59,7 +58,7 @@ def in_python(op: OpOverload) -> Callable[..., Any] | None:
 
 def matmul(input: Any, other: Any) -> Any:
     """Compute ``torch.matmul``. Under ``vmap`` C++ would not look for a definition in Python."""
-    found = in_python(aten.matmul.default) if is_transformed() else None
+    found = in_python(aten.matmul.default) if functorch.interpreters() is not None else None
     with of_symbols():
         return (found or _plain_matmul)(input, other)
 
@@ -67,7 +66,7 @@ def matmul(input: Any, other: Any) -> Any:
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """Compute ``F.linear``. Source: aten/src/ATen/native/Linear.cpp."""
     product = input.dim() > 2 and weight.dim() == 2 and (bias is None or not input.is_contiguous())
-    if product and is_transformed() and not SIZES_ARE_SYMBOLS:
+    if product and functorch.interpreters() is not None and not SIZES_ARE_SYMBOLS:
         found = matmul(input, weight.t())
         return found if bias is None else found + bias
     with of_symbols():
@@ -107,27 +106,14 @@ def _products_of(function: Callable[..., Any]) -> Callable[..., Any]:
 _plain_matmul: Callable[..., Any] = operators.variable_functions.matmul
 _plain_linear: Callable[..., Any] = operators.nn.linear
 _layer: Callable[..., Any] = torch.nn.functional.multi_head_attention_forward
-_MATMULS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
+MATMULS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
 _OTHERS = (
     *(
-        torch.mm,
-        torch.Tensor.mm,
-        torch.bmm,
-        torch.Tensor.bmm,
-        torch.mv,
-        torch.Tensor.mv,
-        torch.dot,
-        torch.Tensor.dot,
+        getattr(owner, name)
+        for name in ("mm", "bmm", "mv", "dot", "addmm", "addmv", "baddbmm", "inner")
+        for owner in (torch, torch.Tensor)
     ),
-    *(
-        torch.addmm,
-        torch.Tensor.addmm,
-        torch.addmv,
-        torch.Tensor.addmv,
-        torch.baddbmm,
-        torch.Tensor.baddbmm,
-    ),
-    *(torch.inner, torch.Tensor.inner, torch.einsum, torch.tensordot, torch.nn.functional.bilinear),
+    *(torch.einsum, torch.tensordot, torch.nn.functional.bilinear),
 )
 PRODUCTS: dict[Any, Callable[..., Any]] = (
     {}
@@ -136,7 +122,7 @@ PRODUCTS: dict[Any, Callable[..., Any]] = (
         _layer: _attention_layer,
         torch.nn.functional.linear: linear,
         torch.Tensor.__rmatmul__: lambda right, left: matmul(left, right),
-        **{each: _products_of(each) for each in _MATMULS},
+        **{each: _products_of(each) for each in MATMULS},
         **{each: _with(of_symbols_if_transformed, each) for each in _OTHERS},
     }
 )

@@ -13,7 +13,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ import torch
 
 from symshape.calls.generator_states import state_of
 from symshape.errors import Reason, UnsupportedError
+from symshape.tracing.intercept.exchanges import exchanged
 
 _MARK = 0x5D37_90C4_11F2_8E6B  # a seed that no program uses
 _CHECKPOINTS = "torch/utils/checkpoint.py"
@@ -86,22 +87,13 @@ def _file_of(frame: types.FrameType) -> str:
     return frame.f_code.co_filename.replace("\\", "/")
 
 
-@contextmanager
-def _default_generators_watched(states: States) -> Iterator[None]:
-    places: list[tuple[Any, str, Any]] = [
-        (torch.random, "default_generator", torch.default_generator)
-    ]
+def _default_generators_watched(states: States) -> AbstractContextManager[None]:
+    of = partial(_Watched, states=states)
+    places = [(torch.random, "default_generator", of(torch.default_generator))]
     if torch.cuda.is_initialized():
-        places.append((torch.cuda, "default_generators", torch.cuda.default_generators))
-    try:
-        for owner, name, found in places:
-            of = partial(_Watched, states=states)
-            watched = tuple(map(of, found)) if isinstance(found, tuple) else of(found)
-            setattr(owner, name, watched)
-        yield
-    finally:
-        for owner, name, found in places:
-            setattr(owner, name, found)
+        watched: Any = tuple(map(of, torch.cuda.default_generators))
+        places.append((torch.cuda, "default_generators", watched))
+    return exchanged(*places)
 
 
 class Draws:

@@ -13,7 +13,7 @@ import torch
 
 from meta_fns.torch_internals import OpOverload
 from symshape.torch_internals import operators, pytree
-from symshape.tracing.intercept.torch_functions.recurrent_autocast import under_autocast
+from symshape.tracing.intercept.torch_functions.recurrent_ops import under_autocast
 from symshape.tracing.intercept.torch_functions.whole_composites import can_be_whole, run_whole
 
 aten = torch.ops.aten

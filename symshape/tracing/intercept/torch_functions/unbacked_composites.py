@@ -18,8 +18,7 @@ from meta_fns.core.inference import infer
 from meta_fns.core.sizes import same
 from meta_fns.core.spec import TensorSpec
 from symshape.calls.arguments import computes_as_torch_tensor
-from symshape.torch_internals import operators
-from symshape.tracing.intercept.torch_functions.composites import spec_of
+from symshape.torch_internals import functorch, operators
 from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import (
     SIZES_ARE_SYMBOLS,
     of_symbols,
@@ -29,9 +28,8 @@ from symshape.tracing.intercept.torch_functions.whole_composites import (
     can_be_whole,
     run_whole,
 )
-from symshape.tracing.intercept.vmapped_branches import is_transformed
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.tracing.symbolic.tensors import SymbolicTensor, spec_of
 
 aten = torch.ops.aten
 _plain_dropout: Callable[..., Any] = torch.nn.functional.dropout
@@ -83,7 +81,7 @@ def attention(
 
     Source: aten/src/ATen/native/transformers/sdp_utils_cpp.cpp.
     """
-    if isinstance(attn_mask, torch.Tensor) and not is_transformed():
+    if isinstance(attn_mask, torch.Tensor) and functorch.interpreters() is None:
         _need_fitting(attn_mask, query, key, enable_gqa)
     attn_mask = _plainly_broadcast(attn_mask, query, key)
     args = (query, key, value, attn_mask, dropout_p, is_causal)

@@ -17,7 +17,7 @@ from meta_fns.torch_internals import OpOverload
 from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import functorch, pytree
-from symshape.tracing.intercept.torch_functions.recurrent_gradients import GRADIENTS
+from symshape.tracing.intercept.torch_functions.recurrent_ops import GRADIENTS
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 aten = torch.ops.aten

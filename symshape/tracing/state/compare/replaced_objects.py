@@ -29,11 +29,10 @@ import torch
 
 from symshape.calls.arguments import layout_of
 from symshape.torch_internals import dispatch, functorch
-from symshape.tracing.state.compare.generated_check import UNREADABLE
-from symshape.tracing.state.compare.state import State
-from symshape.tracing.state.compare.tensor_metadata import of_tensor
+from symshape.tracing.state.compare.checker import UNREADABLE
+from symshape.tracing.state.compare.state import State, of_tensor
 from symshape.tracing.state.instrument.trusted_code import is_trusted
-from symshape.tracing.state.record.attribute_lookups import Lookup
+from symshape.tracing.state.record.class_lookups import Lookup
 from symshape.tracing.state.record.places import (
     Answer,
     Cell,

@@ -10,7 +10,7 @@ The originals are those of the moment when this module is imported.  Before the 
 libraries have put there when they were imported counts as original, too (PyG: ``torch.select``).
 Of other classes of torch (distributions …), the originals are those of the moment when a traced
 program first uses one.  The dictionaries that hold them are watched as a whole: each call asks one
-question (0.05 µs) of our own C++ (see ``compiled``), or of torch's guards (some 3 µs).
+question (0.05 µs) of our own C++ (see ``compiled``), or of torch (some 3 µs).
 
 Not counted: new names, submodules, plain values, functions that only show or pickle something, and
 what symshape and Dynamo put there themselves.
@@ -36,7 +36,6 @@ import torch.utils.checkpoint
 from symshape import forks
 from symshape.errors import Problem, Reason, UnsupportedError
 from symshape.tracing.state import compiled
-from symshape.tracing.state.compare import dict_versions
 from symshape.tracing.state.instrument.trusted_code import words
 from symshape.tracing.state.record.places import MISSING, PLAIN
 from symshape.user_code import is_library, is_torchs
@@ -233,17 +232,23 @@ def _never(_: Any) -> bool:
     return False
 
 
-def _watch() -> tuple[Callable[[Any], bool], dict_versions.Written]:
+def _watch() -> tuple[Callable[[Any], bool], Callable[[], list[bool]]]:
     """Return a function that returns whether nothing was written since now, and one that says which
     were written.
     """
     if compiled.WATCHES is not None:
         watch = compiled.WATCHES(_dicts)
         return watch.unchanged, watch.written
+    dicts = _dicts
     try:
-        written = dict_versions.noted(_dicts)
-    except (ImportError, AttributeError):  # everything is compared at each call
-        return _never, lambda: [True] * len(_dicts)
+        from torch._C._dynamo.guards import dict_version
+    except ImportError:  # everything is compared at each call
+        return _never, lambda: [True] * len(dicts)
+    numbers = list(map(dict_version, dicts))
+
+    def written() -> list[bool]:
+        return [now != then for now, then in zip(map(dict_version, dicts), numbers, strict=True)]
+
     return lambda _: not any(written()), written
 
 
@@ -341,6 +346,14 @@ def refusal() -> UnsupportedError | None:
         "library did it: import that before the first compiled call)",
         reason=Reason.REPLACED,
     )
+
+
+def refuse_if_replaced() -> None:
+    """Raise an UnsupportedError if a function of torch or Python is replaced by another one."""
+    settle()
+    refused = refusal()
+    if refused is not None:
+        raise refused
 
 
 def of_write(owner: Any, key: str) -> Problem | None:

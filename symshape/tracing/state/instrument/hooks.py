@@ -28,12 +28,12 @@ from symshape.tracing.state import compiled
 from symshape.tracing.state.instrument import stores
 from symshape.tracing.state.instrument.rewriter import Hooks, instrumented, original_of
 from symshape.tracing.state.instrument.stores import is_alone
-from symshape.tracing.state.instrument.substitutes import Substitutes
+from symshape.tracing.state.instrument.substitutes import Substitutes, preparations
 from symshape.tracing.state.instrument.trusted_code import is_trusted
-from symshape.tracing.state.record import attribute_lookups, dict_idioms, loads
-from symshape.tracing.state.record.class_lookups import of_made
+from symshape.tracing.state.record import loads
+from symshape.tracing.state.record.class_lookups import attributes_of, matched, of_made
+from symshape.tracing.state.record.loads import Table, has_table, of_table
 from symshape.tracing.state.record.places import MISSING, Answer
-from symshape.tracing.state.record.preparations import preparations
 from symshape.tracing.state.record.recorder import Recorder
 from symshape.tracing.state.record.values import handler_for, hook_table
 
@@ -214,25 +214,25 @@ def _with_its_own_code(value: Any) -> Any:
 def _table(owner: Any) -> Any:
     if _is_recorded() and type(owner) not in loads.QUIET:
         found: list[bool] = []
-        tell(lambda recorder: found.append(dict_idioms.has_table(recorder, owner)))
+        tell(lambda recorder: found.append(has_table(recorder, owner)))
         if found == [True]:
-            return dict_idioms.Table(owner)
+            return Table(owner)
     return HOOKS.load_attr(owner, "__dict__")
 
 
 def _table_item(owner: Any, key: str) -> Any:
     found = _table(owner)
-    return _read_of(found, key) if type(found) is dict_idioms.Table else found
+    return _read_of(found, key) if type(found) is Table else found
 
 
-def _read_of(table: dict_idioms.Table, key: Any) -> dict[str, Any]:
+def _read_of(table: Table, key: Any) -> dict[str, Any]:
     """Return the dictionary behind a table, and record the read of the entry ``key`` (of all, if it
     is no string).
     """
-    attributes = attribute_lookups.attributes_of(table.owner)
+    attributes = attributes_of(table.owner)
     assert attributes is not None
     if type(key) is str:
-        tell(dict_idioms.of_table, table.owner, key, asker=sys._getframe(2).f_code.co_filename)
+        tell(of_table, table.owner, key, asker=sys._getframe(2).f_code.co_filename)
     else:
         HOOKS.load_attr(table.owner, "__dict__")
     return attributes
@@ -250,18 +250,14 @@ def _table_of(owner: Any) -> Any:
 
 def _table_or_attribute(owner: Any, read: Callable[[str], Any], key: str) -> Any:
     found = _table(owner) if _is_recorded() else None
-    return found if type(found) is dict_idioms.Table else read(key)
+    return found if type(found) is Table else read(key)
 
 
 def _get_of(value: Any) -> Any:
-    return (
-        functools.partial(_get, value)
-        if type(value) is dict_idioms.Table
-        else HOOKS.load_attr(value, "get")
-    )
+    return functools.partial(_get, value) if type(value) is Table else HOOKS.load_attr(value, "get")
 
 
-def _get(table: dict_idioms.Table, *args: Any) -> Any:
+def _get(table: Table, *args: Any) -> Any:
     return _read_of(table, args[0] if args else None).get(*args)
 
 
@@ -356,7 +352,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _contains(item: Any, container: Any) -> bool:
-    if type(container) is dict_idioms.Table:
+    if type(container) is Table:
         return item in _read_of(container, item)
     return contains(container, item) if _is_recorded() else item in container
 
@@ -365,7 +361,7 @@ def _subject(value: Any) -> Any:
     if not _is_recorded():
         return value
     # the interpreter reads a pattern's attributes without hooks
-    for name in attribute_lookups.matched(value):
+    for name in matched(value):
         _read(value, name)
     return subject_of(value)
 

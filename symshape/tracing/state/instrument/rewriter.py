@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
+from dis import HAVE_ARGUMENT, stack_effect
 from opcode import opmap
 from typing import Any
 
@@ -19,13 +20,80 @@ from symshape.tracing.state.instrument.bytecode import (
     CACHES,
     CHECKED_VERSIONS,
     JUMPS,
+    Instruction,
     encoded,
     instructions,
     is_checked,
     pattern,
     reassembled,
 )
-from symshape.tracing.state.instrument.callees import CALLABLE, NULL_LAST, with_called
+
+# -- Find the instruction that loads a called function that is neither a name nor an attribute: a
+# variable, an item.
+NULL_LAST = sys.version_info >= (3, 13)
+"""A flag: a call expects its NULL after the function (Python 3.13), not before the function."""
+CALLABLE = {
+    opmap[name]
+    for name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "BINARY_SUBSCR")
+    if name in opmap
+}
+"""The opcodes that may load a called function that is neither a name nor an attribute."""
+_PUSH_NULL, _BINARY_SUBSCR = opmap["PUSH_NULL"], opmap["BINARY_SUBSCR"]
+_LOAD_GLOBAL = opmap["LOAD_GLOBAL"]
+_CALLS_NULL = {opmap["CALL"], opmap.get("PRECALL", opmap["CALL"])}
+_ENDS = {
+    opmap[name]
+    for name in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "YIELD_VALUE", "CALL_FUNCTION_EX")
+}
+
+
+def with_called(units: bytes, found: list[Instruction]) -> list[Instruction]:
+    """Return ``found`` and the instructions that load a called function from a variable or from an
+    item of a list.
+
+    Before Python 3.13, a NULL is pushed first, also by the load of a global name.  The called
+    function is then left by the last instruction that leaves one value above that NULL.  Since
+    Python 3.13, the NULL follows the function.
+    """
+    if NULL_LAST:
+        return found
+    nulls = {each.start: 0 for each in found if each.opcode == _PUSH_NULL}
+    if _BINARY_SUBSCR in units[::2]:
+        nulls |= {each.start: 1 for each in found if each.opcode == _LOAD_GLOBAL and each.arg & 1}
+    if not nulls:
+        return found
+    every = instructions(units)
+    places = {each.start: number for number, each in enumerate(every)}
+    callees = {_callee(every, places[start] + 1, above) for start, above in nulls.items()}
+    rest = [each for each in found if each.opcode != _PUSH_NULL and each not in callees]
+    return sorted([*rest, *(each for each in callees if each is not None)])
+
+
+def _callee(every: list[Instruction], first: int, depth: int) -> Instruction | None:
+    """Return the instruction that loads the function of the call that takes a NULL pushed earlier.
+
+    The answer is None if another kind of instruction loads the function, or if the load is not
+    found.
+
+    Args:
+        every: all instructions of the code.
+        first: the number of the first instruction to look at.
+        depth: how many values are above the NULL before that instruction.
+    """
+    last = None
+    for number in range(first, len(every)):
+        each = every[number]
+        if each.opcode in _CALLS_NULL and depth - each.arg == 1:
+            return last if last is not None and last.opcode in CALLABLE else None
+        if each.opcode in JUMPS or each.opcode in _ENDS:
+            return None
+        depth += stack_effect(each.opcode, each.arg if each.opcode >= HAVE_ARGUMENT else None)
+        if depth < 1:
+            return None
+        if depth == 1:
+            last = each
+    return None
+
 
 _VERSION = sys.version_info[:2]
 _PRECALL = _VERSION < (3, 12)
@@ -152,9 +220,9 @@ def original_of(code: types.CodeType, hooks: Hooks) -> types.CodeType:
     return code
 
 
-_LOAD_CONST, _PUSH_NULL = opmap["LOAD_CONST"], opmap["PUSH_NULL"]
+_LOAD_CONST = opmap["LOAD_CONST"]
 _RESUME = opmap["RESUME"]
-_CONTAINS_OP, _BINARY_SUBSCR = opmap["CONTAINS_OP"], opmap["BINARY_SUBSCR"]
+_CONTAINS_OP = opmap["CONTAINS_OP"]
 
 
 def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
@@ -297,6 +365,12 @@ class _Writer:
         return self.load(hook) + _TURNS[taken] + self.load(name) + _CALLS[taken + 1]
 
 
+_Write = Callable[[_Writer, int, bytes], bytes]
+"""The type of functions that write the replacement of an instruction from its argument and its own
+units.
+"""
+
+
 def _load_global(to: _Writer, arg: int, own: bytes) -> bytes:
     name = to.names[arg >> 1]
     call = to.call(to.hooks.load_global, [to.load(name)])
@@ -357,32 +431,31 @@ def _import_from(
     return _op("COPY", 1) + own + to.call_on_top(to.hooks.imported, 2, to.names[arg])
 
 
-def _store_attr(to: _Writer, arg: int, own: bytes) -> bytes:
-    owner = _op("COPY", 3)  # below the NULL and the function
-    return to.call(to.hooks.store_attr, [owner, to.load(to.names[arg])]) + _POP + own
+def _before_attr(hook: str) -> _Write:
+    """Return a writer that calls a hook with the owner and the name before the instruction."""
+
+    def write(to: _Writer, arg: int, own: bytes) -> bytes:
+        owner = _op("COPY", 3)  # below the NULL and the function
+        return to.call(getattr(to.hooks, hook), [owner, to.load(to.names[arg])]) + _POP + own
+
+    return write
 
 
-def _store_global(to: _Writer, arg: int, own: bytes) -> bytes:
-    return to.call(to.hooks.store_global, [to.load(to.names[arg])]) + _POP + own
+def _before_global(hook: str) -> _Write:
+    """Return a writer that calls a hook with the name before the instruction."""
+    return lambda to, arg, own: (
+        to.call(getattr(to.hooks, hook), [to.load(to.names[arg])]) + _POP + own
+    )
 
 
-def _delete_attr(to: _Writer, arg: int, own: bytes) -> bytes:
-    owner = _op("COPY", 3)
-    return to.call(to.hooks.delete_attr, [owner, to.load(to.names[arg])]) + _POP + own
+def _answered(hook: str) -> _Write:
+    """Return a writer of a hook's answer for two operands, which the argument may negate."""
 
+    def write(to: _Writer, arg: int, own: bytes) -> bytes:
+        call = to.call_on_top(getattr(to.hooks, hook), 2)
+        return call + _NOT if arg else call
 
-def _delete_global(to: _Writer, arg: int, own: bytes) -> bytes:
-    return to.call(to.hooks.delete_global, [to.load(to.names[arg])]) + _POP + own
-
-
-def _is_op(to: _Writer, arg: int, own: bytes) -> bytes:
-    call = to.call_on_top(to.hooks.is_same, 2)
-    return call + _NOT if arg else call
-
-
-def _contains_op(to: _Writer, arg: int, own: bytes) -> bytes:
-    call = to.call_on_top(to.hooks.contains, 2)
-    return call + _NOT if arg else call
+    return write
 
 
 def _match_class(
@@ -398,19 +471,19 @@ def _called(
     return call + own if NULL_LAST else own + call
 
 
-_WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
+_WRITERS: dict[str, _Write] = {
     "LOAD_GLOBAL": _load_global,
     "LOAD_ATTR": _load_attr,
     "LOAD_METHOD": _load_method,
     "LOAD_SUPER_ATTR": _load_super_attr,
     "IMPORT_NAME": _import_name,
     "IMPORT_FROM": _import_from,
-    "STORE_ATTR": _store_attr,
-    "DELETE_ATTR": _delete_attr,
-    "STORE_GLOBAL": _store_global,
-    "DELETE_GLOBAL": _delete_global,
-    "IS_OP": _is_op,
-    "CONTAINS_OP": _contains_op,
+    "STORE_ATTR": _before_attr("store_attr"),
+    "DELETE_ATTR": _before_attr("delete_attr"),
+    "STORE_GLOBAL": _before_global("store_global"),
+    "DELETE_GLOBAL": _before_global("delete_global"),
+    "IS_OP": _answered("is_same"),
+    "CONTAINS_OP": _answered("contains"),
     "MATCH_CLASS": _match_class,
 }
 _REPLACED = {opmap[name]: write for name, write in _WRITERS.items() if opmap.get(name, 256) < 256}

@@ -18,7 +18,7 @@ import torch
 from symshape.errors import Problem, Reason
 from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.instrument import trusted_code
-from symshape.tracing.state.record import attribute_lookups
+from symshape.tracing.state.record.class_lookups import attributes_of
 from symshape.tracing.state.record.recorder import TABLES, Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
@@ -58,7 +58,7 @@ def attribute(recorder: Recorder, owner: Any, key: str) -> None:
         return
     recorder.told.pop((id(owner), key), None)
     recorder.stored.add((id(owner), key))
-    attributes = attribute_lookups.attributes_of(owner)
+    attributes = attributes_of(owner)
     if attributes is None:
         return
     recorder.stored.add((id(attributes), key))

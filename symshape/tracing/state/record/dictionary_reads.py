@@ -16,7 +16,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from symshape.tracing.state.record.attribute_lookups import Lookup
+from symshape.tracing.state.record.class_lookups import Lookup
 from symshape.tracing.state.record.places import (
     MISSING,
     PLAIN,

@@ -19,20 +19,69 @@ from symshape.errors import Reason
 from symshape.tracing.intercept.python_numbers.substituted_functions import StandIn
 from symshape.tracing.state import compiled
 from symshape.tracing.state.instrument import stores, trusted_code
-from symshape.tracing.state.record import attribute_lookups, process_groups
+from symshape.tracing.state.record import loads, process_groups
 from symshape.tracing.state.record.class_lookups import (
     absent,
     absent_here,
+    attributes_of,
     class_entry,
+    is_of_library,
     look_up,
+    special_methods,
     touch_member,
 )
 from symshape.tracing.state.record.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
 from symshape.tracing.state.record.reads import Namespace
 from symshape.tracing.state.record.recorder import NOT_TO_SEE, TABLES, Handler, Member, Recorder
-from symshape.tracing.state.tensor_attributes import OF_TENSORS, of_every_tensor, of_tensor
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import is_library
+
+# -- Record the attributes that code reads of tensors: those set on a tensor, and those of its
+# class.
+OF_TENSORS = 0  # no object has this id
+
+
+def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
+    """Record the read of a tensor attribute: one set on the tensor, a method of tensors, or a
+    subclass's attribute.
+    """
+    of_every_tensor(recorder, owner, key)
+    if not trusted_code.is_machinery((kind := type(owner)).__module__):
+        special_methods(recorder, kind)
+        look_up(recorder, kind, key, kind.__qualname__)
+    elif kind is not torch.Tensor and not hasattr(torch.Tensor, key):
+        _of_parameters(recorder, kind, key)
+    name = recorder.tensors.get(id(owner), "a tensor")
+    before = recorder.namespace(name, owner.__dict__)
+    if key in owner.__dict__ or not hasattr(torch.Tensor, key):
+        recorder.attribute(owner, "__dict__", owner.__dict__, f"the attributes of {name}")
+    if key in owner.__dict__:
+        recorder.entry(owner.__dict__, key, f"{name}.{key}", before)
+    elif not hasattr(torch.Tensor, key):
+        recorder.absent(name, owner.__dict__, key, before)
+
+
+def _of_parameters(recorder: Recorder, kind: type, key: str) -> None:
+    """Record whether a class of torch, such as ``Parameter``, has an attribute that not every
+    tensor has.
+    """
+    before = recorder.class_namespace(kind)
+    if key in before.owner:
+        recorder.place(Cell(before.owner, key, before.owner[key], f"{kind.__qualname__}.{key}"))
+    else:
+        recorder.absent(kind.__qualname__, before.owner, key, before)
+
+
+def of_every_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
+    """Record a method of ``torch.Tensor``, so that a later replacement of the method is noticed."""
+    if (OF_TENSORS, key) not in recorder.seen:
+        recorder.seen[OF_TENSORS, key] = None
+        before = recorder.class_namespace(torch.Tensor)
+        if key in before.owner:
+            recorder.place(Cell(before.owner, key, before.owner[key], f"Tensor.{key}"))
+        else:
+            recorder.absent("Tensor", before.owner, key, before)
+
 
 _STATE_OF_A_GENERATOR = frozenset(
     {"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"}
@@ -139,7 +188,7 @@ def listed(recorder: Recorder, owner: Any) -> None:
         recorder.touch(os.environ._data, "os.environ")
         return
     recorder.touch(owner, type(owner).__name__)
-    attributes = attribute_lookups.attributes_of(owner)
+    attributes = attributes_of(owner)
     if attributes is not None:
         name = recorder.names.get(id(owner), type(owner).__name__)
         before = recorder.namespace(name, attributes)
@@ -256,7 +305,7 @@ def of_super(recorder: Recorder, owner: Any, key: str) -> None:
     if (id(start), id(kind), key) in recorder.supers:
         return
     order = kind.__mro__
-    if not trusted_code.is_machinery(kind.__module__) and not attribute_lookups.is_of_library(kind):
+    if not trusted_code.is_machinery(kind.__module__) and not is_of_library(kind):
         recorder.attribute(kind, "__mro__", order, f"the bases of {kind.__qualname__}")
     for each in order[order.index(start) + 1 :]:
         if key in each.__dict__:
@@ -320,7 +369,7 @@ def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
         return
     if member.is_cached:
         stores.attribute(recorder, owner, key)
-    attributes = attribute_lookups.attributes_of(owner)
+    attributes = attributes_of(owner)
     if attributes is None or (member.first and key != "__dict__"):
         return
     if key == "__dict__":
@@ -483,3 +532,48 @@ else:
         symbolic_tensor=SymbolicTensor,
         of_every_tensor=OF_TENSORS,
     )
+
+
+# -- Record ``x.__dict__.get(name)``, ``x.__dict__["name"]`` and ``name in x.__dict__`` as look-ups
+# of one attribute.
+#
+# Some classes read their own dictionary in this way at every look-up
+# (``super().__getattribute__("__dict__").get(...)``).
+class Table:
+    """A stand-in for the ``__dict__`` of an object between two instructions, the second of which
+    reads an entry.
+    """
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+
+def has_table(recorder: Recorder, owner: Any) -> bool:
+    """Return whether an object's ``__dict__`` is the plain dictionary of its attributes."""
+    kind = type(owner)
+    if kind in loads.QUIET or loads.reader_of(kind) is not loads.of_object:
+        return False
+    found = loads.member_of(recorder, kind, "__dict__").found
+    return isinstance(found, types.GetSetDescriptorType) and attributes_of(owner) is not None
+
+
+def of_table(recorder: Recorder, owner: Any, key: str) -> None:
+    """Record the read of one entry of an object's ``__dict__``, which bypasses the object's
+    class.
+    """
+    if id(owner) not in recorder.known:  # made while tracing
+        return
+    kind, attributes = type(owner), attributes_of(owner)
+    assert attributes is not None
+    name = recorder.names.get(id(owner), kind.__name__)
+    before = recorder.namespaces.get(id(attributes))
+    if before is None:
+        before = recorder.namespace(
+            name, attributes, not trusted_code.is_machinery(kind.__module__)
+        )
+    if key in attributes:
+        recorder.entry(attributes, key, f"{name}.{key}" if name else key, before)
+    else:
+        recorder.absent(name or kind.__name__, attributes, key, before)

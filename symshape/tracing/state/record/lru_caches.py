@@ -3,7 +3,7 @@ trace's results.
 
 A trace may fill a cache with symbolic tensors, which must not be found there afterwards.  The
 results from the trace are removed, and the earlier ones stay.  Tensors and plain values are
-computed again outside of a trace (see ``tracing/memos/filling.py``).  A trace that makes an
+computed again outside of a trace (see ``tracing/memos.py``).  A trace that makes an
 object is refused: the program may find that the object has changed, or compare its identity.  Reads
 of objects that were in the cache before are compared like reads of any object.
 """

@@ -15,23 +15,29 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
-from symshape.errors import Reason
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.lru_cache_answers import answers_of
 from symshape.torch_internals import dispatch
 from symshape.tracing.intercept.python_warnings import PYTHONS_WARN
 from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.instrument import trusted_code
-from symshape.tracing.state.instrument.refused_modules import refuse_untraceable
 from symshape.tracing.state.instrument.rewriter import instrumented, is_instrumented
-from symshape.tracing.state.partials import touch_method_of_functools, touch_partial
-from symshape.tracing.state.record import attribute_lookups, process_groups, torch_flags
+from symshape.tracing.state.record import process_groups, torch_flags
 from symshape.tracing.state.record.class_lookups import (
+    attributes_of,
     class_as_it_is,
     dispatching_methods,
+    functions_of,
+    is_of_library,
+    parts_of_member,
+    slots_of,
     special_methods,
+    static,
     touch_member,
 )
 from symshape.tracing.state.record.loads import of_object
@@ -48,6 +54,102 @@ from symshape.tracing.state.record.places import (
 from symshape.tracing.state.record.reads import SYMBOLIC
 from symshape.tracing.state.record.recorder import NOT_TO_SEE, TABLES, Handler, Recorder
 from symshape.user_code import is_library
+
+# -- Modules that cannot be traced at all: refused by their class before anything runs.
+_INITIALIZED = frozenset({torch.nn.Parameter, torch.nn.Buffer, torch.Tensor, type(None)})
+
+
+_PREPARED_EACH_CALL = frozenset(
+    {"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}
+)
+"""The classes of torch whose forward also prepares, at each call, the exchange of gradients between
+ranks.
+"""
+
+
+# classes die as their programs do
+_known: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()
+
+
+def _prepared(kind: type) -> frozenset[str]:
+    found = _known.get(kind)
+    if found is None:
+        found = _known[kind] = _PREPARED_EACH_CALL.intersection(
+            each.__name__ for each in kind.__mro__
+        )
+    return found
+
+
+def _shown(module: torch.nn.Module, name: str) -> str:
+    return f"the module {name or type(module).__name__}"
+
+
+def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
+    """Check that one module (not those inside it) can be traced; the program calls it ``name``.
+
+    Raises:
+        UnsupportedError: it is compiled by TorchScript, its parameters are made by its first call,
+            or it exchanges parameters or gradients with other ranks.
+    """
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UnsupportedError(
+            f"{_shown(module, name)} is a ScriptModule, whose code and state cannot be read; "
+            "trace the module that it was made from",
+            reason=Reason.MODULES,
+        )
+    for table in (module._parameters, module._buffers):
+        for each in table.values():
+            if type(each) not in _INITIALIZED and issubclass(type(each), UninitializedTensorMixin):
+                raise UnsupportedError(
+                    f"{_shown(module, name)} is a lazy module: its first call creates its "
+                    "parameters, which a trace would undo; call it once before it is traced",
+                    reason=Reason.MODULES,
+                )
+    own: type = type(module)
+    around = _prepared(own)
+    if around and (torch.is_grad_enabled() or "DistributedDataParallel" not in around):
+        (kind, *_) = sorted(around)
+        instead = f"compile the module inside of it instead: {kind}(symshape.compile(module))"
+        if kind == "FSDPModule":  # a module that is sharded itself becomes one
+            instead = (
+                "compile a module inside of it instead: fully_shard(m), where m.inner = "
+                "symshape.compile(module)"
+            )
+        raise UnsupportedError(
+            f"{_shown(module, name)} is a {kind}, which prepares its communication with other "
+            "ranks in each call; "
+            f"{instead}",
+            reason=Reason.MODULES,
+        )
+
+
+# -- Record what a ``functools.partial``, ``partialmethod`` or ``singledispatchmethod`` calls.
+def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
+    """Record the function and the arguments of a ``functools.partial``."""
+    label = name or "partial"
+    for part in ("func", "args", "keywords"):  # __setstate__ may replace them
+        recorder.attribute(value, part, getattr(value, part), f"{part} of {label}")
+    recorder.touch(value.func, name)
+    recorder.on_exchange(recorder, value)
+    for i, each in enumerate(value.args):
+        recorder.touch(each, f"{label} argument {i}")
+    recorder.touch(value.keywords, f"keywords of {label}", True)
+
+
+def touch_method_of_functools(recorder: Recorder, value: Any, name: str) -> None:
+    """Record the function and the arguments of a ``functools.partialmethod`` or
+    ``singledispatchmethod``.
+    """
+    parts_of_member(recorder, value, name)
+    touch_member(recorder, value.func, name)
+    if isinstance(value, functools.singledispatchmethod):
+        recorder.touch(value.dispatcher, name)
+        recorder.on_exchange(recorder, value)
+        return
+    for i, each in enumerate(value.args):
+        recorder.touch(each, f"{name} argument {i}")
+    recorder.touch(value.keywords, f"keywords of {name}", True)
+
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CLASS = object.__dict__["__class__"]
@@ -272,11 +374,7 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
         return
     if not trusted_code.is_machinery(type(value).__module__):
         special_methods(recorder, type(value))
-    if (
-        isinstance(value, abc.ABCMeta)
-        and recorder.stays_here
-        and not attribute_lookups.is_of_library(value)
-    ):
+    if isinstance(value, abc.ABCMeta) and recorder.stays_here and not is_of_library(value):
         recorder.place(
             Answer(
                 abc.get_cache_token,
@@ -288,10 +386,8 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
     for each in value.__mro__:
         if trusted_code.is_machinery(each.__module__):
             continue
-        own = not attribute_lookups.is_of_library(each)
-        attribute_lookups.functions_of(
-            each, own or of_autograd, functools.partial(touch_member, recorder)
-        )
+        own = not is_of_library(each)
+        functions_of(each, own or of_autograd, functools.partial(touch_member, recorder))
         if own or of_autograd:
             class_as_it_is(recorder, each, of_autograd, of_autograd)
         else:
@@ -329,7 +425,7 @@ def touch_object(recorder: Recorder, value: Any, name: str) -> None:
     """Record an object of a Python class."""
     recorder.ask(torch_flags.of_class(type(value)))
     touch_instance(recorder, value, name)
-    attributes = attribute_lookups.attributes_of(value)
+    attributes = attributes_of(value)
     if attributes is not None and trusted_code.is_whole(type(value)):
         recorder.touch(attributes, name, True)
 
@@ -340,19 +436,15 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
     """
     kind = type(value)
     recorder.names[id(value)] = name
-    attributes = attribute_lookups.attributes_of(value)
+    attributes = attributes_of(value)
     machinery = trusted_code.is_machinery(kind.__module__)
     if attributes is not None:
         own = kind is types.SimpleNamespace or not machinery
         before = recorder.namespace(name, attributes, own)
         before.open = before.open or trusted_code.has_trusted_base(kind)
         before.given = before.given or recorder.weakly
-    slots = attribute_lookups.slots_of(kind)
-    if (
-        slots
-        and attribute_lookups.static(kind, "__getattribute__")
-        is not object.__dict__["__getattribute__"]
-    ):
+    slots = slots_of(kind)
+    if slots and static(kind, "__getattribute__") is not object.__dict__["__getattribute__"]:
         text = (
             f"reads {name}, whose class has slots and a __getattribute__ of its own, {NOT_TO_SEE}"
         )
@@ -362,7 +454,7 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
         recorder.slots.setdefault((id(value), key), noted)
         if recorder.weakly:
             recorder.given.add(id(value))
-    if attribute_lookups.static(kind, "__class__") is _CLASS:
+    if static(kind, "__class__") is _CLASS:
         recorder.attribute(value, "__class__", kind, f"the class of {name}")
     elif not recorder.weakly:  # a proxy, which claims to be of another class
         recorder.place(Answer(functools.partial(type, value), kind, f"the class of {name}"))

@@ -21,6 +21,7 @@ import torch
 from symshape.calls.variables import Gradient
 from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import dispatch
+from symshape.tracing.intercept.exchanges import exchanged, own
 from symshape.tracing.state.record.loads import read_slot
 from symshape.tracing.state.record.places import Attribute
 from symshape.tracing.state.record.recorder import Recorder
@@ -83,19 +84,16 @@ class Gradients:
         (It replaces the private function through which torch's Python code calls the engine;
         checked on 2.11 to 2.13.)
         """
-        namespace = vars(torch.autograd)
-        engine, thread = namespace["_engine_run_backward"], threading.get_ident()
+        engine = own(torch.autograd, "_engine_run_backward")
+        thread = threading.get_ident()
 
         def run(outputs: Sequence[Any], *args: Any, accumulate_grad: bool, **kwargs: Any) -> Any:
             if accumulate_grad and threading.get_ident() == thread:
                 self._about_to_run(outputs, args[3])
             return engine(outputs, *args, accumulate_grad=accumulate_grad, **kwargs)
 
-        namespace["_engine_run_backward"] = run
-        try:
+        with exchanged((torch.autograd, "_engine_run_backward", run)):
             yield
-        finally:
-            namespace["_engine_run_backward"] = engine
 
     def _about_to_run(self, outputs: Iterable[Any], inputs: Sequence[Any]) -> None:
         for leaf in inputs or leaves(outputs):

@@ -12,9 +12,22 @@ from guards.terms import boolean
 from guards.terms.term import Term
 from symshape.torch_internals import operators, questions
 from symshape.tracing.symbolic.nodes import choices
-from symshape.tracing.symbolic.nodes.assumed_conditions import presume
 from symshape.tracing.symbolic.nodes.environment import Environment, Message
 from symshape.tracing.symbolic.nodes.node import Node, is_int_node
+
+
+def _presume(self: BoolNode, message: Message = "") -> bool:
+    """Return whether a condition on data is assumed: it is known, or asserted at run time, with
+    a retry in eager.
+
+    Eager does not need such a condition, but programs written in this way always mean it to
+    hold: ``rows[mask] * weights[mask]`` means the same elements, though eager would also
+    broadcast a single one.
+    """
+    env, term = self.env, self.term
+    if env.hint(term) is not None or env.guard_or(boolean.not_(term), False):
+        return False
+    return env.guard_or(term, False) or (env.may_begin_again() and env.expect_true(term, message))
 
 
 class BoolNode(Node):
@@ -42,7 +55,7 @@ class BoolNode(Node):
         """Check the condition like ``torch._check``: the program is wrong if it does not hold."""
         self.env.check(self.term, message)
 
-    presume = presume
+    presume = _presume
 
     def __and__(self, other: Any) -> Any:
         return self.env.nodes.condition(boolean.and_(self.term, _condition(other)))

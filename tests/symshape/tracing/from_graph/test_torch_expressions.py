@@ -14,7 +14,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from guards.terms import arithmetic, fold
 from symshape.errors import UnsupportedError
-from symshape.tracing.from_graph.torch_expressions import term_of
+from symshape.tracing.from_graph.fx_sizes import term_of
 
 EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "sum": lambda a, b: 2 * a + b - 3,

@@ -16,7 +16,8 @@ import torch
 from torch.nn import functional as F
 
 import symshape
-from symshape.tracing.intercept.python_numbers.builtins import CALLED, plain_gcd
+from symshape.tracing.intercept.python_numbers.builtins import CALLED
+from symshape.tracing.intercept.python_numbers.math_functions import plain_gcd
 from symshape.tracing.state.instrument.rewriter import CALLED_BY_NAME
 
 SIZES = (

@@ -17,7 +17,7 @@ from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.terms import fold
 from symshape.graph.steps import Value, written_values
-from symshape.tracing.intercept.positions import Band, Linear, _Question, _Unknown
+from symshape.tracing.intercept.known_masks import Band, Linear, _Question, _Unknown
 
 SIZES = ((4, 6), (2, 3), (5, 9), (3, 2), (2, 11))
 FAR = 2**63 - 7

@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import symshape
-from symshape.tracing.intercept.ranges import SymbolicRange
+from symshape.tracing.intercept.python_numbers.builtins import SymbolicRange
 
 
 def _chunks(x: torch.Tensor) -> Any:

@@ -13,7 +13,7 @@ from torch._higher_order_ops.associative_scan import associative_scan, generic_a
 from torch.utils import _pytree as pytree
 
 import symshape
-from symshape.tracing.intercept.scans import by_levels
+from symshape.tracing.intercept.control_flow import by_levels
 
 
 def _sums(x: torch.Tensor) -> Any:

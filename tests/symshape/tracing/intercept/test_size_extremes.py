@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 import symshape
-from symshape.tracing.intercept.size_extremes import is_term, plain_sorted
+from symshape.tracing.intercept.python_numbers.operators import is_term, plain_sorted
 
 Rows = list[torch.Tensor]
 Program = Callable[[Rows], torch.Tensor]

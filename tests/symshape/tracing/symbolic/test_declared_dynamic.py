@@ -9,7 +9,7 @@ import pytest
 from guards.sets.sources import Size
 from guards.terms import boolean, division
 from symshape import ConstraintViolation, Dim, Policy
-from symshape.tracing.symbolic.declared_dynamic import check_promises
+from symshape.tracing.outputs import check_promises
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 

@@ -18,7 +18,7 @@ from symshape import DataDependentError, Dim, Policy, ProgramError, events
 from symshape.graph.assertion_messages import Message
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.usual_sizes import usual
+from symshape.tracing.symbolic.undecided import usual
 
 
 @pytest.fixture

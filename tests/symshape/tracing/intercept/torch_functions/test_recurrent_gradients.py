@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import symshape
-from symshape.tracing.intercept.torch_functions import recurrent_gradients
+from symshape.tracing.intercept.torch_functions import recurrent_ops
 
 SHAPES = ((3, 5), (2, 9), (4, 2), (1, 7), (5, 5), (2, 1))
 LAYERS: dict[str, dict[str, Any]] = {
@@ -65,7 +65,7 @@ def not_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     def again(*_: Any) -> Any:
         raise AssertionError("computed twice")
 
-    monkeypatch.setattr(recurrent_gradients, "_layers", again)
+    monkeypatch.setattr(recurrent_ops, "layers", again)
 
 
 def _check(mine: Callable[..., Any], net: nn.Module, used: Used) -> None:

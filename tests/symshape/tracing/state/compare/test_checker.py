@@ -7,26 +7,24 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
-import sys
 import threading
 import time
 import types
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import pytest
-import torch._dynamo  # what is watched, is watched by its guards
+import torch
 from torch import nn
 
 import symshape
 from symshape.tracing.state import compiled
 from symshape.tracing.state.compare import checker as checkers
-from symshape.tracing.state.compare import dict_versions, generated_check
-from symshape.tracing.state.compare.checker import Checker
-from symshape.tracing.state.compare.generated_check import Comparison, Hooks, Places, Table
+from symshape.tracing.state.compare import checker as generated_check
+from symshape.tracing.state.compare.checker import Checker, Comparison, Hooks, Places, Table
 from symshape.tracing.state.record.places import MISSING, Attribute, Cell, Container, items_of, same
 
 VALUES = (
@@ -49,31 +47,9 @@ VALUES = (
 )
 
 
-def _try_out() -> None:
-    for each in (dict_versions._works, dict_versions.sees_classes):
-        each.cache_clear()
-        each()
-
-
-@pytest.fixture(autouse=True, params=["ours", "torch's"])
-def numbers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """By whose loop dictionaries are watched."""
-    if request.param == "ours" and compiled.VERSIONS is None:
-        pytest.skip("not compiled for this torch, or no watcher is left")
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            if request.param != "ours":
-                patch.setattr(compiled, "VERSIONS", None)
-            _try_out()
-            if (
-                request.param != "ours"
-                and sys.version_info >= (3, 12)
-                and not dict_versions.ready()
-            ):
-                pytest.skip("torch does not see that an empty dictionary is updated")
-            yield
-    finally:
-        _try_out()
+needs_versions = pytest.mark.skipif(
+    compiled.VERSIONS is None, reason="dictionaries are not watched in C++ here"
+)
 
 
 Step = tuple[Callable[[], Any], Callable[[], Any]]
@@ -338,7 +314,9 @@ def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     # some by columns, the others by an expression
     monkeypatch.setattr(generated_check, "_FIRST_CHECKS", 60)
     if request.param == "compared":
-        monkeypatch.setattr(dict_versions, "ready", lambda: False)
+        monkeypatch.setattr(compiled, "VERSIONS", None)
+    elif compiled.VERSIONS is None:
+        pytest.skip("dictionaries are not watched in C++ here")
     return request.param
 
 
@@ -397,23 +375,6 @@ def calls_until_watched(check: Checker, most: int = 100) -> int:
     return most
 
 
-def test_torch_guards_are_there() -> None:
-    """On every torch and Python that is supported; without them checking is right and slow."""
-    assert dict_versions.ready()
-
-
-def test_a_program_that_does_not_use_dynamo_does_not_pay_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    _, places = model()
-    check = Checker(places)
-    monkeypatch.delitem(sys.modules, "torch._dynamo.guards")
-    # ours needs no dynamo
-    assert (calls_until_watched(check, 50) == 50) is (compiled.VERSIONS is None)
-    monkeypatch.undo()
-    assert calls_until_watched(check, 50) < 50
-
-
 def test_a_counter_written_between_calls_is_left_out_of_the_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -437,10 +398,8 @@ def test_a_counter_written_between_calls_is_left_out_of_the_watch(
 
 def test_a_watch_that_is_lost_again_and_again_becomes_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    original = dict_versions.DictWatch.__init__
-    monkeypatch.setattr(
-        dict_versions.DictWatch, "__init__", lambda *args: made.append(1) or original(*args)
-    )
+    watched = checkers._Watched
+    monkeypatch.setattr(checkers, "_Watched", lambda *args: made.append(1) or watched(*args))
     module, places = model()
     check = Checker(places)
     rng = random.Random(0)
@@ -587,21 +546,6 @@ class TestClasses:
         assert [each.key for each in left] == ["__mro__"]
         change(base, derived)
         assert not checker()
-        assert not checker()
-
-    def test_unseen_classes_are_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(dict_versions, "sees_classes", lambda: False)
-        kind: Any = type("Kind", (), {"a": 1})
-        things = [Thing(a=i) for i in range(60)]
-        cells = [
-            *(Cell(vars(each), "a", each.a, "a") for each in things),
-            Attribute(kind, "a", 1, "a"),
-        ]
-        checker = Checker(Places(cells))
-        assert all(checker() for _ in range(20))
-        assert checker._watched is not None
-        assert [each.key for each in checker._watched.others._places.cells] == ["a"]
-        kind.a = 2
         assert not checker()
 
 

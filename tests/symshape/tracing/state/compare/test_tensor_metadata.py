@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from symshape.tracing.state import compiled
-from symshape.tracing.state.compare import tensor_metadata
-from symshape.tracing.state.compare.tensor_metadata import Metadata, of_tensor
+from symshape.tracing.state.compare import state as tensor_metadata
+from symshape.tracing.state.compare.state import Metadata, of_tensor
 
 CHECKS = ["compiled", "torch's", "none"]
 

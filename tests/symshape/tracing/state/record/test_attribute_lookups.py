@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from symshape.tracing.state.record import attribute_lookups
+from symshape.tracing.state.record import class_lookups as attribute_lookups
 from symshape.tracing.state.record.places import MISSING, Answer, Attribute
 
 

@@ -6,17 +6,15 @@ import abc
 import functools
 import os
 import random
-import sys
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-import torch
 
-from symshape.tracing.state.compare.dict_versions import DictWatch, ready, sees_classes
-from symshape.tracing.state.compare.generated_check import Comparison, Places
-from symshape.tracing.state.record.attribute_lookups import Lookup, static
+from symshape.tracing.state import compiled
+from symshape.tracing.state.compare.checker import Comparison, Places
+from symshape.tracing.state.record.class_lookups import Lookup, static
 from symshape.tracing.state.record.dictionary_reads import dicts_of_classes, direct
 from symshape.tracing.state.record.places import MISSING, Answer, Attribute, Cell, Keys
 
@@ -151,14 +149,9 @@ def _change(rng: random.Random, kinds: list[Any]) -> Callable[[], Any]:
     return lambda: setattr(kind, name, value)
 
 
-@pytest.mark.skipif(
-    sys.version_info >= (3, 12) and not ready(), reason="without C++ nobody tells of writes here"
-)
+@pytest.mark.skipif(compiled.VERSIONS is None, reason="dictionaries are not watched in C++ here")
 @pytest.mark.parametrize("seed", range(60))
 def test_no_class_answers_otherwise_while_what_is_watched_stays(seed: int) -> None:
-    assert torch._dynamo.guards  # by whose guards dictionaries are watched
-    assert ready()
-    assert sees_classes()
     rng = random.Random(seed)
     try:
         kinds = _classes(rng)
@@ -170,14 +163,14 @@ def test_no_class_answers_otherwise_while_what_is_watched_stays(seed: int) -> No
         view = Cell(kind.__dict__, name, kind.__dict__.get(name, MISSING), name)
         watched = [(each, dicts_of_classes(each)) for each in (place, view)]
         assert all(dicts for _, dicts in watched)
-        watches = [DictWatch([*dicts, {}]) for _, dicts in watched]
+        watches = [compiled.VERSIONS((*dicts, {})) for _, dicts in watched]
         mro = kind.__mro__
         for _ in range(3):
             try:
                 _change(rng, kinds)()
             except TypeError:  # no order of these bases
                 continue
-            still = [watches[0].unchanged() and kind.__mro__ is mro, watches[1].unchanged()]
+            still = [watches[0].unchanged(None) and kind.__mro__ is mro, watches[1].unchanged(None)]
             holds = [each.read() is each.value for each, _ in watched]
             assert all(one <= other for one, other in zip(still, holds, strict=True))
 

@@ -11,8 +11,7 @@ from guards.sets.sources import Size
 from guards.terms import arithmetic, boolean, division
 from symshape import Policy
 from symshape.tracing.symbolic.env import ShapeEnv
-from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.nodes.size_operators import lifted
+from symshape.tracing.symbolic.nodes.int_node import IntNode, lifted
 
 
 @pytest.fixture

@@ -1,29 +1,158 @@
-"""The flag that says whether a gradient overflowed when it was unscaled: ``torch.amp.GradScaler``
-steps unless it did.
+"""Assumptions of a trace about data: they are finite, and no gradient overflows.
 
-The trace assumes that none did, as it assumes finite data (``finite_data.py``), before the program
-has written anything. After the first optimizer's step it is too late for assumptions. So the first
-question assumes the same of all gradients that exist by then: the flags of later optimizers follow
-from that.
+A trace may assume what nearly always holds but only data decide, while it can still be abandoned:
+then the function runs in eager, as if nothing had happened. The graph asserts it when it runs;
+where it fails, the function runs eagerly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 
-from guards.terms import boolean
+from guards.terms import boolean, fold
 from guards.terms.term import Term
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.steps import Node, Step, Value, written_values
+from symshape.graph.step_cursor import StepCursor
+from symshape.graph.steps import Node, Step, Value, drawn_from, draws_random_numbers, written_values
 from symshape.torch_internals import dispatch
-from symshape.tracing.data.finite_data import FINITE
 from symshape.tracing.data.number_questions import COMPARE
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
+from symshape.tracing.trace_state import TraceState
 
+# -- The test whether a trace could still be abandoned.
+_PLAIN = ("aten", "prims")
+_presumes: ContextVar[bool] = ContextVar("presumes", default=True)
+
+
+@contextmanager
+def presuming(presumes: bool) -> Iterator[None]:
+    """Let traces assume what nearly always holds inside, or forbid that."""
+    token = _presumes.set(presumes)
+    try:
+        yield
+    finally:
+        _presumes.reset(token)
+
+
+class Abandonable:
+    """A watcher of one trace's steps: the storages that they write to, random draws, and calls.
+
+    Args:
+        trace: the trace.
+    """
+
+    def __init__(self, trace: TraceState) -> None:
+        self._trace = trace
+        self._new = StepCursor(trace.steps)
+        self._written: set[int] = set()  # ids of storages, which steps keep alive
+        self._changed = False
+
+    def __call__(self) -> bool:
+        """Return whether no earlier tensor was written to, and no generator drawn from except on
+        the CPU.
+        """
+        self._look(self._new.nodes())
+        if self._changed or not _presumes.get():
+            return False
+        written = self._written | {id(value.storage) for value in self._trace.writes}
+        lifted = self._trace.lifting.lifted.values()
+        roots = (*self._trace.arguments, *(each.value for each in lifted if not each.constant))
+        return not written or written.isdisjoint(id(each.storage) for each in roots)
+
+    def _look(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            # a custom op, a collective, an `autograd.Function`
+            others = getattr(node.op, "namespace", "") not in _PLAIN
+            drawn = not others and draws_random_numbers(node)
+            self._changed |= others or (drawn and drawn_from(node) is None)
+            if not self._changed:
+                self._written.update(id(value.storage) for value in written_values(node))
+
+
+# -- Branches on whether data are finite: ``if not torch.isfinite(loss): return``, ``if
+# gradient.isnan().any(): ...``.
+#
+# Such a branch handles an overflow. Where the function can still be run from the beginning, a
+# trace assumes that data are finite, and the graph asserts that when it runs.
+_ANSWERS = {"isnan": False, "isinf": False, "isposinf": False, "isneginf": False, "isfinite": True}
+_SAME = {"eq": True, "ne": False}
+"""The answer when a finite number is compared with itself; the opposite when it is compared with an
+infinity.
+"""
+_KEPT = frozenset(
+    ("all", "any", "view", "detach", "alias", "clone", "_to_copy", "squeeze", "unsqueeze", "expand")
+)
+_NEGATED = frozenset(("logical_not", "bitwise_not"))
+_BOTH = frozenset(("logical_and", "bitwise_and", "mul"))
+_EITHER = frozenset(("logical_or", "bitwise_or"))
+
+
+FINITE = "data are taken to be finite here"
+
+
+def holds_for_finite(steps: Sequence[Step], condition: Term) -> bool | None:
+    """Return whether a condition holds where all numbers are finite; None if it depends on anything
+    else.
+
+    Args:
+        steps: the steps of the trace.
+        condition: a condition that depends on data.
+    """
+    nodes = [step for step in steps if type(step) is Node]
+    bound = {each.symbol: node for node in nodes for each in node.bindings if each.kind == "bool"}
+    made = {output: node for node in nodes for output in node.outputs if output is not None}
+    known: dict[str, int] = {}
+    for symbol in condition.symbols:
+        node = bound.get(symbol.name)
+        answer = None if node is None or not node.reads else _answer(node.reads[0], made)
+        if answer is None:
+            return None
+        known[symbol.name] = int(answer)
+    return bool(fold.evaluate(condition, known))
+
+
+def _answer(value: Value, made: dict[Value, Node]) -> bool | None:
+    """Return the truth of all elements of a value where numbers are finite; None if they depend on
+    anything else.
+    """
+    node = made.get(value)
+    if node is None or node.op.namespace != "aten" or not node.args:
+        return None
+    name, given = node.op._schema.name.removeprefix("aten::"), node.args
+    if name in _ANSWERS:
+        return _ANSWERS[name]
+    if name in _SAME and len(given) > 1:
+        return _compared(name, given[0], given[1])
+    if name in _KEPT or name in _NEGATED:
+        found = _answer(given[0], made) if type(given[0]) is Value else None
+        return found if found is None or name in _KEPT else not found
+    if (name in _BOTH or name in _EITHER) and len(given) > 1:
+        answers = [_answer(each, made) if type(each) is Value else None for each in given[:2]]
+        if None in answers:
+            return None
+        return all(answers) if name in _BOTH else any(answers)
+    return None
+
+
+def _compared(name: str, left: Any, right: Any) -> bool | None:
+    if left is right and type(left) is Value:
+        return _SAME[name]
+    infinite = type(right) is float and math.isinf(right)
+    return not _SAME[name] if infinite else None
+
+
+# -- The flag that says whether a gradient overflowed when it was unscaled: ``torch.amp.GradScaler``
+# steps unless it did.
+#
+# The trace assumes that none did, before the program has written anything. After the first
+# optimizer's step it is too late for assumptions. So the first question assumes the same of all
+# gradients that exist by then: the flags of later optimizers follow from that.
 aten = torch.ops.aten
 _UNSCALES = frozenset((aten._amp_foreach_non_finite_check_and_unscale_.default,))
 """Ops whose second argument becomes 1 if an element of the first ones is not finite."""

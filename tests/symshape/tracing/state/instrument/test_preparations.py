@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import symshape
 from symshape.errors import UnsupportedError
-from symshape.tracing.state.record import preparations
+from symshape.tracing.state.instrument import substitutes as preparations
 from tests.models import ids
 
 _lock = threading.Lock()

@@ -13,7 +13,7 @@ import torch
 import symshape
 from symshape import UnsupportedError
 from symshape.errors import Reason
-from symshape.tracing.state.record.container_arguments import Given
+from symshape.tracing.argument_writes import Given
 
 
 def given(*args: Any, **kwargs: Any) -> Given:
