@@ -17,8 +17,7 @@ from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Step, Value
 from symshape.tracing.data.constant_folding import Contents
 from symshape.tracing.data.unbacked import Counts
-from symshape.tracing.lifting import Lifting
-from symshape.tracing.op_arguments import OpArguments, SavedResults
+from symshape.tracing.op_arguments import Lifting, OpArguments, SavedResults
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import KnownLayouts, SymbolicTensor, Telling, UntrackedViews
 

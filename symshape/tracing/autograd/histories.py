@@ -16,6 +16,7 @@ from symshape.errors import Reason, UnsupportedError
 from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.steps import Node, Value
 from symshape.torch_internals import dispatch, pytree
+from symshape.tracing.intercept.autograd import reached
 from symshape.tracing.intercept.exchanges import exchanged, own
 from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import of_symbols_if_transformed
 from symshape.tracing.restart import needs_loops
@@ -35,18 +36,6 @@ class MadeByAutograd(torch.autograd.Function):
     def backward(ctx: Any, gradient: Any) -> Any:
         """Return the gradient unchanged."""
         return gradient
-
-
-def reached(roots: Iterable[Any]) -> Iterator[Any]:
-    """Yield the autograd nodes that run in a backward pass from ``roots``."""
-    waiting, seen = list(roots), set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        yield node
-        waiting += [parent for parent, _ in node.next_functions]
 
 
 def histories(tracer: TraceState, result: Any) -> list[Any]:

@@ -30,9 +30,8 @@ from symshape.tracing.autograd.histories import (
     MadeInside,
     MadeOfParts,
     SpentHistories,
-    reached,
 )
-from symshape.tracing.intercept.autograd import AutogradHooks
+from symshape.tracing.intercept.autograd import AutogradHooks, reached
 from symshape.tracing.intercept.torch_functions.whole_composites import OneOfSeveral, WholeOp
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.symbolic.tensors import SymbolicTensor

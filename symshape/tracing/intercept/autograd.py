@@ -300,6 +300,18 @@ class _Look(Exception):
     hooks: Any = None
 
 
+def reached(roots: Iterable[Any]) -> Iterator[Any]:
+    """Yield the autograd nodes that run in a backward pass from ``roots``."""
+    waiting, seen = list(roots), set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting += [parent for parent, _ in node.next_functions]
+
+
 class AutogradHooks:
     """The autograd hooks that one trace's program registers.
 

@@ -1,8 +1,11 @@
-"""Attributes of modules and classes that hold other values while a function is traced."""
+"""Attributes of modules and classes that hold other values while a function is traced, and functions
+that stand in for others in traced code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,3 +36,43 @@ def exchanged(*places: tuple[Any, str, Any]) -> Iterator[None]:
     finally:
         for place in before:
             put(*place)
+
+
+# -- Replacement functions that compare equal to the functions that they replace in traced code.
+class StandIn(functools.partial[Any]):
+    """A callable that calls a function of ours, but compares, hashes and prints as the original.
+
+    >>> import math
+    >>> root = standing_for(math.sqrt, lambda number: "ours")
+    >>> root(4), root == math.sqrt, math.sqrt == root, {math.sqrt: 1}[root], root.__name__
+    ('ours', True, True, 1, 'sqrt')
+    """
+
+    original: Any
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self.original
+
+    def __hash__(self) -> int:
+        return hash(self.original)
+
+    def __repr__(self) -> str:
+        return repr(self.original)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "original"), name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self.original)
+
+
+def standing_for(original: Any, ours: Callable[..., Any]) -> Any:
+    """Return a stand-in for ``original`` that calls ``ours``; if ``ours`` is a class, return the
+    class.
+    """
+    if isinstance(ours, type):
+        return ours
+    made = StandIn(ours)
+    vars(made)["original"] = original
+    return made

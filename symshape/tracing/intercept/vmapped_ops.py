@@ -507,13 +507,11 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _of_many(function: Callable[..., Any], fewest: int = 2) -> Rule:
-    """Return the rule of a function of a batch of images with at least ``fewest`` dimensions, and
-    no other tensor.
-    """
+def _of_many(function: Callable[..., Any]) -> Rule:
+    """Return the rule of a function of a batch of images, and no other tensor."""
 
     def rule(images: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable] | None:
-        if images.dim() < fewest or any(map(_is_tensor, (*rest, *options.values()))):
+        if images.dim() < 3 or any(map(_is_tensor, (*rest, *options.values()))):
             return None
         compute = lambda given: function(given[0], *rest, **options)  # noqa: E731
         return [images], Batchable(compute, _folded(compute, rank=2), takes_any=True)
@@ -711,38 +709,18 @@ def _loss(function: Callable[..., torch.Tensor]) -> Rule:
     return rule
 
 
-_NAMED: dict[Any, Any] = {}
 RULES: dict[Any, Rule] = {
     torch.cat: _joined,
     **dict.fromkeys((operators.nn.gelu, F.gelu), _of_each(F.gelu)),
     **dict.fromkeys((operators.nn.glu, F.glu), lambda x, dim=-1: _glu([x], dim)),
-    **dict.fromkeys((torch.index_select, torch.Tensor.index_select), _selected),
-    **dict.fromkeys(
-        (torch.gather, torch.Tensor.gather),
-        lambda x, dim, index: _gathered([x, index], dim) if index.dim() == x.dim() else None,
-    ),
-    **dict.fromkeys(
-        (torch.prod, torch.Tensor.prod), lambda x, dim, keepdim=False: _prod([x], dim, keepdim)
-    ),
-    **dict.fromkeys((torch.cumprod, torch.Tensor.cumprod), lambda x, dim: _cumprod([x], dim)),
-    **dict.fromkeys((torch.msort, torch.Tensor.msort), lambda x: _msort([x], 0)),
-    **dict.fromkeys((torch.diff, torch.Tensor.diff), lambda x, n=1, dim=-1: _diff([x], dim, n)),
-    **dict.fromkeys((torch.scatter, torch.Tensor.scatter), _scattering(_scattered)),
-    **dict.fromkeys((torch.scatter_add, torch.Tensor.scatter_add), _scattering(_scatter_added)),
-    **dict.fromkeys(
-        (torch.take_along_dim, torch.Tensor.take_along_dim),
-        lambda x, indices, dim: (
-            _gathered([x, indices], dim) if indices.dim() == x.dim() == 1 else None
-        ),
-    ),
     F.layer_norm: _normalized,
     **dict.fromkeys((torch.pixel_shuffle, F.pixel_shuffle), _of_each(F.pixel_shuffle)),
     **dict.fromkeys((torch.pixel_unshuffle, F.pixel_unshuffle), _of_each(F.pixel_unshuffle)),
     F.embedding: _embedded,
-    F.interpolate: _of_many(interpolate, fewest=3),
-    F.instance_norm: _of_many(F.instance_norm, fewest=3),
+    F.interpolate: _of_many(interpolate),
+    F.instance_norm: _of_many(F.instance_norm),
     F.group_norm: _normalized_in_groups,
-    F.local_response_norm: _of_many(F.local_response_norm, fewest=3),
+    F.local_response_norm: _of_many(F.local_response_norm),
     F.pad: _padded,
     F.unfold: _of_images(F.unfold, 2),
     F.fold: _of_images(F.fold, 1),
@@ -751,23 +729,36 @@ RULES: dict[Any, Rule] = {
     F.nll_loss: _loss(F.nll_loss),
 }
 """The rules, by the function that a program calls."""
-
-
-def _with_names(name: str, rule: Rule) -> None:
-    kind = getattr(torch.return_types, name)
-    for function in (getattr(torch, name), getattr(torch.Tensor, name)):
-        RULES[function], _NAMED[function] = rule, kind
-
-
-_with_names("sort", lambda x, dim=-1, descending=False: _sorted([x], dim, descending=descending))
-_with_names(
-    "topk", lambda x, k, dim=-1, *flags: _topk([x], dim, k, *flags) if type(k) is int else None
-)
-_with_names("cummax", lambda x, dim: _cummax([x], dim))
-_with_names("cummin", lambda x, dim: _cummin([x], dim))
-_with_names("kthvalue", lambda x, k, dim=-1, keepdim=False: _kthvalue([x], dim, k, keepdim))
-for _name in ("max", "min", "median", "nanmedian", "mode"):
-    _with_names(_name, _extreme(getattr(torch, _name)))
+_METHODS: dict[str, Rule] = {
+    "index_select": _selected,
+    "gather": lambda x, dim, index: _gathered([x, index], dim) if index.dim() == x.dim() else None,
+    "prod": lambda x, dim, keepdim=False: _prod([x], dim, keepdim),
+    "cumprod": lambda x, dim: _cumprod([x], dim),
+    "msort": lambda x: _msort([x], 0),
+    "diff": lambda x, n=1, dim=-1: _diff([x], dim, n),
+    "scatter": _scattering(_scattered),
+    "scatter_add": _scattering(_scatter_added),
+    "take_along_dim": lambda x, indices, dim: (
+        _gathered([x, indices], dim) if indices.dim() == x.dim() == 1 else None
+    ),
+    "sort": lambda x, dim=-1, descending=False: _sorted([x], dim, descending=descending),
+    "topk": lambda x, k, dim=-1, *flags: _topk([x], dim, k, *flags) if type(k) is int else None,
+    "cummax": lambda x, dim: _cummax([x], dim),
+    "cummin": lambda x, dim: _cummin([x], dim),
+    "kthvalue": lambda x, k, dim=-1, keepdim=False: _kthvalue([x], dim, k, keepdim),
+    **{
+        name: _extreme(getattr(torch, name))
+        for name in ("max", "min", "median", "nanmedian", "mode")
+    },
+}
+"""The rules of functions that are also methods of tensors, by their names."""
+_NAMED: dict[Any, Any] = {}
+"""The class of the named tuple that a function returns, if it returns one."""
+for _name, _rule in _METHODS.items():
+    for _function in (getattr(torch, _name), getattr(torch.Tensor, _name)):
+        RULES[_function] = _rule
+        if hasattr(torch.return_types, _name):
+            _NAMED[_function] = getattr(torch.return_types, _name)
 for _spatial in (1, 2, 3):
     _convolve = getattr(torch, f"conv{_spatial}d")
     RULES[_convolve] = _convolution(

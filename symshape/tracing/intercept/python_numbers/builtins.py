@@ -20,7 +20,7 @@ import torch
 
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.float_terms import float_term
-from symshape.tracing.intercept.exchanges import exchanged
+from symshape.tracing.intercept.exchanges import StandIn, exchanged
 from symshape.tracing.intercept.python_numbers.methods import is_of_data
 from symshape.tracing.intercept.python_numbers.operators import (
     PLAIN,
@@ -34,9 +34,8 @@ from symshape.tracing.intercept.python_numbers.operators import (
     plain_sorted,
     stands_for,
 )
-from symshape.tracing.intercept.python_numbers.substituted_functions import StandIn
 from symshape.tracing.symbolic.keys import plain_key
-from symshape.tracing.symbolic.nodes.numpy_floats import of_python
+from symshape.tracing.symbolic.nodes.float_node import of_python
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 

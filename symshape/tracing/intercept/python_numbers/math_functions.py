@@ -18,8 +18,7 @@ from symshape.tracing.intercept.python_numbers.operators import (
     of_numpy,
     plain,
 )
-from symshape.tracing.symbolic.nodes.float_node import computed
-from symshape.tracing.symbolic.nodes.numpy_floats import of_python
+from symshape.tracing.symbolic.nodes.float_node import computed, of_python
 
 _NUMBERS = (int, float, complex, torch.SymInt, torch.SymFloat)
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from symshape.graph import numpy_terms
+from symshape.tracing.intercept.exchanges import standing_for
 from symshape.tracing.intercept.python_numbers.operators import (
     PLAIN,
     as_numpys,
@@ -28,9 +29,7 @@ from symshape.tracing.intercept.python_numbers.operators import (
     least,
     plain,
 )
-from symshape.tracing.intercept.python_numbers.substituted_functions import standing_for
-from symshape.tracing.symbolic.nodes import numpy_floats
-from symshape.tracing.symbolic.nodes.float_node import FloatNode
+from symshape.tracing.symbolic.nodes.float_node import FloatNode, computed_by_numpy
 
 _ROUNDINGS: dict[str, Callable[[Any], Any]] = {
     "floor": math.floor,
@@ -117,9 +116,9 @@ def _formula(name: str, inputs: tuple[Any, ...]) -> FloatNode | None:
     if len(inputs) == 1 and type(inputs[0]) in _SYMBOLIC:
         number = inputs[0]
         if name in numpy_terms.UNARY:
-            return numpy_floats.computed(_float_of(number), name)
+            return computed_by_numpy(_float_of(number), name)
         if name in _ROUNDINGS and type(number) is torch.SymFloat:  # integers stay integers
-            return numpy_floats.computed(_float_of(_ROUNDINGS[name](number)), "float")
+            return computed_by_numpy(_float_of(_ROUNDINGS[name](number)), "float")
         return None
     kinds = [type(each) for each in inputs]
     if name not in _ARITHMETIC or len(kinds) != 2 or not all(_is_number(each) for each in inputs):
@@ -127,7 +126,7 @@ def _formula(name: str, inputs: tuple[Any, ...]) -> FloatNode | None:
     if all(kind in (int, torch.SymInt) for kind in kinds) and name != "divide":
         return None  # an integer of NumPy's
     one, other = (_node_of(each, inputs) for each in inputs)
-    found: FloatNode = getattr(numpy_floats.computed(one, "float"), _ARITHMETIC[name])(other)
+    found: FloatNode = getattr(computed_by_numpy(one, "float"), _ARITHMETIC[name])(other)
     return found
 
 

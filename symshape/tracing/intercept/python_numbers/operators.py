@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.symbolic.nodes import numpy_floats
+from symshape.tracing.symbolic.nodes.float_node import is_numpys, numpys_constant
 from symshape.tracing.symbolic.nodes.node import Node
 
 Method = Callable[..., Any]
@@ -73,7 +73,7 @@ def of_numpy(number: Any) -> bool:
     return (
         type(number) in PLAIN
         and is_ours(number)
-        and (_MARK in number.__dict__ or numpy_floats.of_numpy(number.node))
+        and (_MARK in number.__dict__ or is_numpys(number.node))
     )
 
 
@@ -183,7 +183,7 @@ def _for_all(before: Method, ways: tuple[str, str], operate: Method, truth: type
         if is_float64(known) and ways[0] in _COMPARED:
             return before(number, float(known))
         if is_float64(known) and ways[0] in _OF_NUMPY:
-            return operate(number, torch.SymFloat(numpy_floats.constant(number.node.env, known)))
+            return operate(number, torch.SymFloat(numpys_constant(number.node.env, known)))
         return operate(plain(number), other)
 
     return method

@@ -27,7 +27,6 @@ from symshape.tracing.intercept.torch_functions import (
     nn_functional,
     recurrent,
     sized_composites,
-    stft,
     unbacked_composites,
 )
 from symshape.tracing.intercept.torch_functions.decompositions import WITHOUT_VECTORS
@@ -112,7 +111,6 @@ def _where_wrapped(handler: Callable[..., Any], function: Callable[..., Any]) ->
 
 
 _COMPOSITES: dict[Any, Callable[..., Any]] = {
-    **stft.HANDLERS,
     **sized_composites.HANDLERS,
     **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), _masked_select),
 }
@@ -344,7 +342,6 @@ _handlers: dict[Any, Callable[..., Any]] = {
     **recurrent.HANDLERS,
     **nn_functional.HANDLERS,
     **unbacked_composites.HANDLERS,
-    **stft.HANDLERS,
     **QUANTILES,
     **sized_composites.HANDLERS,
     **WITHOUT_VECTORS,

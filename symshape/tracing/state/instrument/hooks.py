@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_modules
 
+from symshape.tracing.intercept.exchanges import standing_for
 from symshape.tracing.intercept.python_numbers import numpy_functions
 from symshape.tracing.intercept.python_numbers.builtins import (
     CALLED,
@@ -23,7 +24,6 @@ from symshape.tracing.intercept.python_numbers.builtins import (
     plain_numel,
 )
 from symshape.tracing.intercept.python_numbers.identity import class_of, subject_of
-from symshape.tracing.intercept.python_numbers.substituted_functions import standing_for
 from symshape.tracing.state import compiled
 from symshape.tracing.state.instrument import stores
 from symshape.tracing.state.instrument.rewriter import Hooks, instrumented, original_of
@@ -203,7 +203,8 @@ def _wrapped(owner: Any, name: str) -> Any:
         )
     if name == "__getattribute__":
         return _Reading(value, owner)
-    return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)
+    note = _store_attr if name == "__setattr__" else _delete_attr
+    return functools.partial(_stored, value, note)
 
 
 def _with_its_own_code(value: Any) -> Any:
@@ -290,24 +291,15 @@ class _Reading:
         return _with_its_own_code(self.read(*args))
 
 
-class _Storing:
-    """The ``object.__setattr__`` (or ``__delattr__``) that a class calls, with names that no
+def _stored(store: Callable[..., Any], note: Callable[[Any, str], None], *args: Any) -> Any:
+    """Call the ``object.__setattr__`` (or ``__delattr__``) that a class calls, with names that no
     bytecode contains.
     """
-
-    __slots__ = ("_note", "_owner", "_store")
-
-    def __init__(
-        self, store: Callable[..., Any], owner: Any, note: Callable[[Any, str], None]
-    ) -> None:
-        self._store, self._owner, self._note = store, owner, note
-
-    def __call__(self, *args: Any) -> Any:
-        bound = getattr(self._store, "__self__", MISSING)
-        owner, name = (bound, *args[:1]) if bound is not MISSING else (*args[:2],)
-        if type(name) is str:
-            self._note(owner, name)
-        return self._store(*args)
+    bound = getattr(store, "__self__", MISSING)
+    owner, name = (bound, *args[:1]) if bound is not MISSING else (*args[:2],)
+    if type(name) is str:
+        note(owner, name)
+    return store(*args)
 
 
 def _import(module: Any, name: str) -> Any:

@@ -25,10 +25,10 @@ import torch
 from symshape.errors import Reason
 from symshape.tracing import restart
 from symshape.tracing.intercept.control_flow import CONTROL_FLOW, SCANS
+from symshape.tracing.intercept.exchanges import standing_for
 from symshape.tracing.intercept.python_numbers.builtins import REPLACED, PlainType
 from symshape.tracing.intercept.python_numbers.identity import class_of
 from symshape.tracing.intercept.python_numbers.math_functions import MATH
-from symshape.tracing.intercept.python_numbers.substituted_functions import standing_for
 from symshape.tracing.restart import Restart, after
 from symshape.tracing.symbolic.nodes.texts import plain_print
 from symshape.user_code import is_optimisers

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from symshape.errors import Reason
-from symshape.tracing.intercept.python_numbers.substituted_functions import StandIn
+from symshape.tracing.intercept.exchanges import StandIn
 from symshape.tracing.state import compiled
 from symshape.tracing.state.instrument import stores, trusted_code
 from symshape.tracing.state.record import loads, process_groups

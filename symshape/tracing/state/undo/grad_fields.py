@@ -21,6 +21,7 @@ import torch
 from symshape.calls.variables import Gradient
 from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import dispatch
+from symshape.tracing.intercept.autograd import reached
 from symshape.tracing.intercept.exchanges import exchanged, own
 from symshape.tracing.state.record.loads import read_slot
 from symshape.tracing.state.record.places import Attribute
@@ -112,23 +113,12 @@ def leaves(outputs: Iterable[Any]) -> list[torch.Tensor]:
     edges of its graph.
     """
     with dispatch.DisableTorchFunction():
-        waiting = [
-            getattr(each, "grad_fn", None) or getattr(each, "node", None) for each in outputs
-        ]
+        nodes = [getattr(each, "grad_fn", None) or getattr(each, "node", None) for each in outputs]
         found = [
             each for each in outputs if isinstance(each, torch.Tensor) and each.grad_fn is None
         ]
-    seen: set[Any] = set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)
-        if isinstance(leaf, torch.Tensor):
-            found.append(leaf)
-        waiting += [parent for parent, _ in node.next_functions]
-    return found
+    variables = (getattr(node, "variable", None) for node in reached(nodes))
+    return found + [each for each in variables if isinstance(each, torch.Tensor)]
 
 
 def _touch(recorder: Recorder, tensor: torch.Tensor, field: str = _FIELD) -> None:

@@ -167,10 +167,8 @@ def _divided(op: str) -> Callable[..., Any]:
 
 def _power(self: FloatNode, other: Any) -> FloatNode:
     """Return the node of a power; NumPy's own power if one of the numbers is NumPy's."""
-    of_numpy = any(
-        isinstance(each.term, FloatTerm) and each.term.of_numpy() for each in (self, other)
-    )
-    return (_power_of_numpys if of_numpy else _power_of_floats)(self, other)  # type: ignore[no-any-return]
+    compute = _power_of_numpys if any(map(is_numpys, (self, other))) else _power_of_floats
+    return compute(self, other)  # type: ignore[no-any-return]
 
 
 _power_of_floats, _power_of_numpys = _partial("pow"), _partial("np_pow")
@@ -475,3 +473,26 @@ def rounded(number: FloatNode, whole: Callable[[float], int]) -> Any:
     fits = boolean.ge(node.term, -int(_MOST))
     env.expect_true(fits, "this number does not fit an integer of 64 bits")
     return node
+
+
+# -- Floats that stand for NumPy's
+def is_numpys(node: Any) -> bool:
+    """Return whether a node is a NumPy float."""
+    return isinstance(node.term, FloatTerm) and node.term.of_numpy()
+
+
+def numpys_constant(env: Environment, number: float) -> FloatNode:
+    """Return a plain number as a NumPy float, so that results computed with it are NumPy's."""
+    return FloatNode(env, FloatTerm("np_float", (float(number),)))
+
+
+def computed_by_numpy(node: FloatNode, function: str) -> FloatNode:
+    """Return the result of a NumPy function of a float; ``float`` converts it to a NumPy float."""
+    term = FloatTerm(f"np_{function}", (node.term,))
+    node.env.partial.add(term)
+    return FloatNode(node.env, term)
+
+
+def of_python(node: FloatNode) -> FloatNode:
+    """Return the float converted to Python's class."""
+    return FloatNode(node.env, float_term("as_float", node.term)) if is_numpys(node) else node

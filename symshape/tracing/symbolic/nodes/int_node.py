@@ -4,6 +4,7 @@ compute with.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -122,6 +123,13 @@ def division_operators(function: Operation) -> Operators:
         )
 
     return node_method, size_operator, reflected
+
+
+def _bitwise(function: Callable[[int, int], int]) -> Method:
+    """Return the SymNode method of an operation on bits, for which guards fix both operands."""
+    return lambda self, other: self.env.nodes.int_node(
+        arithmetic.const(function(self.int_(), other.int_()))
+    )
 
 
 class IntNode(Node):
@@ -290,30 +298,15 @@ class IntNode(Node):
     def sym_ite(self, then: Any, otherwise: Any) -> Any:
         return BoolNode(self.env, boolean.not_(boolean.is_zero(self.term))).sym_ite(then, otherwise)
 
-    def sym_and(self, other: Any) -> Any:
-        return self.env.nodes.int_node(arithmetic.const(self.int_() & other.int_()))
-
-    and_ = sym_and
-
-    def sym_or(self, other: Any) -> Any:
-        return self.env.nodes.int_node(arithmetic.const(self.int_() | other.int_()))
-
-    or_ = sym_or
+    sym_and = and_ = bitwise_and = _bitwise(operator.and_)
+    sym_or = or_ = bitwise_or = _bitwise(operator.or_)
+    bitwise_xor = _bitwise(operator.xor)
 
     def lshift(self, other: Any) -> Any:
         return self.env.nodes.int_node(arithmetic.scale(self.term, 1 << other.int_()))
 
     def rshift(self, other: Any) -> Any:
         return self.env.nodes.int_node(division.floordiv(self.term, 1 << other.int_()))
-
-    def bitwise_and(self, other: IntNode) -> Any:
-        return self.env.nodes.int_node(arithmetic.const(self.int_() & other.int_()))
-
-    def bitwise_or(self, other: IntNode) -> Any:
-        return self.env.nodes.int_node(arithmetic.const(self.int_() | other.int_()))
-
-    def bitwise_xor(self, other: IntNode) -> Any:
-        return self.env.nodes.int_node(arithmetic.const(self.int_() ^ other.int_()))
 
     def _contiguity(
         self, sizes: Any, strides: Any, order: Callable[[int], tuple[int, ...] | None]
