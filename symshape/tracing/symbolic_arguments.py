@@ -113,12 +113,11 @@ class SymbolicArguments:
             spec = TensorSpec(sizes, strides, 0, key.dtype, key.device)
         if tensor.storage_offset() or key.layout is STRIDED:
             source, offset = next(self._sources)
-            self.slots.append(Slot(source, arithmetic.const(offset)))
-            spec = spec.with_(storage_offset=offset)
-            if not isinstance(self._policies.get(source, Policy.STATIC), Dim) and (
-                self._policies.get(source, Policy.STATIC) is not Policy.STATIC
-            ):
-                self.slots.pop()
+            policy = self._policies.get(source, Policy.STATIC)
+            if isinstance(policy, Dim) or policy is Policy.STATIC:
+                self.slots.append(Slot(source, arithmetic.const(offset)))
+                spec = spec.with_(storage_offset=offset)
+            else:
                 spec = spec.with_(storage_offset=self._symbol(source, offset, Policy.AUTO))
         return spec
 

@@ -40,6 +40,7 @@ from symshape.tracing.data.number_questions import (
     is_plain,
     memories,
 )
+from symshape.tracing.symbolic.nodes.environment import Data
 from symshape.tracing.trace_state import TraceState
 
 _MOST = 4096
@@ -50,7 +51,7 @@ class _Unknown(Exception):
     """The number is known only when the graph runs."""
 
 
-class ScalarData:
+class ScalarData(Data):
     """The numbers of one trace, computed beside it on copies of their tensors.
 
     Args:

@@ -42,7 +42,7 @@ from symshape.tracing.restart import Restart
 from symshape.tracing.run import symbols_in_use
 from symshape.tracing.state.instrument.hooks import tell
 from symshape.tracing.state.undo.grad_fields import Gradients
-from symshape.tracing.symbolic.nodes.environment import NoData
+from symshape.tracing.symbolic.nodes.environment import Data
 from symshape.tracing.tracer import Tracer
 from symshape.user_code import at, location_in
 
@@ -132,7 +132,7 @@ def _arguments(
     return leaves, inputs
 
 
-class _Numbers(NoData):
+class _Numbers(Data):
     """The floats of Dynamo's frame, which are passed as tensors of one element, whose values Dynamo
     may guard.
 

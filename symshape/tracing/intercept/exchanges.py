@@ -1,4 +1,4 @@
-"""Attributes of modules and classes that hold other values while a function is traced, and functions
+"""Attributes of modules and classes that hold other values while a function is traced; functions
 that stand in for others in traced code.
 """
 

@@ -36,7 +36,7 @@ from symshape.tracing.symbolic import raising_branches, undecided
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.choices import tidy
-from symshape.tracing.symbolic.nodes.environment import Data, Environment, Message, NoData
+from symshape.tracing.symbolic.nodes.environment import Data, Environment, Message
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.undecided import fulfilled, usual
@@ -175,7 +175,7 @@ class ShapeEnv:
         self.unscaled: Callable[[str, Any, Any], bool | None] = lambda relation, left, right: None
         self.presumed: list[str] = []
         self.readings: dict[str, str] = {}
-        self.data: Data = NoData()
+        self.data = Data()
         self.partial = PartialNumbers(self)
         self.at: Origin | None = None
         self.current_op = ""

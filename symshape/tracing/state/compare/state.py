@@ -97,32 +97,12 @@ def of_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Return a tensor's class, dtype, device, ``requires_grad``, sizes and strides (or its
     layout).
     """
+    common = type(tensor), tensor.dtype, tensor.device, tensor.requires_grad
     if tensor.layout is not torch.strided:
-        return (
-            type(tensor),
-            tensor.dtype,
-            tensor.device,
-            tensor.requires_grad,
-            tensor.shape,
-            tensor.layout,
-        )
+        return (*common, tensor.shape, tensor.layout)
     if tensor.is_nested:  # it has no sizes to ask for
-        return (
-            type(tensor),
-            tensor.dtype,
-            tensor.device,
-            tensor.requires_grad,
-            tensor.numel(),
-            tensor.layout,
-        )
-    return (
-        type(tensor),
-        tensor.dtype,
-        tensor.device,
-        tensor.requires_grad,
-        tensor.shape,
-        tensor.stride(),
-    )
+        return (*common, tensor.numel(), tensor.layout)
+    return (*common, tensor.shape, tensor.stride())
 
 
 def _of_torch(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:

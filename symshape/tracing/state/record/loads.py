@@ -50,7 +50,7 @@ def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
         special_methods(recorder, kind)
         look_up(recorder, kind, key, kind.__qualname__)
     elif kind is not torch.Tensor and not hasattr(torch.Tensor, key):
-        _of_parameters(recorder, kind, key)
+        _in_class(recorder, kind, key, kind.__qualname__)
     name = recorder.tensors.get(id(owner), "a tensor")
     before = recorder.namespace(name, owner.__dict__)
     if key in owner.__dict__ or not hasattr(torch.Tensor, key):
@@ -61,26 +61,20 @@ def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
         recorder.absent(name, owner.__dict__, key, before)
 
 
-def _of_parameters(recorder: Recorder, kind: type, key: str) -> None:
-    """Record whether a class of torch, such as ``Parameter``, has an attribute that not every
-    tensor has.
-    """
+def _in_class(recorder: Recorder, kind: type, key: str, name: str) -> None:
+    """Record whether a class of torch, such as ``Parameter``, has an attribute."""
     before = recorder.class_namespace(kind)
     if key in before.owner:
-        recorder.place(Cell(before.owner, key, before.owner[key], f"{kind.__qualname__}.{key}"))
+        recorder.place(Cell(before.owner, key, before.owner[key], f"{name}.{key}"))
     else:
-        recorder.absent(kind.__qualname__, before.owner, key, before)
+        recorder.absent(name, before.owner, key, before)
 
 
 def of_every_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
     """Record a method of ``torch.Tensor``, so that a later replacement of the method is noticed."""
     if (OF_TENSORS, key) not in recorder.seen:
         recorder.seen[OF_TENSORS, key] = None
-        before = recorder.class_namespace(torch.Tensor)
-        if key in before.owner:
-            recorder.place(Cell(before.owner, key, before.owner[key], f"Tensor.{key}"))
-        else:
-            recorder.absent("Tensor", before.owner, key, before)
+        _in_class(recorder, torch.Tensor, key, "Tensor")
 
 
 _STATE_OF_A_GENERATOR = frozenset(
@@ -485,26 +479,9 @@ def decimal_context() -> str:
 
 
 def _reader_for(kind: type) -> Handler:
-    if issubclass(kind, SymbolicTensor):
-        return of_every_tensor
-    if issubclass(kind, torch.Tensor):
-        return of_tensor
-    if issubclass(kind, types.ModuleType):
-        return of_python_module
-    if issubclass(kind, type):
-        return of_class
-    if kind is functools._lru_cache_wrapper:
-        return of_memo
-    if issubclass(kind, torch.Generator):
-        return of_generator
-    if issubclass(kind, StandIn):
-        return of_stand_in
-    if kind is super:
-        return of_super
-    if kind is types.FunctionType:
-        return of_function
-    if kind is types.MethodType:
-        return of_method
+    for base, reader in _BY_CLASS:
+        if issubclass(kind, base):
+            return reader
     if kind.__module__.startswith("torch.backends"):
         return of_flags
     if kind.__module__.partition(".")[0] == "symshape" or (
@@ -514,6 +491,18 @@ def _reader_for(kind: type) -> Handler:
     return of_object
 
 
+_BY_CLASS: tuple[tuple[type, Handler], ...] = (
+    (SymbolicTensor, of_every_tensor),
+    (torch.Tensor, of_tensor),
+    (types.ModuleType, of_python_module),
+    (type, of_class),
+    (functools._lru_cache_wrapper, of_memo),
+    (torch.Generator, of_generator),
+    (StandIn, of_stand_in),
+    (super, of_super),
+    (types.FunctionType, of_function),
+    (types.MethodType, of_method),
+)
 _readers: dict[type, Handler] = {}
 of_object: Handler
 if compiled.READS is None:

@@ -125,14 +125,9 @@ def notice(recorder: Recorder, module: str, name: str) -> None:
     if module != _DISTRIBUTED and not module.startswith(f"{_DISTRIBUTED}."):
         return
     if name in _OF_ALL_RANKS:
-        recorder.place(Answer(world, world(), "the size of the process group of torch.distributed"))
+        question, told = world, "the size of the process group of torch.distributed"
     elif name == "get_rank":
-        recorder.place(
-            Answer(standing, standing(), "the rank of this process in torch.distributed")
-        )
+        question, told = standing, "the rank of this process in torch.distributed"
     else:
-        recorder.place(
-            Answer(
-                standing_in_groups, standing_in_groups(), f"what torch.distributed says ({name})"
-            )
-        )
+        question, told = standing_in_groups, f"what torch.distributed says ({name})"
+    recorder.place(Answer(question, question(), told))

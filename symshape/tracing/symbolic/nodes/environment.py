@@ -37,9 +37,9 @@ class Nodes(Protocol):
         """Return ``function(a, b)``, cached."""
 
 
-class Data(Protocol):
-    """The knowledge about numbers that come from data while a function is traced
-    (``tracing/data/scalar_reads.py``).
+class Data:
+    """The knowledge about numbers that come from data while a function is traced: nothing is known
+    here; ``tracing/data/scalar_reads.py`` knows more.
     """
 
     def decide(
@@ -48,24 +48,29 @@ class Data(Protocol):
         """Return the answer to a comparison of data in the example call; None if only a run can
         answer.
         """
+        return None
 
     def holds(self, condition: Term) -> bool | None:
         """Return whether a condition on data-dependent integers holds in the example call; None if
         only a run knows.
         """
+        return None
 
     def is_argument(self, term: FloatTerm | float) -> bool:
         """Return whether a float depends on data, and only on float arguments."""
+        return False
 
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
         """Return the values of the float arguments in a term, fixed from now on; None if it depends
         on other data.
         """
+        return None
 
     def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
         """Return the questions that each call must answer from now on, with the answers for these
         leaves.
         """
+        return {}
 
 
 class PartialNumbers(Protocol):
@@ -73,32 +78,6 @@ class PartialNumbers(Protocol):
 
     def add(self, term: FloatTerm) -> None:
         """Note that the program computes a float here."""
-
-
-class NoData:
-    """The ``Data`` of an environment in which nothing is known of data."""
-
-    def decide(
-        self, relation: str, left: FloatTerm | float, right: FloatTerm | float
-    ) -> bool | None:
-        """Return None: unknown."""
-        return None
-
-    def holds(self, condition: Term) -> bool | None:
-        """Return None: unknown."""
-        return None
-
-    def is_argument(self, term: FloatTerm | float) -> bool:
-        """Return False."""
-        return False
-
-    def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
-        """Return None: unknown."""
-        return None
-
-    def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
-        """Return no questions."""
-        return {}
 
 
 class Environment(Protocol):
