@@ -25,7 +25,7 @@ from guards.facts.facts import Facts
 from guards.terms import arithmetic
 from guards.terms.fold import substitute
 from guards.terms.term import Term
-from symshape.tracing import outputs as declared_dynamic
+from symshape.tracing import outputs
 from symshape.tracing.symbolic import env, undecided
 from tests.models import Model
 
@@ -159,7 +159,7 @@ class _Recorder:
 def _recording() -> Iterator[_Recorder]:
     recorder = _Recorder()
     with ExitStack() as patches:
-        for asker in (env, declared_dynamic, undecided):
+        for asker in (env, outputs, undecided):
             patches.enter_context(mock.patch.object(asker, "ask", recorder.ask))
         yield recorder
 

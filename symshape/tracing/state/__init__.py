@@ -11,7 +11,7 @@ each kind of owner, ``values`` each kind of loaded value, ``class_lookups`` what
 was read is a list of ``places``.
 
 ``compare``: a ``state`` checks at each call that the places hold their old values. ``checker``
-watches dictionaries as wholes, ``generated_check`` reads the other places.
+watches dictionaries as wholes, and compares the other places by a generated expression.
 ``replaced_objects`` says which objects took the place of which, if nothing else has changed.
 
 ``undo``: ``side_effects`` undoes a trace's writes, and ``writes`` says which of them calls can

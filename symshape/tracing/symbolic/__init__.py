@@ -4,5 +4,4 @@ decides about them.
 A question about a size goes from ``torch.SymInt`` to one of the ``nodes``, and from there to
 ``ShapeEnv``.  The environment decides the question by the known facts, or by the hint, which leaves
 a guard.  A question without a hint is ``undecided``: an error that says what would settle it.
-``declared_dynamic`` checks the declared dimensions after the trace.
 """

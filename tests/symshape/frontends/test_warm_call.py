@@ -156,8 +156,8 @@ def test_the_state_of_a_watched_module_is_asked_for_in_one_pass() -> None:
         counted = _counted(lambda: module(torch.ones(3, 4)))
     apart = compiled.METADATA is None  # tensors then have a pass of their own
     of_torch = 1  # whether a function of torch was replaced is asked once, for all programs
-    assert counted["C: check"] + counted["C: unchanged"] == 1 + of_torch + apart  # torch's or ours
-    assert counted["holds in generated_check.py"] == 0
+    assert counted["C: check"] + counted["C: unchanged"] == 1 + of_torch + apart
+    assert counted["holds in checker.py"] == 0
 
 
 def test_it_is_still_right() -> None:

@@ -3,7 +3,7 @@ their number.
 
 Most places are items of dictionaries that are never written: attributes, parameters, submodules,
 globals, members of classes.  Those dictionaries are watched as wholes (``compiled.VERSIONS``).
-The other places are compared one by one (``generated_check``): places in dictionaries that are
+The other places are compared one by one (``Comparison``): places in dictionaries that are
 written (a counter, the globals of a script), and the bases of the classes.
 
 When a watch reports a write, everything is compared for some checks, which show the dictionaries

@@ -23,7 +23,6 @@ from torch import nn
 import symshape
 from symshape.tracing.state import compiled
 from symshape.tracing.state.compare import checker as checkers
-from symshape.tracing.state.compare import checker as generated_check
 from symshape.tracing.state.compare.checker import Checker, Comparison, Hooks, Places, Table
 from symshape.tracing.state.record.places import MISSING, Attribute, Cell, Container, items_of, same
 
@@ -310,9 +309,9 @@ def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """A checker that watches at once, and again at once; and one that cannot watch."""
     monkeypatch.setattr(checkers, "_FIRST_WAIT", 2)
     monkeypatch.setattr(checkers, "_LONGEST_WAIT", 2)
-    monkeypatch.setattr(generated_check, "_MANY", 1)
+    monkeypatch.setattr(checkers, "_MANY", 1)
     # some by columns, the others by an expression
-    monkeypatch.setattr(generated_check, "_FIRST_CHECKS", 60)
+    monkeypatch.setattr(checkers, "_FIRST_CHECKS", 60)
     if request.param == "compared":
         monkeypatch.setattr(compiled, "VERSIONS", None)
     elif compiled.VERSIONS is None:
@@ -602,7 +601,7 @@ class TestPointers:
         assert check.quick()
         assert check.holds()
         change(function, kind, cell)
-        with contextlib.suppress(generated_check.UNREADABLE):
+        with contextlib.suppress(checkers.UNREADABLE):
             assert not check.quick()
         assert not check.holds()
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from symshape.tracing.state import compiled
-from symshape.tracing.state.compare import state as tensor_metadata
+from symshape.tracing.state.compare import state
 from symshape.tracing.state.compare.state import Metadata, of_tensor
 
 CHECKS = ["compiled", "torch's", "none"]
@@ -27,7 +27,7 @@ def check(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     if request.param != "compiled":
         monkeypatch.setattr(compiled, "METADATA", None)
     if request.param == "none":
-        monkeypatch.setattr(tensor_metadata, "_of_torch", lambda tensors: lambda *_: False)
+        monkeypatch.setattr(state, "_of_torch", lambda tensors: lambda *_: False)
     return str(request.param)
 
 

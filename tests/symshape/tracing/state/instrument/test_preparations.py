@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import symshape
 from symshape.errors import UnsupportedError
-from symshape.tracing.state.instrument import substitutes as preparations
+from symshape.tracing.state.instrument import substitutes
 from tests.models import ids
 
 _lock = threading.Lock()
@@ -58,7 +58,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
     library = ModuleType("a_library")
     library.install = install  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "a_library", library)
-    monkeypatch.setattr(preparations, "_PREPARATIONS", (("a_library", "install", "_installed"),))
+    monkeypatch.setattr(substitutes, "_PREPARATIONS", (("a_library", "install", "_installed"),))
 
 
 def _pair(**how: Any) -> tuple[Any, Any]:
@@ -187,7 +187,7 @@ def computed(x): return found_for(x).computed(x)
     exec(source, vars(library))
     monkeypatch.setitem(sys.modules, "a_registering_library", library)
     monkeypatch.setattr(
-        preparations, "_REGISTRIES", (("a_registering_library", "found_for", "served"),)
+        substitutes, "_REGISTRIES", (("a_registering_library", "found_for", "served"),)
     )
     compiled = symshape.compile(lambda x: library.computed(x) + 1, fullgraph=True)
     for n in (3, 4, 5):

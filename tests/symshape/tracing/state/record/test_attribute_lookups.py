@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from symshape.tracing.state.record import class_lookups as attribute_lookups
+from symshape.tracing.state.record import class_lookups
 from symshape.tracing.state.record.places import MISSING, Answer, Attribute
 
 
@@ -36,20 +36,20 @@ class Derived(Base):
 def test_attributes_are_found_past_the_class() -> None:
     thing = Derived()
     object.__setattr__(thing, "own", 1)
-    assert attribute_lookups.attributes_of(thing) == {"own": 1}
-    assert attribute_lookups.attributes_of(Base()) is None
-    assert attribute_lookups.attributes_of(3) is None
+    assert class_lookups.attributes_of(thing) == {"own": 1}
+    assert class_lookups.attributes_of(Base()) is None
+    assert class_lookups.attributes_of(3) is None
 
 
 def test_what_stands_in_classes() -> None:
-    assert attribute_lookups.static(Derived, "method") is vars(Base)["method"]
-    assert attribute_lookups.static(Derived, "computed") is vars(Derived)["computed"]
-    assert attribute_lookups.static(Derived, "nothing") is MISSING
+    assert class_lookups.static(Derived, "method") is vars(Base)["method"]
+    assert class_lookups.static(Derived, "computed") is vars(Derived)["computed"]
+    assert class_lookups.static(Derived, "nothing") is MISSING
 
 
 def test_slots_of_all_classes_in_order() -> None:
-    assert attribute_lookups.slots_of(Derived) == ("width", "depth")
-    assert attribute_lookups.slots_of(OrderedDict) == ()
+    assert class_lookups.slots_of(Derived) == ("width", "depth")
+    assert class_lookups.slots_of(OrderedDict) == ()
 
 
 def test_a_look_up_is_asked_in_the_quickest_way_that_answers_what_stands_there() -> None:
@@ -59,8 +59,8 @@ def test_a_look_up_is_asked_in_the_quickest_way_that_answers_what_stands_there()
         ("computed", Answer),
         ("nothing", Answer),
     ):
-        found = attribute_lookups.static(Derived, key)
-        place = attribute_lookups.place_of(Derived, key, found, key)
+        found = class_lookups.static(Derived, key)
+        place = class_lookups.place_of(Derived, key, found, key)
         assert type(place) is kind
         assert place.read() is found
 
@@ -73,7 +73,7 @@ def test_a_metaclass_that_answers_itself_is_passed() -> None:
     class Made(metaclass=Meta):
         number = 1
 
-    place = attribute_lookups.place_of(Made, "number", 1, "number")
+    place = class_lookups.place_of(Made, "number", 1, "number")
     assert place.read() == 1
     type.__setattr__(Made, "number", 2)
     assert place.read() == 2
@@ -82,7 +82,7 @@ def test_a_metaclass_that_answers_itself_is_passed() -> None:
 def test_functions_that_python_calls_by_itself() -> None:
     def told(kind: type, everything: bool) -> set[str]:
         found: set[str] = set()
-        attribute_lookups.functions_of(kind, everything, lambda value, name: found.add(name))
+        class_lookups.functions_of(kind, everything, lambda value, name: found.add(name))
         return found
 
     assert told(Derived, False) == {"Derived.__getattribute__", "Derived.__add__"}
@@ -96,5 +96,5 @@ def test_functions_that_python_calls_by_itself() -> None:
 
 
 def test_classes_of_libraries() -> None:
-    assert attribute_lookups.is_of_library(torch.nn.Linear)
-    assert not attribute_lookups.is_of_library(Derived)
+    assert class_lookups.is_of_library(torch.nn.Linear)
+    assert not class_lookups.is_of_library(Derived)
