@@ -374,6 +374,7 @@ def calls_until_watched(check: Checker, most: int = 100) -> int:
     return most
 
 
+@needs_versions
 def test_a_counter_written_between_calls_is_left_out_of_the_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -395,6 +396,7 @@ def test_a_counter_written_between_calls_is_left_out_of_the_watch(
     assert not check()
 
 
+@needs_versions
 def test_a_watch_that_is_lost_again_and_again_becomes_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     watched = checkers._Watched
@@ -410,6 +412,7 @@ def test_a_watch_that_is_lost_again_and_again_becomes_rare(monkeypatch: pytest.M
     assert 1 <= len(made) <= 5
 
 
+@needs_versions
 def test_modes_that_alternate_are_compared_and_not_watched() -> None:
     module, places = model()
     check = Checker(places)
@@ -496,6 +499,7 @@ def test_threads_never_see_a_stale_answer() -> None:
     assert turn[0] == 200
 
 
+@needs_versions
 def test_compiled_modules_are_watched_and_seen() -> None:
     module = nn.Sequential(*(nn.Linear(3, 3) for _ in range(12)))
     compiled = symshape.compile(module)
@@ -518,6 +522,7 @@ def test_compiled_modules_are_watched_and_seen() -> None:
 class TestClasses:
     """Attributes of classes are watched in the dictionaries behind them."""
 
+    @needs_versions
     @pytest.mark.parametrize(
         "change",
         [
