@@ -48,9 +48,7 @@ from symshape.tracing.outputs import (
     writes_of,
     written_by,
 )
-from symshape.tracing.restart import (
-    Restart,
-)
+from symshape.tracing.restart import Restart
 from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.compare.state import State
 from symshape.tracing.state.instrument.hooks import (
@@ -64,9 +62,7 @@ from symshape.tracing.state.record import torch_flags
 from symshape.tracing.state.record.recorder import Recorder
 from symshape.tracing.state.undo import side_effects
 from symshape.tracing.state.undo.grad_fields import Gradients
-from symshape.tracing.state.undo.writes import (
-    Changes,
-)
+from symshape.tracing.state.undo.writes import Changes
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
