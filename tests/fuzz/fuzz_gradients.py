@@ -1,9 +1,10 @@
 """Random functions whose caller runs the backward, against eager: results, gradients and errors.
 
-A function is a few statements on matrices of ``n`` rows and two parameters; it returns some of what
-it made.  It is compiled as forward and backward, both padded, and called with rows that vary.  The
-gradients of some of its results are asked for: once, again, as a graph, after another call, in
-another layout, or after a tensor was written to.  Eager is the oracle.
+A function is a few statements on matrices of ``n`` rows, two parameters and a buffer; it returns
+some of what it made.  It is compiled as forward and backward, both padded, and called with rows
+that vary.  The gradients of some of its results are asked for: once, again, as a graph, after
+another call, in another layout, after a tensor was written to, or of one result after the other.
+Eager is the oracle.
 """
 
 from __future__ import annotations
@@ -54,9 +55,15 @@ _LINES = (
     "{a} = {b}.argmax(1)[:, None] * {c}",
     "{a} = F.scaled_dot_product_attention({b}[None, None], {c}[None, None], {b}[None, None])[0, 0]",
     "{a} = {b} if {b}.shape[0] > 3 else {b} * 2",
+    "{a} = {b} + k",
+    "{a} = {b} * k",
+    "{a} = {b} + 1",
+    "{a} = {b} + y.view(x.shape[0], -1)",
+    "{a} = {b} * (2 if y.view(x.shape[0], -1).shape[1] <= x.shape[1] else 3)",
+    "{a} = {b} if y.shape[0] >= x.shape[0] else {b} + 1",
     "{a} = {b} + v / ({c}.detach() * 0)",  # infinite, and so are the gradients on this way
 )
-_HOW = ("once", "once", "again", "graph", "later", "layout", "write", "some")
+_HOW = ("once", "once", "again", "graph", "later", "layout", "write", "buffer", "some", "apart")
 _KINDS = ("leaf", "inner", "none")
 
 
@@ -79,10 +86,10 @@ def source_of(rng: random.Random) -> str:
         names.append(f"t{number}")
     made = names[2:]
     results = [made[-1], *rng.sample(made[:-1], rng.randint(0, min(2, len(made) - 1)))]
-    return "\n".join(["def f(x, y, w, v):", *lines, f"    return [{', '.join(results)}]", ""])
+    return "\n".join(["def f(x, y, w, v, k):", *lines, f"    return [{', '.join(results)}]", ""])
 
 
-def ran(fn: Any, call: Call, weights: Sequence[Tensor]) -> dict[str, Any]:
+def ran(fn: Any, call: Call, weights: Sequence[Tensor], buffer: Tensor) -> dict[str, Any]:
     """What comes of a call: results and gradients, or the kind of error."""
     made = torch.Generator().manual_seed(call.seed)
     leaves = [torch.randn(call.rows, 3, generator=made) for _ in range(2)]
@@ -106,6 +113,10 @@ def ran(fn: Any, call: Call, weights: Sequence[Tensor]) -> dict[str, Any]:
     if call.how == "write":
         with torch.no_grad():
             (given[0] if call.seed % 2 else asked[0]).mul_(1.5)
+    if call.how == "buffer":
+        buffer.mul_(1.5)
+    if call.how == "apart":
+        return found | _apart(asked, wanted)
     seeds = [_seed(each, call, made) for each in asked]
     how = {"retain_graph": call.how in ("again", "graph"), "create_graph": call.how == "graph"}
     try:
@@ -120,6 +131,20 @@ def ran(fn: Any, call: Call, weights: Sequence[Tensor]) -> dict[str, Any]:
     return found | {f"gradient {number}": each for number, each in enumerate(gradients)}
 
 
+def _apart(asked: Sequence[Tensor], wanted: Sequence[Tensor]) -> dict[str, Any]:
+    """The gradients of each result alone; None once one needs what another one freed."""
+    found: dict[str, Any] = {}
+    for place, each in enumerate(asked):
+        try:
+            made = torch.autograd.grad(each.sin().sum(), wanted, allow_unused=True)
+        except RuntimeError:
+            found[f"apart {place}"] = None
+            continue
+        found[f"apart {place}"] = "made"
+        found |= {f"gradient {number} of {place}": grad for number, grad in enumerate(made)}
+    return found
+
+
 def _seed(result: Tensor, call: Call, made: torch.Generator) -> Tensor:
     if call.how != "layout":
         return torch.randn(result.shape, generator=made, dtype=result.dtype)
@@ -129,7 +154,13 @@ def _seed(result: Tensor, call: Call, made: torch.Generator) -> Tensor:
 
 
 def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
-    """What differs; empty if nothing does."""
+    """What differs; empty if nothing does.
+
+    Ours may have the gradients of a result that eager has freed with those of another one.
+    """
+    for name in [name for name, each in theirs.items() if name.startswith("apart") and not each]:
+        more = [each for each in ours if each.endswith(f" of {name.removeprefix('apart ')}")]
+        ours = {key: each for key, each in ours.items() if key not in more} | {name: None}
     if ours.keys() != theirs.keys():
         said = [each.get("backward", "no error in backward") for each in (ours, theirs)]
         return f"{sorted(ours)}: {said[0]}\n# eager has {sorted(theirs)}: {said[1]}"
@@ -150,9 +181,12 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 def case(rng: random.Random) -> str:
     """One function, compiled once, in a few calls."""
     source = source_of(rng)
+    kind = rng.choice(_KINDS)
+    # backward of one result frees what made the arguments of all of them
+    ways = [each for each in _HOW if kind != "inner" or each != "apart"]
     calls = [
-        Call(rng.choice((1, 2, 3, 4, 5, 7, 0)), kind, rng.choice(_HOW), rng.randrange(1000))
-        for kind in [rng.choice(_KINDS)] * rng.randint(4, 8)
+        Call(rng.choice((1, 2, 3, 4, 5, 7, 0)), kind, rng.choice(ways), rng.randrange(1000))
+        for _ in range(rng.randint(4, 8))
     ]
     space: dict[str, Any] = {"torch": torch, "F": F}
     exec(compile(source, "<fuzz_gradients>", "exec"), space)
@@ -162,8 +196,10 @@ def case(rng: random.Random) -> str:
 
     written = space["f"]
 
+    buffer = torch.ones(3)
+
     def fn(x: Tensor, y: Tensor) -> list[Tensor]:
-        found: list[Tensor] = written(x, y, *weights)
+        found: list[Tensor] = written(x, y, *weights, buffer)
         return found
 
     wanted = [each for each in weights if each.requires_grad]
@@ -174,10 +210,15 @@ def case(rng: random.Random) -> str:
             patch.setattr(halves, "_is_tied", lambda graph: True)
         compiled = symshape.compile(fn, runner="padded")
         for number, call in enumerate(calls):
-            ours, theirs = (ran(each, call, wanted) for each in (compiled, fn))
+            found_by = []
+            for each in (compiled, fn):
+                buffer.fill_(1.25)
+                found_by.append(ran(each, call, wanted, buffer))
+            ours, theirs = found_by
             if call.how == "write" and "backward" in theirs and "backward" not in ours:
                 # backward does not read what was written to: it makes that again
-                theirs = ran(fn, attrs.evolve(call, how="once"), wanted)
+                buffer.fill_(1.25)
+                theirs = ran(fn, attrs.evolve(call, how="once"), wanted, buffer)
             found = difference(ours, theirs)
             if found:
                 said = ", tied" if tied else ""

@@ -58,7 +58,7 @@ from symshape.tracing.capture import capture
 from symshape.tracing.symbolic_arguments import Policies
 from symshape.tracing.traced_modes import without_autocast
 
-__all__ = ["Half", "Halves", "backward_of", "check_divisible", "halves_of"]
+__all__ = ["Half", "Halves", "backward_of", "check_divisible", "halves_of", "share"]
 
 
 @attrs.frozen(eq=False)
@@ -230,6 +230,23 @@ def backward_of(halves: Halves, used: Collection[int]) -> tuple[Half, tuple[Valu
     pieces = [Piece(tuple(range(len(kept))), recorded=True)]
     (part, _) = subgraphs(taken, pieces, halves.whole.positions, halves.conditions)
     return _half(halves.whole, part, "backward", frozenset()), gradients
+
+
+def share(halves: Halves, one: Collection[int], other: Collection[int]) -> bool:
+    """Return whether backward of these results and of those have a step in common that reads
+    anything but gradients: eager frees that with the first of the two.
+    """
+    places = (one, other, halves.tangents)
+    behind = [{halves.tangents[place] for place in each} for each in places]
+    for number in halves.steps:
+        node = halves.whole.graph.steps[number]
+        assert isinstance(node, Node)
+        own = [not each.isdisjoint(node.reads) for each in behind]
+        if own[0] and own[1] and any(each not in behind[2] for each in node.reads):
+            return True
+        for each, is_behind in zip(behind, own, strict=True):
+            each.update(_outputs(node) if is_behind else ())
+    return False
 
 
 def _other_summand(node: Node, absent: Sequence[Value]) -> Value | None:

@@ -7,7 +7,7 @@ run op by op, with torch's own backward.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -34,6 +34,7 @@ from symshape.runtime.runners.gradients.halves import (
     backward_of,
     check_divisible,
     halves_of,
+    share,
 )
 from symshape.runtime.runners.gradients.loop_time import LoopTime
 from symshape.runtime.runners.graph_store import GraphStore
@@ -451,9 +452,8 @@ class _Served:
         return self._backwards[used]
 
     def apart(self, used: frozenset[int], others: frozenset[int]) -> _Apart:
-        """Return the results whose backward shares nothing with that of the results ``used``.
-
-        ``others``: the results to choose from; all others if there are none.
+        """Return those of the ``others`` whose backward needs nothing that is freed with that of
+        the results ``used``.
         """
         found = self._aparts.get((used, others))
         if found is None:
@@ -462,32 +462,18 @@ class _Served:
 
     def _apart(self, used: frozenset[int], others: frozenset[int]) -> _Apart:
         results, saved, read = set[int](), set[int](), dict[int, torch.Tensor]()
-        asked = (others or frozenset(self.halves.tangents)) - used
-        mine = self._taken(used) if asked else None
-        for place in asked:
-            theirs = self._taken((place,))
-            if mine is None or theirs is None:
+        for place in others:
+            if share(self.halves, used, (place,)):
                 continue
-            if any(not self.kept[at][0] for at in theirs[0] & mine[0]):
+            try:
+                half, _ = backward_of(self.halves, (place,))
+            except Unfit:  # it runs op by op, from the arguments
                 continue
             results.add(place)
-            saved |= theirs[0]
-            read |= {id(each): each for each in theirs[1]}
+            saved |= {self.saved[each] for each in half.takes if each in self.saved}
+            lifted = half.program.graph.lifted
+            read |= {id(each.tensor): each.tensor for each in lifted if not each.constant}
         return _Apart(frozenset(results), frozenset(saved), tuple(read.values()))
-
-    def _taken(self, used: Collection[int]) -> tuple[set[int], tuple[torch.Tensor, ...]] | None:
-        """Return the places of what backward of these results takes among what is saved, and the
-        parameters and buffers that it reads; None if it runs op by op.
-        """
-        try:
-            half, _ = backward_of(self.halves, used)
-        except Unfit:
-            return None
-        lifted = half.program.graph.lifted
-        return (
-            {self.saved[each] for each in half.takes if each in self.saved},
-            tuple(each.tensor for each in lifted if not each.constant),
-        )
 
     def _introduce(self, made: _Backward) -> None:
         """Tell backwards of each other: a bucket of forward has to do for all of them."""
@@ -600,8 +586,9 @@ class _Called:
         """Let go of what is saved, but for results that backward can still be asked for, as in
         eager: those that share nothing with these.
         """
-        others = frozenset() if self.left is None else self.left.results
-        apart = self.served.apart(used, others)
+        served = self.served
+        others = frozenset(served.halves.tangents) if self.left is None else self.left.results
+        apart = served.apart(used, others - used)
         self.left = _Left.of(saved, apart) if apart.results else _NOTHING
         if not apart.results:
             self.leaves, self.bucket = (), None
@@ -640,7 +627,7 @@ class _Called:
 
 @attrs.frozen
 class _Apart:
-    """Results whose backward shares nothing that forward made with that of others.
+    """Results whose backward needs nothing that is freed with that of others.
 
     Attributes:
         results: their places.
