@@ -46,8 +46,6 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Program
 from symshape.graph.steps import Node, Value
 
-__all__ = ["audit_padding"]
-
 
 def audit_padding(
     model: Callable[..., Any],

@@ -19,25 +19,6 @@ from typing import Any
 
 import attrs
 
-__all__ = [
-    "AFTER",
-    "ANYTHING",
-    "EVERYWHERE",
-    "FINITE",
-    "LOW",
-    "MASKED",
-    "Abstract",
-    "Cause",
-    "Coordinate",
-    "Dims",
-    "Fact",
-    "Region",
-    "Slot",
-    "Tag",
-    "after",
-    "level_of",
-]
-
 
 @attrs.frozen(eq=False)
 class Slot:
@@ -244,6 +225,26 @@ class Abstract:
     def slots(self, dimensions: Iterable[int]) -> frozenset[Slot]:
         """Return the slots of some dimensions."""
         return frozenset(slot for i in dimensions for slot in self.dims[i])
+
+
+def cause_of(operands: Iterable[Abstract]) -> Cause | None:
+    """Return the reason why an operand is dirty everywhere; None if none is."""
+    return next((each.cause for each in operands if each.cause is not None), None)
+
+
+def assumptions_of(operands: Iterable[Abstract]) -> frozenset[str]:
+    """Return the assumptions that the descriptions of these operands depend on."""
+    return frozenset[str]().union(*(each.assumes for each in operands))
+
+
+def finite_as(operands: Iterable[Abstract]) -> int:
+    """Return the level of a result that is finite if all operands are."""
+    return FINITE if all(each.worst == FINITE for each in operands) else ANYTHING
+
+
+def everywhere_if(spread: object) -> frozenset[Region]:
+    """Return the dirty regions of a result that may differ at all positions, or at none."""
+    return frozenset((EVERYWHERE,)) if spread else frozenset()
 
 
 def level_of(number: Fact) -> int:

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from symshape.auditing.broadcasting import broadcast, referenced
-from symshape.auditing.domain import ANYTHING, EVERYWHERE, FINITE, LOW, Abstract, Coordinate, Slot
+from symshape.auditing.domain import (
+    ANYTHING,
+    EVERYWHERE,
+    FINITE,
+    LOW,
+    Abstract,
+    Coordinate,
+    Slot,
+    assumptions_of,
+    cause_of,
+    everywhere_if,
+)
 from symshape.auditing.mixing import attention, contraction, mixed, reduced, with_late_positions
-from symshape.auditing.op_calls import name_of_op, target_of
 from symshape.auditing.pointwise import combine
-from symshape.auditing.world import World
+from symshape.auditing.world import (
+    States,
+    World,
+    aligned,
+    broadcast,
+    name_of_op,
+    referenced,
+    rules_of,
+    target_of,
+)
 from symshape.graph.steps import Node, Value, arguments_by_name
-
-__all__ = ["GRADIENTS"]
-
-States = Mapping[Value, Abstract]
 
 _REASON = "a gradient sums over padding"
 _REPAIR = "give padding a loss of 0: ignore_index, or multiply the losses by the mask"
-
-
-def _moved(x: Abstract, dims: tuple[tuple[Slot, ...], ...], like: Abstract) -> Abstract:
-    """Return ``x`` by the slots of ``like``, whose dimensions ``dims`` correspond to those of
-    ``x``.
-    """
-    mapping: dict[Slot, Coordinate | None] = {}
-    for mine, theirs in zip(x.dims, dims, strict=True):
-        for place, slot in enumerate(mine):
-            mapping[slot] = Coordinate(theirs[place]) if len(mine) == len(theirs) else None
-    return x.moved(like.dims, {slot: at for slot, at in mapping.items() if slot in referenced(x)})
 
 
 def _nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
@@ -40,29 +43,23 @@ def _nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
     scores, target, grad = (states[given[name]] for name in ("self", "target", "grad_output"))
     classes = 1 if len(scores.dims) > 1 else 0
     rows = (*scores.dims[:classes], *scores.dims[classes + 1 :])
-    aligned = _moved(target, rows, scores)
+    moved = aligned(target, rows, scores.dims)
     ignored = float(given.get("ignore_index", -100))
-    facts = {region: 0.0 for region, fact in aligned.facts.items() if fact == ignored}
-    dirty = set(aligned.dirty)
+    facts = {region: 0.0 for region, fact in moved.facts.items() if fact == ignored}
+    dirty = set(moved.dirty)
     read = [given["self"], given["target"]]
     if given.get("reduction", 1) == 0:  # a gradient for each position
-        each_row = _moved(grad, rows, scores)
+        each_row = aligned(grad, rows, scores.dims)
         facts |= {region: 0.0 for region, fact in each_row.facts.items() if fact == 0}
         dirty |= each_row.dirty
         read.append(given["grad_output"])
     others = [states[each] for each in node.reads if each not in read]
     if any(each.dirty for each in others):
         dirty.add(EVERYWHERE)
-    assumes = target.assumes.union(grad.assumes, *(each.assumes for each in others))
-    cause = next((each.cause for each in (target, grad, *others) if each.cause is not None), None)
-    made = Abstract(
-        scores.dims,
-        frozenset(dirty),
-        facts,
-        level=max(FINITE, grad.worst),
-        cause=cause,
-        assumes=assumes,
-    )
+    operands = (target, grad, *others)
+    cause, assumes = cause_of(operands), assumptions_of(operands)
+    level = max(FINITE, grad.worst)
+    made = Abstract(scores.dims, frozenset(dirty), facts, level=level, cause=cause, assumes=assumes)
     return [world.settled(made, world.causes(_REASON, _REPAIR))]
 
 
@@ -139,13 +136,12 @@ def _embedding(world: World, node: Node, states: States) -> list[Abstract]:
     if given.get("scale_grad_by_freq"):
         raise ValueError("rows are divided by how often an index occurs, in padding too")
     grad, indices = states[given["grad_output"]], states[given["indices"]]
-    aligned = _moved(indices, grad.dims[: len(indices.dims)], grad)
-    both = grad.with_(dirty=grad.dirty | aligned.dirty)
+    moved = aligned(indices, grad.dims[: len(indices.dims)], grad.dims)
+    both = grad.with_(dirty=grad.dirty | moved.dirty)
     left = {region for region in both.dirty if world.fact_at(grad, region) != 0}
-    dirty = frozenset((EVERYWHERE,)) if left else frozenset()
     made = Abstract(
         world.slot_dims(target_of(node).spec.sizes),
-        dirty,
+        everywhere_if(left),
         level=grad.worst,
         cause=grad.cause or indices.cause,
         assumes=grad.assumes | indices.assumes,
@@ -243,24 +239,15 @@ def _turned(x: Abstract) -> Abstract:
     return x.with_(dims=(*x.dims[:-2], x.dims[-1], x.dims[-2]))
 
 
-GRADIENTS = {
-    **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _nll_loss),
-    **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _softmax),
-    "native_layer_norm_backward": _layer_norm,
-    "embedding_dense_backward": _embedding,
-    **dict.fromkeys(("slice_backward", "select_backward"), _slice),
-    **dict.fromkeys(
-        (
-            *(
-                "_scaled_dot_product_flash_attention_for_cpu_backward",
-                "_scaled_dot_product_flash_attention_backward",
-            ),
-            *(
-                "_scaled_dot_product_efficient_attention_backward",
-                "_scaled_dot_product_cudnn_attention_backward",
-            ),
-        ),
-        _attention,
-    ),
-}
+GRADIENTS = rules_of(
+    ("nll_loss_backward nll_loss2d_backward", _nll_loss),
+    ("_softmax_backward_data _log_softmax_backward_data", _softmax),
+    ("native_layer_norm_backward", _layer_norm),
+    ("embedding_dense_backward", _embedding),
+    ("slice_backward select_backward", _slice),
+    ("_scaled_dot_product_flash_attention_for_cpu_backward", _attention),
+    ("_scaled_dot_product_flash_attention_backward", _attention),
+    ("_scaled_dot_product_efficient_attention_backward", _attention),
+    ("_scaled_dot_product_cudnn_attention_backward", _attention),
+)
 """The rules by the name of the op."""

@@ -28,8 +28,6 @@ from symshape.auditing.world import World
 from symshape.graph.program import Program
 from symshape.graph.steps import Assertion, Node, Value, moves_nothing, written_values
 
-__all__ = ["Interpretation"]
-
 _LARGEST_TABLE = 1 << 24  # elements: larger constants are not searched for positions or a triangle
 
 
@@ -126,7 +124,7 @@ class Interpretation:
             else:
                 operands = [self.states[each] for each in node.reads]
                 why = self.world.causes("statistics that are kept depend on padding")
-                new = blurred(self.world, operands, self.world.slot_dims(value.spec.sizes), why)
+                new = blurred(self.world, operands, value.spec.sizes, why)
             for other in self._sharing[id(value.storage)]:
                 state = self.states[other]
                 if other is not value and not self._same_view(other, value):
@@ -148,9 +146,7 @@ class Interpretation:
         assert node.leaves is not None
         value, spec = node.leaves
         why = self.world.causes("the sizes of a tensor are changed in place", known=False)
-        self._set(
-            value, blurred(self.world, [self.states[value]], self.world.slot_dims(spec.sizes), why)
-        )
+        self._set(value, blurred(self.world, [self.states[value]], spec.sizes, why))
 
 
 def _overwritten(world: World, state: Abstract, new: Abstract, old: Abstract) -> Abstract:

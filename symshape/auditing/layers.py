@@ -4,29 +4,30 @@ attention, losses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
-from symshape.auditing.broadcasting import broadcast, referenced
-from symshape.auditing.domain import ANYTHING, EVERYWHERE, FINITE, Abstract, Coordinate, Slot
+from symshape.auditing.domain import (
+    EVERYWHERE,
+    Abstract,
+    Region,
+    assumptions_of,
+    cause_of,
+    everywhere_if,
+    finite_as,
+)
 from symshape.auditing.mixing import attention, mixed, scanned
-from symshape.auditing.op_calls import target_of
-from symshape.auditing.picking import blurred
+from symshape.auditing.picking import all_blurred, blurred
 from symshape.auditing.pointwise import combine, inverted
-from symshape.auditing.world import World
+from symshape.auditing.world import (
+    States,
+    World,
+    aligned,
+    broadcast,
+    referenced,
+    rules_of,
+    target_of,
+)
 from symshape.graph.steps import Node, Value, arguments_by_name
-
-__all__ = [
-    "batch_norm",
-    "convolution",
-    "fused_attention",
-    "group_norm",
-    "heads",
-    "layer_norm",
-    "nll_loss",
-    "recurrent",
-]
-
-States = Mapping[Value, Abstract]
 
 _STATISTICS = "the statistics of the normalisation are taken over padding too"
 _MASKED_STATISTICS = (
@@ -41,17 +42,18 @@ def _operands(node: Node, states: States, *names: str) -> list[Abstract]:
 
 def _with_parameters(world: World, x: Abstract, parameters: list[Abstract]) -> Abstract:
     """Return ``x`` scaled and shifted by parameters."""
-    dirty = x.dirty | ({EVERYWHERE} if any(each.dirty for each in parameters) else frozenset())
-    level = FINITE if all(each.worst == FINITE for each in (x, *parameters)) else ANYTHING
-    assumes = x.assumes.union(*(each.assumes for each in parameters))
-    cause = next((each.cause for each in (x, *parameters) if each.cause is not None), None)
-    made = x.with_(dirty=dirty, facts={}, rest=None, level=level, low=Abstract(()).low, tag=None)
-    return world.settled(
-        made.with_(assumes=assumes, cause=cause), world.causes("a parameter depends on padding")
+    operands = (x, *parameters)
+    made = Abstract(
+        x.dims,
+        x.dirty | everywhere_if(any(each.dirty for each in parameters)),
+        level=finite_as(operands),
+        cause=cause_of(operands),
+        assumes=assumptions_of(operands),
     )
+    return world.settled(made, world.causes("a parameter depends on padding"))
 
 
-def layer_norm(world: World, node: Node, states: States) -> list[Abstract]:
+def _layer_norm(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the results of layer norm or RMS norm: statistics over the last dimensions."""
     given = arguments_by_name(node)
     x = states[given["input"]]
@@ -67,20 +69,20 @@ def layer_norm(world: World, node: Node, states: States) -> list[Abstract]:
     return [made, statistics, statistics][: len(node.outputs)]
 
 
-def group_norm(world: World, node: Node, states: States) -> list[Abstract]:
+def _group_norm(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the results of group norm: statistics over channels of a group and all positions."""
     x = states[arguments_by_name(node)["input"]]
     found = mixed(world, x, range(1, len(x.dims)), world.causes(_STATISTICS, _MASKED_STATISTICS))
     made = _with_parameters(world, found, _operands(node, states, "weight", "bias"))
     rest = [
-        blurred(world, [x], world.slot_dims(each.spec.sizes), world.causes(_STATISTICS))
+        blurred(world, [x], each.spec.sizes, world.causes(_STATISTICS))
         for each in node.outputs[1:]
         if each
     ]
     return [made, *rest]
 
 
-def batch_norm(world: World, node: Node, states: States) -> list[Abstract]:
+def _batch_norm(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the result of batch norm: statistics over all but the channels in training, else the
     running ones.
     """
@@ -101,7 +103,7 @@ def batch_norm(world: World, node: Node, states: States) -> list[Abstract]:
     return [_with_parameters(world, found, parameters)]
 
 
-def convolution(world: World, node: Node, states: States) -> list[Abstract]:
+def _convolution(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the result of a convolution: it depends on neighbours; with a kernel of size 1, on its
     own position.
     """
@@ -122,13 +124,13 @@ def convolution(world: World, node: Node, states: States) -> list[Abstract]:
             "a convolution reads neighbours, and those at padding are not zero",
             "multiply its input by the mask",
         )
-        kept = frozenset(slot for dim in (dims[0],) for slot in dim)
-        found = world.settled(found.moved(found.dims, dict.fromkeys(referenced(found) - kept)), why)
+        lost = referenced(found) - frozenset(dims[0])
+        found = world.settled(found.moved(found.dims, dict.fromkeys(lost)), why)
     parameters = [states[weight], *_operands(node, states, "bias")]
     return [_with_parameters(world, found.with_(dims=tuple(dims)), parameters)]
 
 
-def recurrent(world: World, node: Node, states: States) -> list[Abstract]:
+def _recurrent(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the results of an LSTM, GRU or RNN over padded (not packed) input: a step depends on
     earlier steps.
     """
@@ -147,18 +149,15 @@ def recurrent(world: World, node: Node, states: States) -> list[Abstract]:
         or any(each.dirty for each in others)
         or "data" in given
     ):
-        return [
-            blurred(world, [x, *others], world.slot_dims(each.spec.sizes), cause)
-            for each in (first, *rest)
-        ]
+        return all_blurred(world, node, [x, *others], cause)
     found = scanned(world, mixed(world, x, [2], cause), time, cause)
     dims = (*x.dims[:2], *world.slot_dims(first.spec.sizes[2:]))
-    ends = [blurred(world, [x], world.slot_dims(each.spec.sizes), cause) for each in rest]
-    level = FINITE if all(each.worst == FINITE for each in (x, *others)) else ANYTHING
+    ends = [blurred(world, [x], each.spec.sizes, cause) for each in rest]
+    level = finite_as((x, *others))
     return [found.with_(dims=dims, level=level), *(each.with_(level=level) for each in ends)]
 
 
-def fused_attention(world: World, node: Node, states: States) -> list[Abstract]:
+def _fused_attention(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the results of ``scaled_dot_product_attention`` in any of its kernels."""
     given = arguments_by_name(node)
     query, key, value = (given[name] for name in ("query", "key", "value"))
@@ -178,22 +177,18 @@ def fused_attention(world: World, node: Node, states: States) -> list[Abstract]:
     )
     if output.spec.dim != len(made.dims):
         why = world.causes("attention of an unknown layout", known=False)
-        made = blurred(
-            world, [states[each] for each in node.reads], world.slot_dims(output.spec.sizes), why
-        )
+        made = blurred(world, [states[each] for each in node.reads], output.spec.sizes, why)
     rest = [
         sums
         if len(each.spec.sizes) == len(sums.dims)
-        else blurred(
-            world, [made], world.slot_dims(each.spec.sizes), world.causes("statistics of attention")
-        )
+        else blurred(world, [made], each.spec.sizes, world.causes("statistics of attention"))
         for each in node.outputs[1:]
         if each is not None
     ]
     return [made, *rest]
 
 
-def heads(world: World, node: Node, states: States) -> list[Abstract]:
+def _heads(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the results of multi-head attention, or of a whole encoder layer, as one op.
 
     Channels are mixed, and positions by attention.
@@ -206,15 +201,10 @@ def heads(world: World, node: Node, states: States) -> list[Abstract]:
     kind = given.get("mask_type", 1 if mask is not None else None)
     plain = mask is None or kind == 1  # a mask over keys, which hides keys that are not 0 in it
     if any(each.dirty for each in others) or not plain or any(x.spec.dim != 3 for x in inputs):
-        operands = [states[each] for each in node.reads]
-        return [
-            blurred(world, operands, world.slot_dims(each.spec.sizes), why)
-            for each in node.outputs
-            if each is not None
-        ]
+        return all_blurred(world, node, [states[each] for each in node.reads], why)
     sides = [mixed(world, states[each], [2], world.causes("channels are mixed")) for each in inputs]
     query, key, value = sides if len(sides) == 3 else sides * 3
-    level = FINITE if all(each.worst == FINITE for each in others) else ANYTHING
+    level = finite_as(others)
     sizes = (*inputs[0].spec.sizes[:2], inputs[-1].spec.sizes[2])
     hidden = (
         None
@@ -236,7 +226,7 @@ def heads(world: World, node: Node, states: States) -> list[Abstract]:
     return found[: len([each for each in node.outputs if each is not None])]
 
 
-def nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
+def _nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
     """Return the results of ``nll_loss``: positions whose target is the ignored index do not
     count.
     """
@@ -251,47 +241,41 @@ def nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
     )
     classes = 1 if len(scores.dims) > 1 else 0
     rows = (*scores.dims[:classes], *scores.dims[classes + 1 :])
-    mapping: dict[Slot, Coordinate | None] = {}
-    for mine, theirs in zip(rows, target.dims, strict=True):
-        fits = len(mine) == len(theirs)
-        for place, slot in enumerate(theirs):
-            mapping[slot] = Coordinate(mine[place]) if fits else None
-    aligned = target.moved(
-        rows, {slot: at for slot, at in mapping.items() if slot in referenced(target)}
-    )
-    skipped = [region for region, fact in aligned.facts.items() if fact == ignored]
+    ignoring = aligned(target, rows, rows)
+    skipped = [region for region, fact in ignoring.facts.items() if fact == ignored]
     lost_classes = frozenset(scores.dims[classes]) if scores.dims else frozenset()
-    dirty = {
-        EVERYWHERE if region.slots & lost_classes else region for region in scores.dirty
-    } | aligned.dirty
-    dirty = {each for each in dirty if not any(world.implies(each, region) for region in skipped)}
-    assumes = scores.assumes.union(target.assumes, *(each.assumes for each in weight))
-    found = next((each.cause for each in (scores, target, *weight) if each.cause is not None), None)
-    if any(each.dirty for each in weight):
-        dirty.add(EVERYWHERE)
-    level = FINITE if all(each.worst == FINITE for each in (scores, *weight)) else ANYTHING
-    losses = world.settled(
-        Abstract(rows, frozenset(dirty), level=level, cause=found, assumes=assumes), cause
-    )
+
+    def counted(regions: Iterable[Region]) -> frozenset[Region]:
+        return frozenset(
+            each for each in regions if not any(world.implies(each, other) for other in skipped)
+        )
+
+    spread = {EVERYWHERE if region.slots & lost_classes else region for region in scores.dirty}
+    dirty = counted(spread | ignoring.dirty) | everywhere_if(any(each.dirty for each in weight))
+    operands = (scores, target, *weight)
+    found, assumes = cause_of(operands), assumptions_of(operands)
+    level = finite_as((scores, *weight))
+    losses = world.settled(Abstract(rows, dirty, level=level, cause=found, assumes=assumes), cause)
     if given.get("reduction", 1) == 0:
         return [losses, blurred(world, [target], (), cause)]
-    made = Abstract(
-        (), frozenset((EVERYWHERE,)) if losses.dirty else frozenset(), cause=losses.cause or cause
-    )
-    return [
-        world.settled(made.with_(assumes=assumes)),
-        blurred(
-            world,
-            [
-                aligned.with_(
-                    dirty=frozenset(
-                        each
-                        for each in aligned.dirty
-                        if not any(world.implies(each, region) for region in skipped)
-                    )
-                )
-            ],
-            (),
-            cause,
-        ),
-    ]
+    made = Abstract((), everywhere_if(losses.dirty), cause=losses.cause or cause, assumes=assumes)
+    weighed = ignoring.with_(dirty=counted(ignoring.dirty))
+    return [world.settled(made), blurred(world, [weighed], (), cause)]
+
+
+LAYERS = rules_of(
+    ("native_layer_norm layer_norm rms_norm _fused_rms_norm", _layer_norm),
+    ("native_group_norm group_norm", _group_norm),
+    ("native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm", _batch_norm),
+    ("_native_batch_norm_legit _native_batch_norm_legit_no_training", _batch_norm),
+    ("convolution conv1d conv2d conv3d mkldnn_convolution", _convolution),
+    ("lstm gru rnn_tanh rnn_relu", _recurrent),
+    ("_scaled_dot_product_flash_attention_for_cpu", _fused_attention),
+    ("_scaled_dot_product_flash_attention", _fused_attention),
+    ("_scaled_dot_product_efficient_attention", _fused_attention),
+    ("_scaled_dot_product_cudnn_attention", _fused_attention),
+    ("_scaled_dot_product_attention_math scaled_dot_product_attention", _fused_attention),
+    ("_native_multi_head_attention _transformer_encoder_layer_fwd", _heads),
+    ("nll_loss_forward nll_loss2d_forward", _nll_loss),
+)
+"""The rules by the name of the op."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from symshape.auditing.broadcasting import broadcast, referenced
 from symshape.auditing.domain import (
     AFTER,
     ANYTHING,
@@ -24,19 +23,22 @@ from symshape.auditing.domain import (
     Slot,
     Tag,
     after,
+    finite_as,
 )
 from symshape.auditing.pointwise import chosen, combine
-from symshape.auditing.world import FINITE_NUMBERS, MASKED_ROWS, SMALL_SCORES, STRONG, World
-
-__all__ = [
-    "attention",
-    "contraction",
-    "mixed",
-    "reduced",
-    "scanned",
-    "softmax",
-    "with_late_positions",
-]
+from symshape.auditing.world import (
+    FINITE_NUMBERS,
+    MASKED_ROWS,
+    SMALL_SCORES,
+    STRONG,
+    States,
+    World,
+    broadcast,
+    referenced,
+    rules_of,
+    target_of,
+)
+from symshape.graph.steps import Node, Value, arguments_by_name
 
 _NOT_NEGATIVE = frozenset({"var", "std", "norm", "linalg_vector_norm", "count_nonzero"})
 _SAME_NUMBER = frozenset({"mean", "amax", "amin", "max", "min"})
@@ -68,7 +70,7 @@ def reduced(
     masks = _whole_rows(world, name, x, slots)
     if masks is not None and x.rest is not None and x.rest > 0 and world.filled(masks.group):
         low = x.rest  # each row has a valid position
-    level = FINITE if x.worst == FINITE else ANYTHING
+    level = finite_as((x,))
     tag = None
     if masks is not None and x.rest == 1 and len(slots) == 1 and world.side(masks.group) == "right":
         tag = Tag("count", masks.coordinates[:-1], masks.group)
@@ -118,7 +120,7 @@ def mixed(
     dirty = frozenset(
         EVERYWHERE if region.slots & slots else region for region in world.settled(x).dirty
     )
-    found = (FINITE if x.worst == FINITE else ANYTHING) if level is None else level
+    found = finite_as((x,)) if level is None else level
     return world.settled(
         Abstract(x.dims, dirty, level=found, cause=x.cause, assumes=x.assumes), cause
     )
@@ -137,7 +139,7 @@ def scanned(world: World, x: Abstract, dimension: int, cause: Cause) -> Abstract
             ends and not rows and world.side(region.group) == "right"
         )
         dirty.add(region if stays else EVERYWHERE)
-    level = FINITE if x.worst == FINITE else ANYTHING
+    level = finite_as((x,))
     return world.settled(
         Abstract(x.dims, frozenset(dirty), level=level, cause=x.cause, assumes=x.assumes), cause
     )
@@ -321,3 +323,71 @@ def _masked_scores(
     low = Abstract(dims, rest=-math.inf, level=LOW, low=-math.inf)
     made = chosen(world, dims, mask, scores, low)
     return made.with_(assumes=made.assumes | {FINITE_NUMBERS})
+
+
+# -- the rules of matrix products
+
+
+def _cause(world: World) -> Cause:
+    return world.causes(
+        "a matrix product sums over padding",
+        "multiply one factor by the mask (and keep padding finite: 0 * NaN is NaN)",
+    )
+
+
+def _product(world: World, node: Node, states: States) -> list[Abstract]:
+    """Return the result of ``mm``, ``bmm``, ``mv``, ``dot`` or ``matmul``."""
+    a, b = node.reads[:2]
+    return [_multiplied(world, node, states[a], states[b], a, b)]
+
+
+def _multiplied(world: World, node: Node, x: Abstract, y: Abstract, a: Value, b: Value) -> Abstract:
+    output = target_of(node)
+    sizes = list(output.spec.sizes)
+    vector_a, vector_b = len(x.dims) == 1, len(y.dims) == 1
+    if vector_a:
+        x, sizes = (
+            x.with_(dims=((), *x.dims)),
+            [*sizes, 1] if vector_b else [*sizes[:-1], 1, sizes[-1]],
+        )
+    if vector_b:
+        y, sizes = y.with_(dims=(*y.dims, ())), [*sizes, 1]
+    made = contraction(world, x, y, sizes, a.spec.sizes[-1], output.spec.dtype, _cause(world))
+    dims = made.dims[:-1] if vector_b else made.dims
+    if vector_a:
+        dims = (*dims[:-2], dims[-1]) if not vector_b else dims[:-1]
+    return made.with_(dims=dims)
+
+
+def _linear(world: World, node: Node, states: States) -> list[Abstract]:
+    """Return the result of ``linear(input, weight, bias)``."""
+    given = arguments_by_name(node)
+    x, weight = given["input"], states[given["weight"]]
+    output = target_of(node)
+    turned = weight.with_(dims=(*weight.dims[:-2], weight.dims[-1], weight.dims[-2]))
+    sizes, dtype = output.spec.sizes, output.spec.dtype
+    made = contraction(world, states[x], turned, sizes, x.spec.sizes[-1], dtype, _cause(world))
+    bias = given.get("bias")
+    return [_added(world, node, states[bias], made, output) if isinstance(bias, Value) else made]
+
+
+def _added(world: World, node: Node, bias: Abstract, made: Abstract, output: Value) -> Abstract:
+    dims, operands = broadcast(world, [bias, made], output.spec.sizes)
+    plain = all(node.kwargs.get(each, 1) == 1 for each in ("alpha", "beta"))
+    return combine(world, "add" if plain else "scaled_add", dims, operands, None, output.spec.dtype)
+
+
+def _added_product(world: World, node: Node, states: States) -> list[Abstract]:
+    """Return the result of ``addmm``, ``baddbmm`` or ``addmv``: a tensor plus a product."""
+    bias, a, b = node.reads[:3]
+    output = target_of(node)
+    made = _multiplied(world, node, states[a], states[b], a, b)
+    return [_added(world, node, states[bias], made, output)]
+
+
+MATRICES = rules_of(
+    ("mm bmm mv dot vdot matmul", _product),
+    ("addmm baddbmm addmv", _added_product),
+    ("linear", _linear),
+)
+"""The rules by the name of the op."""

@@ -7,18 +7,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from symshape.auditing.broadcasting import broadcast, referenced
-from symshape.auditing.domain import EVERYWHERE, Abstract, Cause, Coordinate, Dims, Region, Slot
-from symshape.auditing.world import World
+import torch
 
-__all__ = ["blurred", "embedded", "gathered", "indexed", "ordered", "selected_rows"]
+from guards.terms import arithmetic
+from symshape.auditing.domain import (
+    EVERYWHERE,
+    FINITE,
+    Abstract,
+    Cause,
+    Coordinate,
+    Dims,
+    Region,
+    Slot,
+    Tag,
+    assumptions_of,
+    cause_of,
+    everywhere_if,
+)
+from symshape.auditing.world import States, World, broadcast, referenced, rules_of, target_of
+from symshape.graph.steps import Node, Value, arguments_by_name
 
 
 def embedded(world: World, weight: Abstract, ids: Abstract, sizes: Sequence[Any]) -> Abstract:
     """Return the result of ``embedding(weight, ids)``: a row for each index."""
     dims = (*ids.dims, *world.slot_dims(sizes[len(ids.dims) :]))
     cause = world.causes("rows are looked up in a table that depends on padding")
-    dirty = ids.dirty | ({EVERYWHERE} if weight.dirty else frozenset())
+    dirty = ids.dirty | everywhere_if(weight.dirty)
     found = Abstract(dims, dirty, level=weight.worst, cause=ids.cause or weight.cause)
     return world.settled(found.with_(assumes=ids.assumes | weight.assumes), cause)
 
@@ -65,7 +79,7 @@ def selected_rows(
     new = world.slot_dims([sizes[dimension]])[0]
     dims = (*x.dims[:dimension], new, *x.dims[dimension + 1 :])
     made = x.moved(dims, dict.fromkeys(frozenset(x.dims[dimension]) & referenced(x)))
-    dirty = made.dirty | ({EVERYWHERE} if index.dirty else frozenset())
+    dirty = made.dirty | everywhere_if(index.dirty)
     cause = world.causes("rows are picked by their index, and some may be padding")
     made = made.with_(
         dirty=dirty, cause=made.cause or index.cause, assumes=made.assumes | index.assumes
@@ -86,12 +100,8 @@ def indexed(
     if any(each is None for each in indices[:front]) or any(
         each is not None for each in indices[front:]
     ):
-        return blurred(
-            world,
-            [x, *given],
-            world.slot_dims(sizes),
-            world.causes("index tensors among whole dimensions"),
-        )
+        cause = world.causes("index tensors among whole dimensions")
+        return blurred(world, [x, *given], sizes, cause)
     count = len(sizes) - (len(x.dims) - front)
     dims, moved = broadcast(world, given, sizes[:count])
     mapping: dict[Slot, Coordinate | None] = {}
@@ -113,8 +123,8 @@ def indexed(
         x, mapping = _at_last(world, x, last, mapping)
     made = x.moved((*dims, *x.dims[front:]), mapping)
     dirty = made.dirty.union(*(each.dirty for each in moved))
-    assumes = made.assumes.union(*(each.assumes for each in moved))
-    cause = next((each.cause for each in (x, *moved) if each.cause is not None), None)
+    assumes = assumptions_of((made, *moved))
+    cause = cause_of((x, *moved))
     why = world.causes(
         "an index picks elements that may be padding", "pick by the number of valid positions"
     )
@@ -178,15 +188,185 @@ def ordered(world: World, x: Abstract, dimension: int, dims: Dims, cause: Cause)
     return world.settled(plain.moved(dims, {**lost, **mapping}), cause)
 
 
-def blurred(world: World, operands: Sequence[Abstract], dims: Dims, cause: Cause) -> Abstract:
-    """Return a result about which only its operands are known: dirty everywhere if any operand is
-    dirty.
+def blurred(
+    world: World, operands: Sequence[Abstract], sizes: Sequence[Any], cause: Cause
+) -> Abstract:
+    """Return a result of these sizes about which only its operands are known: dirty everywhere if
+    any operand is dirty.
     """
     dirty = any(each.dirty for each in operands)
-    found = (
-        next((each.cause for each in operands if each.cause is not None), cause) if dirty else None
+    found = (cause_of(operands) or cause) if dirty else None
+    dims, assumes = world.slot_dims(sizes), assumptions_of(operands)
+    return Abstract(dims, everywhere_if(dirty), cause=found, assumes=assumes)
+
+
+def all_blurred(
+    world: World, node: Node, operands: Sequence[Abstract], cause: Cause
+) -> list[Abstract]:
+    """Return such a result for each output of a step."""
+    outputs = [each for each in node.outputs if each is not None]
+    return [blurred(world, operands, each.spec.sizes, cause) for each in outputs]
+
+
+# -- the rules, which read the arguments of ops for the functions above
+
+
+def _embedding(world: World, node: Node, states: States) -> list[Abstract]:
+    given = arguments_by_name(node)
+    return [
+        embedded(
+            world, states[given["weight"]], states[given["indices"]], target_of(node).spec.sizes
+        )
+    ]
+
+
+def _one_hot(world: World, node: Node, states: States) -> list[Abstract]:
+    ids = states[node.reads[0]]
+    table = Abstract((), level=FINITE)
+    return [embedded(world, table, ids, target_of(node).spec.sizes)]
+
+
+def _gather(world: World, node: Node, states: States) -> list[Abstract]:
+    given = arguments_by_name(node)
+    x, index = states[given["self"]], states[given["index"]]
+    return [gathered(world, x, given["dim"] % max(len(x.dims), 1), index)]
+
+
+def _index_select(world: World, node: Node, states: States) -> list[Abstract]:
+    given = arguments_by_name(node)
+    x, index = states[given["self"]], states[given["index"]]
+    dim = given["dim"] % max(len(x.dims), 1)
+    sizes = target_of(node).spec.sizes
+    tag = index.tag
+    if tag is not None and tag.kind == "permutation" and len(x.dims[dim]) == 1 and not index.dirty:
+        (row,) = tag.coordinates
+        dims = (*x.dims[:dim], *world.slot_dims([sizes[dim]]), *x.dims[dim + 1 :])
+        moved = Coordinate(dims[dim][0], 0, row.through)
+        return [
+            world.settled(x.moved(dims, {x.dims[dim][0]: moved}), world.causes("rows are permuted"))
+        ]
+    return [selected_rows(world, x, dim, index, sizes)]
+
+
+def _index(world: World, node: Node, states: States) -> list[Abstract]:
+    given = arguments_by_name(node)
+    x = states[given["self"]]
+    values = [each for each in given["indices"] if isinstance(each, Value)]
+    sizes = target_of(node).spec.sizes
+    if any(each.spec.dtype in (torch.bool, torch.uint8) for each in values):
+        if len(values) == 1 and isinstance(given["indices"][0], Value):
+            return [_where_true(world, x, states[values[0]], sizes)]
+        operands = [x, *(states[each] for each in values)]
+        return [blurred(world, operands, sizes, world.causes("elements are picked by a mask"))]
+    indices = [states[each] if isinstance(each, Value) else None for each in given["indices"]]
+    return [indexed(world, x, indices, sizes)]
+
+
+def _where_true(world: World, x: Abstract, mask: Abstract, sizes: Any) -> Abstract:
+    """Return the result of ``x[mask]``: it contains no elements of padding if the mask is false
+    there.
+    """
+    shape = [_size(dim) for dim in x.dims[: len(mask.dims)]]
+    wide = x.with_(dims=x.dims)
+    padded = mask.with_(dims=(*mask.dims, *((),) * (len(x.dims) - len(mask.dims))))
+    shape += [_size(dim) for dim in x.dims[len(mask.dims) :]]
+    _, (source, test) = broadcast(world, [wide, padded], shape)
+    left = {each for each in source.dirty if world.fact_at(test, each) != 0}
+    dirty = everywhere_if(left or mask.dirty)
+    cause = (
+        x.cause or mask.cause or world.causes("elements of padding are picked", "pick by the mask")
     )
-    assumes = frozenset().union(*(each.assumes for each in operands))
-    return Abstract(
-        dims, frozenset((EVERYWHERE,)) if dirty else frozenset(), cause=found, assumes=assumes
+    found = Abstract(world.slot_dims(sizes), dirty, level=x.worst, cause=cause if dirty else None)
+    return found.with_(assumes=x.assumes | mask.assumes)
+
+
+def _size(dim: Any) -> Any:
+    return arithmetic.prod([slot.size for slot in dim]) if dim else 1
+
+
+def _masked_select(world: World, node: Node, states: States) -> list[Abstract]:
+    x, mask = (states[each] for each in node.reads[:2])
+    if len(x.dims) < len(mask.dims):
+        return all_blurred(world, node, [x, mask], world.causes("masked_select"))
+    mask = mask.with_(dims=(*((),) * (len(x.dims) - len(mask.dims)), *mask.dims))
+    return [_where_true(world, x, mask, target_of(node).spec.sizes)]
+
+
+def _ordered(world: World, node: Node, states: States) -> list[Abstract]:
+    given, x = arguments_by_name(node), states[node.reads[0]]
+    dim = given.get("dim", -1) % max(len(x.dims), 1)
+    cause = world.causes("an order among valid positions and padding", "mask the padding before")
+    new = world.slot_dims(target_of(node).spec.sizes)
+    dims = (*x.dims[:dim], new[dim], *x.dims[dim + 1 :]) if x.dims else ()
+    made = ordered(world, x, dim, dims, cause)
+    outputs = [made for _ in node.outputs]
+    tag = x.tag
+    if (
+        len(outputs) == 2
+        and not x.dirty
+        and len(dims) == 1
+        and dims[0]
+        and tag is not None
+        and tag.kind == "count"
+    ):
+        through = Coordinate(dims[0][0], 0, object())
+        if tag.coordinates == (Coordinate(x.dims[0][0]),):
+            counts = Tag("count", (through,), tag.group, tag.offset)
+            outputs = [made.with_(tag=counts), made.with_(tag=Tag("permutation", (through,)))]
+    return outputs
+
+
+def _packed(world: World, node: Node, states: States) -> list[Abstract]:
+    """Return the results of ``pack_padded_sequence``: without padding if the lengths count the
+    valid positions.
+    """
+    given = arguments_by_name(node)
+    x, lengths = states[given["input"]], states[given["lengths"]]
+    batch, time = (0, 1) if given["batch_first"] else (1, 0)
+    tag = lengths.tag
+    left = set()
+    for region in world.settled(x).dirty:
+        rows = (
+            tag.replaced({lengths.dims[0][0]: Coordinate(x.dims[batch][0])})
+            if tag and x.dims[batch]
+            else None
+        )
+        fits = (
+            rows is not None
+            and rows.kind == "count"
+            and region.group == rows.group
+            and rows.offset <= 0
+            and world.side(region.group) == "right"
+            and region.coordinates
+            == (*rows.coordinates, Coordinate(x.dims[time][0]) if x.dims[time] else None)
+        )
+        if not fits:
+            left.add(region)
+    cause = world.causes(
+        "the lengths of a packed sequence are not known to be those of the valid positions"
     )
+    source = x.with_(dirty=everywhere_if(left))
+    first, second = (each.spec.sizes for each in node.outputs if each is not None)
+    data = blurred(world, [source, lengths], first, cause).with_(level=x.worst)
+    return [data, blurred(world, [lengths], second, cause).with_(level=FINITE)]
+
+
+def _scattered(world: World, node: Node, states: States) -> list[Abstract]:
+    cause = world.causes("elements are written at indices", "keep padding out of the indices")
+    reads = [states[each] for each in node.reads]
+    return [blurred(world, reads, target_of(node).spec.sizes, cause)]
+
+
+SELECTIONS = rules_of(
+    ("embedding", _embedding),
+    ("one_hot", _one_hot),
+    ("gather", _gather),
+    ("index_select", _index_select),
+    ("index", _index),
+    ("masked_select", _masked_select),
+    ("topk sort argsort kthvalue", _ordered),
+    ("_pack_padded_sequence", _packed),
+    ("scatter scatter_add scatter_reduce", _scattered),
+    ("index_put index_add index_copy _index_put_impl", _scattered),
+)
+"""The rules by the name of the op."""

@@ -12,10 +12,8 @@ from typing import Any
 
 import torch
 
-from symshape.auditing.bounds import BACKWARD, level_and_low
-from symshape.auditing.broadcasting import broadcast
 from symshape.auditing.domain import (
-    EVERYWHERE,
+    ANYTHING,
     FINITE,
     LOW,
     MASKED,
@@ -26,13 +24,170 @@ from symshape.auditing.domain import (
     Region,
     Tag,
     after,
+    assumptions_of,
+    cause_of,
+    everywhere_if,
     level_of,
 )
-from symshape.auditing.op_calls import name_of_op, target_of
-from symshape.auditing.world import FINITE_NUMBERS, SMALL_SCORES, STRONG, World
+from symshape.auditing.world import (
+    FINITE_NUMBERS,
+    SMALL_SCORES,
+    STRONG,
+    World,
+    broadcast,
+    name_of_op,
+    target_of,
+    words,
+)
 from symshape.graph.steps import Node, Value, arguments_by_name, map_argument
 
-__all__ = ["chosen", "combine", "pointwise"]
+# -- levels and lower bounds: whether an element may be infinite or NaN, and how small it is
+
+
+# Finite for finite numbers, as long as nothing overflows.
+_FINITE = words(
+    """
+    add sub mul neg abs relu relu6 gelu tanh sigmoid silu mish softplus elu selu celu hardtanh
+    hardsigmoid hardswish leaky_relu exp expm1 sin cos atan sinh cosh erf erfc square sign sgn
+    floor ceil round trunc clamp clamp_min clamp_max minimum maximum fmin fmax where lerp addcmul
+    logaddexp threshold log_sigmoid _to_copy clone alias detach lift_fresh contiguous expand copy
+    fill prelu _prelu_kernel rsub glu sinc isnan isinf positive nan_to_num scaled_add scaled_sub
+    """
+)
+_COPIES = words("_to_copy clone alias detach lift_fresh contiguous expand copy")
+_KEEPS_LOW_LEVEL = _COPIES | {"add", "maximum", "minimum"}
+_POSITIVE = frozenset(
+    {"exp", "sigmoid", "relu", "relu6", "abs", "square", "softplus", "hardsigmoid"}
+)
+# Results may be infinite or NaN for finite numbers, unless the bounds below say otherwise.
+_PARTIAL = words(
+    """
+    div reciprocal rsqrt sqrt log log2 log10 log1p pow remainder fmod acos asin acosh asinh atanh
+    tan atan2 true_divide floor_divide xlogy erfinv lgamma digamma addcdiv hypot special_erfcx
+    copysign
+    """
+)
+_TESTS = words(
+    """
+    eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and bitwise_or
+    bitwise_not bitwise_xor bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__
+    __lshift__ __rshift__ isfinite isposinf isneginf
+    """
+)
+# Elementwise ops of backward passes: products with a gradient, which is the first operand.
+BACKWARD = words(
+    """
+    gelu_backward silu_backward tanh_backward sigmoid_backward threshold_backward
+    hardswish_backward leaky_relu_backward elu_backward hardtanh_backward hardsigmoid_backward
+    mish_backward softplus_backward
+    """
+)
+
+ELEMENTWISE = (
+    {"copysign", "signbit"}
+    | (_FINITE - {"glu", "scaled_add", "scaled_sub"})
+    | _PARTIAL
+    | _TESTS
+    | BACKWARD
+    | {"masked_fill"}
+)
+"""The names of elementwise ops."""
+
+
+def level_and_low(
+    name: str, node: Node | None, operands: Sequence[Abstract], kept: bool, floating: bool
+) -> tuple[int, float]:
+    """Return the level and the lower bound of a result outside its facts.
+
+    ``kept``: every region of the operands' facts has a fact of the result.
+    """
+    levels = [each.level if kept else each.worst for each in operands]
+    lows = [each.low if kept else each.lowest for each in operands]
+    scalars = _scalars(node)
+    if not floating:
+        return FINITE, 0.0 if name in _TESTS else -math.inf
+    low = _low(name, node, operands, lows, scalars)
+    worst = max([FINITE, *levels])
+    if any(not math.isfinite(each) for each in scalars):
+        worst = ANYTHING
+    if name in _FINITE or name in BACKWARD:
+        if worst == LOW and name in ("exp", "sigmoid"):
+            return FINITE, low
+        return (
+            worst if worst == FINITE or (worst == LOW and name in _KEEPS_LOW_LEVEL) else ANYTHING
+        ), low
+    if worst == FINITE and _defined(name, node, lows, scalars):
+        return FINITE, low
+    return ANYTHING, low
+
+
+def _scalars(node: Node | None) -> list[float]:
+    if node is None:
+        return []
+    return [
+        float(each)
+        for each in node.args
+        if isinstance(each, (int, float)) and not isinstance(each, bool)
+    ]
+
+
+def _defined(name: str, node: Node | None, lows: Sequence[float], scalars: Sequence[float]) -> bool:
+    """Return whether a partial op is finite above these lower bounds."""
+    if name in ("rsqrt", "reciprocal", "log", "log2", "log10"):
+        return lows[0] > 0
+    if name in ("sqrt", "log1p", "asinh"):
+        return lows[0] >= 0 or name == "asinh"
+    if name in ("div", "true_divide"):
+        if len(lows) > 1:
+            return lows[1] > 0
+        return bool(scalars) and scalars[0] != 0
+    if name == "pow":
+        exponent = node.args[1] if node is not None and len(node.args) > 1 else None
+        if not isinstance(exponent, (int, float)):  # a tensor
+            base = scalars[0] if scalars else lows[0] if lows else 0.0
+            return base > 0
+        return (
+            (exponent >= 0 and exponent == int(exponent))
+            or (exponent > 0 and lows[0] >= 0)
+            or lows[0] > 0
+        )
+    return False
+
+
+def _low(
+    name: str,
+    node: Node | None,
+    operands: Sequence[Abstract],
+    lows: Sequence[float],
+    scalars: Sequence[float],
+) -> float:
+    """Return the lower bound of a result; minus infinity if none is known."""
+    if name in _POSITIVE:
+        return 0.0
+    args: tuple[Any, ...] = node.args if node is not None else ()
+    if name == "pow":
+        even = len(args) > 1 and isinstance(args[1], (int, float)) and args[1] % 2 == 0
+        return 0.0 if even else -math.inf
+    if name == "mul" and len(operands) == 2:
+        same = len(args) == 2 and isinstance(args[0], Value) and args[0] is args[1]
+        return 0.0 if same or min(lows) >= 0 else -math.inf
+    if name == "add" and not (node is not None and node.kwargs):
+        return sum(lows) + sum(scalars[: 2 - len(lows)])
+    if name in _COPIES and len(lows) == 1:
+        return lows[0]
+    if name == "sqrt":
+        return 0.0
+    if name == "maximum":
+        return max(lows)
+    if name in ("clamp_min", "clamp") and len(args) > 1 and isinstance(args[1], (int, float)):
+        high = args[2] if len(args) > 2 else None
+        return (
+            float(args[1]) if not isinstance(high, (int, float)) or high >= args[1] else -math.inf
+        )
+    if name in ("div", "mul") and len(lows) == 1 and scalars and scalars[0] > 0 and lows[0] >= 0:
+        return 0.0
+    return -math.inf
+
 
 _PARTS: dict[str, Callable[[float, float], float]] = {
     "add": operator.add,
@@ -40,9 +195,6 @@ _PARTS: dict[str, Callable[[float, float], float]] = {
     "mul": operator.mul,
 }
 _MODERATE = 100.0  # the most that may be added to a masked score, which stays masked
-_COPIES = frozenset(
-    {"_to_copy", "clone", "alias", "detach", "lift_fresh", "contiguous", "expand", "copy"}
-)
 
 
 def pointwise(world: World, node: Node, states: Mapping[Value, Abstract]) -> Abstract:
@@ -64,15 +216,11 @@ def pointwise(world: World, node: Node, states: Mapping[Value, Abstract]) -> Abs
 
 
 _SIGNED = {
-    "div": 1,
-    "true_divide": 1,
-    "floor_divide": 1,
-    "remainder": 1,
-    "fmod": 1,
+    **dict.fromkeys(words("atan2 reciprocal rsqrt pow copysign signbit"), 0),
+    **dict.fromkeys(words("div true_divide floor_divide remainder fmod xlogy"), 1),
     "addcdiv": 2,
-    "atan2": 0,
 }
-_SIGNED |= {"reciprocal": 0, "rsqrt": 0, "pow": 0, "copysign": 0, "signbit": 0, "xlogy": 1}
+"""Ops that distinguish 0.0 from -0.0, and the position of the first operand whose zeros matter."""
 
 
 def _reads_signs_of_zeros(name: str, node: Node | None, operands: Sequence[Abstract]) -> bool:
@@ -117,7 +265,7 @@ def combine(
     """
     if node is not None and arguments_by_name(node).get("alpha", 1) != 1:
         name = "scaled_" + name
-    facts, assumes = {}, set().union(*(each.assumes for each in operands))
+    facts, assumes = {}, set(assumptions_of(operands))
     compared = _compared(name, operands, world)
     facts.update(compared)
     regions = dict.fromkeys(region for each in operands for region in each.facts)
@@ -139,9 +287,9 @@ def combine(
         name, node, operands, kept, dtype.is_floating_point or dtype.is_complex
     )
     dirty = frozenset().union(*(each.dirty for each in operands))
-    cause = next((each.cause for each in operands if each.cause is not None), None)
+    cause = cause_of(operands)
     if _reads_signs_of_zeros(name, node, operands):
-        dirty = frozenset((EVERYWHERE,))
+        dirty = everywhere_if(True)
         cause = cause or world.causes("the sign of a zero is read, which may come from padding")
     tag = _tag(name, operands, node, dtype)
     made_of = Abstract(dims, dirty, facts, rest, level, low, tag, cause, frozenset(assumes))
@@ -177,8 +325,8 @@ def chosen(world: World, dims: Dims, condition: Abstract, yes: Abstract, no: Abs
     if all(region in facts for region in regions) and condition.rest is not None:
         rest = yes.rest if condition.rest else no.rest
     level, low = _level_of_choice(condition, yes, no, facts)
-    cause = next((each.cause for each in (condition, yes, no) if each.cause is not None), None)
-    assumes = condition.assumes | yes.assumes | no.assumes
+    operands = (condition, yes, no)
+    cause, assumes = cause_of(operands), assumptions_of(operands)
     return world.settled(
         Abstract(dims, frozenset(dirty), facts, rest, level, low, None, cause, assumes)
     )

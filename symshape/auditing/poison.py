@@ -19,18 +19,6 @@ from symshape.auditing.world import World
 from symshape.calls.arguments import flat_with_paths
 from symshape.graph.program import Program
 
-__all__ = [
-    "INFINITE",
-    "ORDINARY",
-    "Difference",
-    "Poison",
-    "difference",
-    "poisons",
-    "positions_of_regions",
-    "positions_of_sizes",
-    "run",
-]
-
 ORDINARY, LARGE, INFINITE = "ordinary", "large", "not finite"
 _DRAWS = 4  # paddings with random ordinary numbers
 _LARGE = 100.0  # times the largest number at valid positions

@@ -16,8 +16,6 @@ from symshape.errors import InputError
 from symshape.torch_internals import pytree
 from symshape.user_code import name_of
 
-__all__ = ["Group", "Request", "Valid", "read_request"]
-
 Valid = str | Callable[..., torch.Tensor]
 """An argument's name that says which positions are valid (a mask or lengths), or a function of the
 arguments.

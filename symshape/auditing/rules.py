@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 
 import torch
 
-from symshape.auditing import layers
-from symshape.auditing.bounds import ELEMENTWISE
-from symshape.auditing.broadcasting import broadcast
 from symshape.auditing.domain import (
     ANYTHING,
     FINITE,
@@ -22,48 +18,29 @@ from symshape.auditing.domain import (
     level_of,
 )
 from symshape.auditing.gradients import GRADIENTS
-from symshape.auditing.matrices import MATRICES
-from symshape.auditing.mixing import reduced, scanned, softmax
-from symshape.auditing.moving import MOVES
-from symshape.auditing.op_calls import name_of_op, target_of
-from symshape.auditing.picking import blurred
-from symshape.auditing.pointwise import combine, pointwise
-from symshape.auditing.selecting import SELECTIONS
-from symshape.auditing.world import World
+from symshape.auditing.layers import LAYERS
+from symshape.auditing.mixing import MATRICES, reduced, scanned, softmax
+from symshape.auditing.picking import SELECTIONS, all_blurred, blurred
+from symshape.auditing.pointwise import ELEMENTWISE, combine, pointwise
+from symshape.auditing.viewing import MOVES
+from symshape.auditing.world import (
+    Rule,
+    States,
+    World,
+    broadcast,
+    name_of_op,
+    rules_of,
+    target_of,
+    words,
+)
 from symshape.graph.steps import Node, Value, arguments_by_name
 
-__all__ = ["results"]
-
-States = Mapping[Value, Abstract]
-Rule = Callable[[World, Node, States], list[Abstract]]
-
-_REDUCTIONS = [
-    "sum",
-    "mean",
-    "amax",
-    "amin",
-    "max",
-    "min",
-    "prod",
-    "any",
-    "all",
-    "argmax",
-    "argmin",
-    "var",
-    "std",
-    "var_mean",
-    "std_mean",
-    "norm",
-    "linalg_vector_norm",
-    "logsumexp",
-    "nansum",
-    "count_nonzero",
-    "nanmean",
-    "median",
-    "nanmedian",
-    "mode",
-    "aminmax",
-]
+_REDUCTIONS = words(
+    """
+    sum mean amax amin max min prod any all argmax argmin var std var_mean std_mean norm
+    linalg_vector_norm logsumexp nansum count_nonzero nanmean median nanmedian mode aminmax
+    """
+)
 _REPAIRS = {
     **dict.fromkeys(("mean", "nanmean"), "divide the sum of x * mask by the sum of the mask"),
     **dict.fromkeys(("sum", "norm", "linalg_vector_norm", "any"), "multiply by the mask before"),
@@ -102,9 +79,7 @@ def results(world: World, node: Node, states: States) -> list[Abstract]:
 def _unknown(world: World, node: Node, states: States, target: Value, *, known: bool) -> Abstract:
     reason = f"{node.op} mixes positions" if known else f"no rule knows {node.op}"
     cause = world.causes(reason, known=known)
-    return blurred(
-        world, [states[each] for each in node.reads], world.slot_dims(target.spec.sizes), cause
-    )
+    return blurred(world, [states[each] for each in node.reads], target.spec.sizes, cause)
 
 
 def _elementwise(world: World, node: Node, states: States) -> list[Abstract]:
@@ -114,11 +89,7 @@ def _elementwise(world: World, node: Node, states: States) -> list[Abstract]:
 def _reduction(world: World, node: Node, states: States) -> list[Abstract]:
     given = arguments_by_name(node)
     if len(node.reads) != 1:  # max and min of two tensors
-        return [
-            _unknown(world, node, states, each, known=False)
-            for each in node.outputs
-            if each is not None
-        ]
+        raise ValueError("an elementwise maximum")
     x = states[node.reads[0]]
     dim = given.get("dim")
     rank = len(x.dims)
@@ -188,25 +159,15 @@ def _loss(world: World, node: Node, states: States) -> list[Abstract]:
     return [reduced(world, "sum", made, range(len(dims)), False, cause)]
 
 
-_RANDOM = (
-    "rand",
-    "randn",
-    "randint",
-    "rand_like",
-    "randn_like",
-    "uniform",
-    "normal",
-    "bernoulli",
-    "normal_functional",
+_RANDOM = words(
+    """
+    rand randn randint rand_like randn_like uniform normal bernoulli normal_functional
+    """
 )
-_LOSSES = (
-    "mse_loss",
-    "l1_loss",
-    "smooth_l1_loss",
-    "huber_loss",
-    "binary_cross_entropy",
-    "soft_margin_loss",
-    "kl_div",
+_LOSSES = words(
+    """
+    mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy soft_margin_loss kl_div
+    """
 )
 
 
@@ -216,19 +177,16 @@ def _neighbours(world: World, node: Node, states: States) -> list[Abstract]:
         "neighbours are read, and those at padding are not zero", "multiply by the mask before"
     )
     reads = [world.settled(states[each]) for each in node.reads]
-    return [
-        blurred(world, reads, world.slot_dims(each.spec.sizes), cause).with_(
-            level=max(x.worst for x in reads)
-        )
-        for each in node.outputs
-        if each is not None
-    ]
+    level = max(x.worst for x in reads)
+    return [each.with_(level=level) for each in all_blurred(world, node, reads, cause)]
 
 
-_NEIGHBOURS = (
-    "im2col col2im avg_pool1d avg_pool2d max_pool1d max_pool2d max_pool2d_with_indices "
-    "adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d unfold upsample_nearest1d "
-    "upsample_linear1d upsample_bilinear2d"
+_NEIGHBOURS = words(
+    """
+    im2col col2im avg_pool1d avg_pool2d max_pool1d max_pool2d max_pool2d_with_indices
+    adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d unfold upsample_nearest1d
+    upsample_linear1d upsample_bilinear2d
+    """
 )
 
 
@@ -246,14 +204,9 @@ def _arange(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 _NUMBERS = {
-    "zeros": 0.0,
-    "zeros_like": 0.0,
-    "new_zeros": 0.0,
-    "ones": 1.0,
-    "ones_like": 1.0,
-    "new_ones": 1.0,
+    **dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero"), 0.0),
+    **dict.fromkeys(("ones", "ones_like", "new_ones"), 1.0),
 }
-_NUMBERS |= {"zero": 0.0}
 
 
 def _filled(world: World, node: Node, states: States) -> list[Abstract]:
@@ -264,18 +217,10 @@ def _filled(world: World, node: Node, states: States) -> list[Abstract]:
     number = _NUMBERS.get(name, given.get("fill_value", given.get("s", given.get("value"))))
     if isinstance(number, Value):
         value = states[number]
-        return (
-            [value.with_(dims=dims, tag=None)]
-            if not value.dirty and not value.dims
-            else [
-                blurred(
-                    world,
-                    [value],
-                    dims,
-                    world.causes("filled with a number that depends on padding"),
-                )
-            ]
-        )
+        if not value.dirty and not value.dims:
+            return [value.with_(dims=dims, tag=None)]
+        cause = world.causes("filled with a number that depends on padding")
+        return [blurred(world, [value], target.spec.sizes, cause)]
     if not isinstance(number, (bool, int, float)):
         return [Abstract(dims, level=FINITE if number is not None else ANYTHING)]
     if not target.spec.dtype.is_floating_point:
@@ -314,47 +259,22 @@ def _triangle(world: World, node: Node, states: States) -> list[Abstract]:
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(_REDUCTIONS, _reduction),
-    **dict.fromkeys(
-        ("_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax"), _softmax
-    ),
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), _scan),
-    **dict.fromkeys(("native_dropout", "dropout"), _dropout),
-    **dict.fromkeys((*_NUMBERS, "full", "full_like", "new_full", "scalar_tensor", "fill"), _filled),
-    **dict.fromkeys(("tril", "triu"), _triangle),
     **dict.fromkeys(_RANDOM, _random),
-    **dict.fromkeys(_NEIGHBOURS.split(), _neighbours),
+    **dict.fromkeys(_NEIGHBOURS, _neighbours),
     **dict.fromkeys(_LOSSES, _loss),
-    "arange": _arange,
-    "copy": _copied,
+    **dict.fromkeys(_NUMBERS, _filled),
+    **rules_of(
+        ("_softmax _log_softmax _safe_softmax softmax log_softmax", _softmax),
+        ("cumsum cumprod cummax cummin logcumsumexp", _scan),
+        ("native_dropout dropout", _dropout),
+        ("full full_like new_full scalar_tensor fill", _filled),
+        ("tril triu", _triangle),
+        ("arange", _arange),
+        ("copy", _copied),
+    ),
     **MOVES,
     **SELECTIONS,
     **MATRICES,
     **GRADIENTS,
-    **dict.fromkeys(
-        ("native_layer_norm", "layer_norm", "rms_norm", "_fused_rms_norm"), layers.layer_norm
-    ),
-    **dict.fromkeys(("native_group_norm", "group_norm"), layers.group_norm),
-    **dict.fromkeys(
-        (
-            *("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "batch_norm"),
-            *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
-        ),
-        layers.batch_norm,
-    ),
-    **dict.fromkeys(
-        ("convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution"), layers.convolution
-    ),
-    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), layers.recurrent),
-    **dict.fromkeys(
-        (
-            *("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention"),
-            *("_scaled_dot_product_efficient_attention", "scaled_dot_product_attention"),
-            *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math"),
-        ),
-        layers.fused_attention,
-    ),
-    **dict.fromkeys(
-        ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"), layers.heads
-    ),
-    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), layers.nll_loss),
+    **LAYERS,
 }

@@ -1,11 +1,11 @@
 """The questions and assumptions of an audit's rules: equality of sizes, the side of the padding,
-causes in words.
+causes in words; operands under common dimensions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from guards.asking.ladder import Effort
@@ -26,8 +26,7 @@ from symshape.auditing.domain import (
     Slot,
 )
 from symshape.graph.program import Program
-
-__all__ = ["FINITE_NUMBERS", "MASKED_ROWS", "SMALL_SCORES", "STRONG", "World", "size_of"]
+from symshape.graph.steps import Node, Value
 
 FINITE_NUMBERS = (
     "numbers are finite: padding, valid data and what is computed from them (0 times NaN is NaN)"
@@ -218,3 +217,93 @@ class World:
                 if query.slot is not None:
                     found[query.slot] = query.offset - key.offset
         return found
+
+
+# -- rules, and what they read of a step
+
+
+States = Mapping[Value, Abstract]
+Rule = Callable[[World, Node, States], list[Abstract]]
+"""``rule(world, node, states)``: the abstract tensors of the results of a step."""
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text: names of ops."""
+    return frozenset(text.split())
+
+
+def rules_of(*rows: tuple[str, Rule]) -> dict[str, Rule]:
+    """Return rules by the name of the op; a row has the names of the ops, and their rule."""
+    return {name: rule for names, rule in rows for name in names.split()}
+
+
+def name_of_op(node: Node) -> str:
+    """Return the name of an op without namespace, overload and the underscore of an in-place
+    variant.
+    """
+    name = str(node.op._schema.name).partition("::")[2]
+    return name[:-1] if name.endswith("_") and not name.startswith("__") else name
+
+
+def target_of(node: Node) -> Value:
+    """Return the first output of a step, or its first argument if the op returns nothing new."""
+    found = next((each for each in node.outputs if each is not None), None)
+    return found if found is not None else node.reads[0]
+
+
+# -- operands under common dimensions
+
+
+def referenced(x: Abstract) -> frozenset[Slot]:
+    """Return the slots that the regions and the tag of an abstract tensor name."""
+    found: set[Slot] = set()
+    for region in (*x.dirty, *x.facts):
+        found |= region.slots
+    if x.tag is not None:
+        found |= {each.slot for each in x.tag.coordinates if each.slot is not None}
+    return frozenset(found)
+
+
+def broadcast(
+    world: World, operands: Sequence[Abstract], sizes: Sequence[Any]
+) -> tuple[Dims, list[Abstract]]:
+    """Return new dimensions of these sizes, and the operands under them."""
+    named = [referenced(each) for each in operands]
+    maps: list[dict[Slot, Coordinate | None]] = [{} for _ in operands]
+    dims = []
+    for back, size in enumerate(reversed(list(sizes)), 1):
+        parts = [each.dims[-back] if back <= len(each.dims) else () for each in operands]
+        wanted = _structure(world, parts, named, world.size(size))
+        dims.append(wanted)
+        for part, mapping, names in zip(parts, maps, named, strict=True):
+            fits = len(part) == len(wanted) and all(
+                world.same(a.size, b.size) for a, b in zip(part, wanted, strict=True)
+            )
+            for place, slot in enumerate(part):
+                if slot in names:
+                    mapping[slot] = Coordinate(wanted[place]) if fits else None
+    dims.reverse()
+    return tuple(dims), [
+        each.moved(tuple(dims), mapping) for each, mapping in zip(operands, maps, strict=True)
+    ]
+
+
+def _structure(
+    world: World, parts: Sequence[tuple[Slot, ...]], named: Sequence[frozenset[Slot]], size: Any
+) -> tuple[Slot, ...]:
+    """Return new slots for one dimension, like those of the operand whose slots matter."""
+    for part, names in zip(parts, named, strict=True):
+        if names & set(part) and world.same(arithmetic.prod([each.size for each in part]), size):
+            return tuple(Slot(each.size) for each in part)
+    return world.slot_dims([size])[0]
+
+
+def aligned(x: Abstract, matching: Dims, dims: Dims) -> Abstract:
+    """Return ``x`` under ``dims``; its own dimensions correspond to ``matching``."""
+    named = referenced(x)
+    mapping: dict[Slot, Coordinate | None] = {}
+    for mine, theirs in zip(x.dims, matching, strict=True):
+        for place, slot in enumerate(mine):
+            if slot in named:
+                mapping[slot] = Coordinate(theirs[place]) if len(mine) == len(theirs) else None
+    return x.moved(dims, mapping)
