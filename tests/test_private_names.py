@@ -35,7 +35,7 @@ ELSEWHERE = {
         "torch._library.fake_impl.set_ctx_getter",
         "torch._meta_registrations",
     },
-    "symshape.frontends.cli.lanes": {"torch._dynamo"},
+    "symshape.frontends.cli.demo": {"torch._dynamo"},
     "symshape.frontends.exploration.dynamo_guards": {
         "torch._dynamo.eval_frame._debug_get_cache_entry_list"
     },

@@ -17,13 +17,10 @@ from rich.text import Text
 from symshape.auditing.audit import audit_padding
 from symshape.auditing.report import LEAKS, PROVEN, UNKNOWN, PaddingAudit
 from symshape.dims import Dim
-from symshape.errors import InputError, SymShapeError
+from symshape.errors import InputError
+from symshape.frontends.cli.arguments import Program, json_instead_of, read_dynamic, usage_errors
 from symshape.frontends.cli.example_programs import example_program
-from symshape.frontends.cli.sizes import read_dynamic
 
-_PROGRAM = (
-    "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, kwargs])."
-)
 _VALID = (
     "The mask or the lengths among the arguments; ~NAME is true at padding; SIZE=NAME for "
     "one of several sizes."
@@ -35,12 +32,11 @@ class Exit(IntEnum):
 
     PROVEN = 0
     LEAKS = 1
-    USAGE = 2
     UNKNOWN = 3
 
 
 def audit(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
+    program: Program,
     padded: Annotated[
         list[str],
         typer.Option(
@@ -59,9 +55,7 @@ def audit(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the report as a page here.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of sentences.")
-    ] = False,
+    as_json: Annotated[bool, json_instead_of("sentences")] = False,
 ) -> None:
     """Say whether padding changes the outputs of a program, and where.
 
@@ -71,7 +65,7 @@ def audit(
     Example: symshape audit my_model:example --padded ids.1=length --valid mask
     """
     console = Console(soft_wrap=True)
-    try:
+    with usage_errors("audit"):
         fn, args, kwargs, _ = example_program(program)
         example = _by_name(fn, args, kwargs)
         wanted = {
@@ -93,9 +87,6 @@ def audit(
             html.write_text(
                 f"<!doctype html><meta charset='utf-8'>{found._repr_html_()}", encoding="utf-8"
             )
-    except (SymShapeError, ValueError, OSError) as error:
-        typer.echo(f"symshape audit: {error}", err=True)
-        raise typer.Exit(Exit.USAGE) from None
     if as_json:
         typer.echo(json.dumps(_plain(found), indent=1))
     else:

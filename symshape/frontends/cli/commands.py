@@ -15,19 +15,16 @@ from rich.text import Text
 
 import guards
 from guards.asking.assumptions import unknown_name
-from guards.errors import GuardsError, RangeError
+from guards.errors import RangeError
 from guards.text.reader import names_in
 from symshape.errors import InputError, SymShapeError
 from symshape.exploring.terminal import terminal_table
+from symshape.frontends.cli.arguments import USAGE, json_instead_of, read_ranges, usage_errors
 from symshape.frontends.cli.audit_command import audit
-from symshape.frontends.cli.bake_command import bake_command
-from symshape.frontends.cli.cost_commands import cost, plan
-from symshape.frontends.cli.doctor import findings, findings_table
-from symshape.frontends.cli.environment import versions_table
+from symshape.frontends.cli.cost_commands import cost, fits_command, plan
+from symshape.frontends.cli.doctor import findings, findings_table, versions_table
 from symshape.frontends.cli.error_pages import error
-from symshape.frontends.cli.fits_command import fits_command
-from symshape.frontends.cli.ranges import read_ranges
-from symshape.frontends.cli.store_commands import cache, show
+from symshape.frontends.cli.store_commands import bake_command, cache, show
 from symshape.frontends.cli.trace_commands import explain, report, trace
 
 app = typer.Typer(
@@ -45,7 +42,6 @@ class Exit(IntEnum):
 
     ALWAYS = 0
     NEVER = 1
-    USAGE = 2
     DEPENDS = 3
 
 
@@ -107,9 +103,7 @@ def prove(
             "--assume", "-a", metavar="CONDITION", help="A condition that is known to hold."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of sentences.")
-    ] = False,
+    as_json: Annotated[bool, json_instead_of("sentences")] = False,
 ) -> None:
     """Say whether a condition holds for all sizes, for none or some.
 
@@ -118,16 +112,13 @@ def prove(
     Example: symshape prove 'x.size(0) // 2 > 3' --range 'x.size(0)=8:'
     """
     console = Console(soft_wrap=True)
-    try:
+    with usage_errors("prove"):
         bounds = read_ranges(ranges or [])
         verdict = guards.decide(query, ranges=bounds, assume=assume or [])
         known = {name for text in (query, *(assume or [])) for name in names_in(text)}
         unknown = sorted(bounds.keys() - known)
         if unknown:
             raise RangeError(unknown_name(unknown[0], known))
-    except (GuardsError, ValueError) as error:
-        typer.echo(f"symshape prove: {error}", err=True)
-        raise typer.Exit(Exit.USAGE) from None
     code = Exit.DEPENDS if verdict.value is None else Exit.ALWAYS if verdict.value else Exit.NEVER
     if as_json:
         typer.echo(json.dumps(_plain(verdict), indent=1))
@@ -214,7 +205,7 @@ def demo(
         )
     except SymShapeError as error:
         typer.echo(f"symshape demo: {error}", err=True)
-        raise typer.Exit(Exit.USAGE) from None
+        raise typer.Exit(USAGE) from None
     raise typer.Exit(1 if mismatches else 0)
 
 

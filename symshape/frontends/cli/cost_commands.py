@@ -1,5 +1,5 @@
-"""``symshape cost`` and ``symshape plan``: arguments, options and exit codes; the library does the
-work.
+"""``symshape cost``, ``symshape plan`` and ``symshape fits``: arguments, options and exit codes;
+the library does the work.
 """
 
 from __future__ import annotations
@@ -13,27 +13,32 @@ from rich.console import Console
 from rich.text import Text
 
 from symshape.cost.cost import GROUPS, Cost
-from symshape.cost.optimizers import OPTIMIZERS
 from symshape.cost.peak_memory import PeakMemory
 from symshape.cost.units import shown
-from symshape.errors import InputError, SymShapeError
+from symshape.errors import InputError
 from symshape.exploring.tables import Table
 from symshape.exploring.terminal import terminal_table
 from symshape.exploring.traffic import ATTRIBUTION
-from symshape.frontends.cli.example_programs import traced_program
-from symshape.frontends.cli.ranges import read_ranges
-from symshape.frontends.cli.traffic import bundled_traffic, read_traffic
-from symshape.planning.planner import plan as make_plan
-
-_PROGRAM = (
-    "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, "
-    "kwargs[, dynamic]])."
+from symshape.fitting.fits import Fits, budget_of, fits_of
+from symshape.frontends.cli.arguments import (
+    Column,
+    Dynamic,
+    Fixed,
+    Program,
+    Train,
+    bundled_traffic,
+    json_instead_of,
+    read_dynamic,
+    read_ranges,
+    read_traffic,
+    usage_errors,
 )
-_USAGE = 2
+from symshape.frontends.cli.example_programs import traced_program
+from symshape.planning.planner import plan as make_plan
 
 
 def cost(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
+    program: Program,
     dim: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,12 +65,8 @@ def cost(
             help="The holder of tensors: graph or eager. Default: graph; eager with --train."
         ),
     ] = "",
-    train: Annotated[
-        str, typer.Option(metavar="OPTIMIZER", help=f"A step of training: {', '.join(OPTIMIZERS)}.")
-    ] = "",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of tables.")
-    ] = False,
+    train: Train = "",
+    as_json: Annotated[bool, json_instead_of("tables")] = False,
 ) -> None:
     """Show operations, bytes and peak memory of a program as formulas.
 
@@ -74,7 +75,7 @@ def cost(
     Example: symshape cost gpt2 --dim batch=2:64 --dim length=128
     """
     console = Console()
-    try:
+    with usage_errors("cost"):
         ranges = read_ranges(dim or [])
         if bool(largest) != bool(memory or flops):
             raise InputError(
@@ -94,9 +95,6 @@ def cost(
             report.show(console, by, limit)
             if answer is not None:
                 console.print(Text(f"largest {largest} within {memory or flops}: {answer}", "bold"))
-    except (SymShapeError, ValueError) as error:
-        typer.echo(f"symshape cost: {error}", err=True)
-        raise typer.Exit(_USAGE) from None
 
 
 class _Report:
@@ -201,21 +199,11 @@ def plan(
             help="CSV with a header, or JSONL. Default: the bundled sample of Azure's trace."
         ),
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            "-c",
-            metavar="NAME=COLUMN",
-            help="The column of the file that holds a size.",
-        ),
-    ] = None,
-    fixed: Annotated[
-        list[str] | None,
-        typer.Option("--fixed", metavar="NAME=SIZE", help="A size that is always the same."),
-    ] = None,
+    column: Column = None,
+    fixed: Fixed = None,
     program: Annotated[
-        str, typer.Option(metavar="PROGRAM", help=f"Whose formulas price a call: {_PROGRAM}")
+        str,
+        typer.Option(metavar="PROGRAM", help="Whose formulas price a call, as for symshape cost."),
     ] = "",
     max_graphs: Annotated[int | None, typer.Option(help="At most so many graphs.")] = None,
     memory: Annotated[
@@ -240,7 +228,7 @@ def plan(
     Example: symshape plan --traffic trace.csv -c length=tokens --max-graphs 16
     """
     console = Console()
-    try:
+    with usage_errors("plan"):
         seen = read_traffic(traffic, column or [], fixed or []) or bundled_traffic(fixed or [])
         with console.status("planning", spinner="dots"):
             traced = traced_program(program) if program else None
@@ -256,9 +244,6 @@ def plan(
             )
         if output is not None:
             output.write_text(found.to_json(), encoding="utf-8")
-    except (SymShapeError, ValueError, OSError) as error:
-        typer.echo(f"symshape plan: {error}", err=True)
-        raise typer.Exit(_USAGE) from None
     if as_json:
         typer.echo(found.to_json())
         return
@@ -269,3 +254,69 @@ def plan(
     )
     if traffic is None:
         console.print(Text(f"traffic: {ATTRIBUTION}", "dim"))
+
+
+def fits_command(
+    program: Program,
+    memory: Annotated[
+        str,
+        typer.Option(
+            "--memory", "-m", help="The budget, such as 80GB. Default: the current CUDA device's."
+        ),
+    ] = "",
+    train: Train = "",
+    dynamic: Dynamic = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at", metavar="NAME=SIZE", help="A size at which the others are solved for."
+        ),
+    ] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="Print pairs of sizes that fit, too.")
+    ] = False,
+    as_json: Annotated[bool, json_instead_of("a sentence")] = False,
+) -> None:
+    """Say which sizes of a program fit into the memory of a device.
+
+    Exit code: 0 where some size fits, 1 where not even the smallest does.
+
+    Example: symshape fits my_model:example --memory 80GB --train adamw
+    """
+    console = Console(soft_wrap=True)
+    with usage_errors("fits"):
+        budget = budget_of(memory or None)
+        sizes = {name: _one(name, each) for name, each in read_ranges(at or []).items()}
+        with console.status("tracing", spinner="dots"):
+            traced = traced_program(program, read_dynamic(dynamic or []), train)
+            found = fits_of(traced, budget, train=train, at=sizes)
+            fitting = found.fits or bool(found.sizes)
+    if as_json:
+        typer.echo(json.dumps(_plain(found), indent=1, ensure_ascii=False))
+    else:
+        console.print(Text(str(found), "green" if fitting else "red"))
+        if table:
+            console.print(terminal_table(found.table()))
+    raise typer.Exit(0 if fitting else 1)
+
+
+def _one(name: str, bounds: tuple[int | None, int | None]) -> int:
+    low, high = bounds
+    if low is None or low != high:
+        raise InputError(f"--at {name} needs one size, such as --at {name}=1024")
+    return low
+
+
+def _plain(found: Fits) -> dict[str, Any]:
+    """Return an answer as plain data."""
+    return {
+        "program": found.name,
+        "budget": found.budget,
+        "train": found.train,
+        "formula": str(found.peak.total),
+        "in_words": found.formula,
+        "largest": found.sizes,
+        "pairs": list(found.pairs),
+        "answer": found.answer,
+        "unknown": list(found.unknown),
+    }

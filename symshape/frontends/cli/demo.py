@@ -6,18 +6,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import attrs
 import torch
+import torch._dynamo as torch_dynamo
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from symshape.exploring.metering import Arguments, Lane, Summary, closing, run_stream
+from symshape import events
+from symshape.exploring.metering import (
+    Arguments,
+    Lane,
+    Meter,
+    MeteredRunner,
+    Summary,
+    closing,
+    run_stream,
+)
 from symshape.exploring.tables import (
     Table,
     inputs_table,
@@ -27,10 +38,18 @@ from symshape.exploring.tables import (
 )
 from symshape.exploring.terminal import terminal_table
 from symshape.exploring.traffic import ATTRIBUTION, batches, bundled_requests
-from symshape.frontends.cli.environment import versions_table
-from symshape.frontends.cli.lanes import DynamoLane, SymShapeLane
-from symshape.frontends.cli.models import MODELS, POSITIONS, find_model, make_inputs, make_model
+from symshape.frontends import compile as frontend
+from symshape.frontends.cli.doctor import versions_table
+from symshape.frontends.cli.example_programs import (
+    MODELS,
+    POSITIONS,
+    find_model,
+    make_inputs,
+    make_model,
+)
 from symshape.frontends.trace import trace
+from symshape.options import Options
+from symshape.runtime.runners.choice import RunnerName
 
 
 @attrs.frozen(kw_only=True)
@@ -231,3 +250,75 @@ def _quiet_dynamo() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+# -- The two ways of compiling that the demo compares, as metered lanes.
+class DynamoLane(Lane):
+    """The lane of ``torch.compile``, with a backend that runs Dynamo's graph directly, like
+    ``eager``, but metered.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        meter = Meter()
+
+        def eager_metered(
+            gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
+        ) -> Callable[..., Any]:
+            meter.compiles += 1
+            return meter.metered(gm.forward)
+
+        torch_dynamo.reset()
+        super().__init__("torch.compile", torch.compile(model, backend=eager_metered), meter)
+
+    def close(self) -> None:
+        """Forget Dynamo's compiled programs."""
+        torch_dynamo.reset()
+
+
+class SymShapeLane(Lane):
+    """The lane of ``symshape.compile``."""
+
+    def __init__(
+        self, model: torch.nn.Module, runner: RunnerName, max_cuda_graphs: int = 1024
+    ) -> None:
+        options = Options(max_cuda_graphs=max_cuda_graphs)
+        compiled: frontend.Compiled = frontend.compile(model, runner=runner, options=options)
+        super().__init__(
+            "symshape" if runner == "eager" else f"symshape, {runner}", compiled, Meter()
+        )
+        self.compiled = compiled
+        self._metered: set[int] = set()
+        self._fallbacks: list[events.RunnerFallback] = []
+        self._calling = False
+        self._unsubscribe = events.subscribe(self._hear)
+
+    def _hear(self, event: events.Event) -> None:
+        if self._calling and isinstance(event, events.RunnerFallback):
+            self._fallbacks.append(event)
+
+    def call(self, arguments: Arguments) -> Any:
+        """Return the result of one call."""
+        self._calling = True
+        try:
+            return self.compiled(**arguments)
+        finally:
+            self._calling = False
+
+    def settle(self) -> None:
+        """Meter the runners of new entries (the call that made an entry is not a hit, so its run is
+        not missed).
+        """
+        for entry in self.compiled.entries:
+            if entry.number not in self._metered:
+                self._metered.add(entry.number)
+                self.meter.compiles += 1
+                entry.use(MeteredRunner(entry.runner, self.meter))
+
+    @property
+    def fallbacks(self) -> list[events.RunnerFallback]:
+        """Return the events of entries that could not use the requested runner."""
+        return self._fallbacks
+
+    def close(self) -> None:
+        """Stop listening to events."""
+        self._unsubscribe()

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-import symshape.store.store_errors  # noqa: F401 - an error of its own has a page too
 from symshape.errors import PAGES
+from symshape.frontends.cli.arguments import USAGE
+from symshape.store.store_errors import EntryError  # noqa: F401 - has a page too
 
 FOLDERS = (Path(__file__).with_name("error_pages"), Path(__file__).parents[3] / "docs" / "errors")
 """The folder of the pages in an installed package (``setup.py`` copies them), and in a checkout."""
-_USAGE = 2
 
 
 def error(
@@ -32,7 +32,7 @@ def error(
             else "the pages of the docs are not installed"
         )
         typer.echo(f"symshape error: {known}; codes are SYM101 to {max(PAGES)}", err=True)
-        raise typer.Exit(_USAGE)
+        raise typer.Exit(USAGE)
     typer.echo(text)
 
 

@@ -1,13 +1,15 @@
-"""``symshape cache`` and ``symshape show``, which show and change stores: arguments, options and
-exit codes.
+"""``symshape cache``, ``symshape show`` and ``symshape bake``, which show, change and fill stores:
+arguments, options and exit codes.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Annotated
 
+import attrs
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -17,6 +19,19 @@ from symshape.cost.units import amount, shown
 from symshape.errors import SymShapeError
 from symshape.exploring.tables import Table
 from symshape.exploring.terminal import terminal_table
+from symshape.frontends.baking import MODES, bake
+from symshape.frontends.cli.arguments import (
+    USAGE,
+    Column,
+    Dynamic,
+    Fixed,
+    Program,
+    json_instead_of,
+    read_dynamic,
+    read_traffic,
+    usage_errors,
+)
+from symshape.frontends.cli.example_programs import example_program
 from symshape.store.bundles import export_to, import_from
 from symshape.store.certificates import certificate_records, prove_again, why_not
 from symshape.store.disk import CERTIFICATE, DiskStore, StoredFile, default_path
@@ -25,7 +40,6 @@ from symshape.store.entry_text import checked
 from symshape.store.entry_text import show as show_entry
 from symshape.store.store_errors import EntryError
 
-_USAGE = 2
 _Where = Annotated[
     Path | None,
     typer.Option("--store", help="The folder. Default: that of symshape.compile(store=True)."),
@@ -47,7 +61,7 @@ def show(file: Annotated[Path, typer.Argument(help="A file of a store (….entry
         Console(soft_wrap=True).print(Text(show_entry(file.read_bytes())))
     except (SymShapeError, OSError) as error:
         typer.echo(printable(f"symshape show: {file}: {error}"), err=True)
-        raise typer.Exit(_USAGE) from None
+        raise typer.Exit(USAGE) from None
 
 
 @cache.command("list")
@@ -92,7 +106,7 @@ def show_one(
             ),
             err=True,
         )
-        raise typer.Exit(_USAGE)
+        raise typer.Exit(USAGE)
     show(here.path / found[0].address / f"{found[0].digest}.entry")
 
 
@@ -157,11 +171,8 @@ def prune(
 
     Example: symshape cache prune --most '200 MB'
     """
-    try:
+    with usage_errors("cache prune"):
         gone = _store(store).prune(amount(most, "bytes"))
-    except SymShapeError as error:
-        typer.echo(f"symshape cache prune: {error}", err=True)
-        raise typer.Exit(_USAGE) from None
     typer.echo(f"{len(gone)} entries of {shown(sum(each.bytes for each in gone), 'B')} gone")
 
 
@@ -190,7 +201,7 @@ def import_entries(
         typer.echo(f"{import_from(_store(store), file)} entries")
     except (EntryError, OSError) as error:
         typer.echo(printable(f"symshape cache import: {file}: {error}"), err=True)
-        raise typer.Exit(_USAGE) from None
+        raise typer.Exit(USAGE) from None
 
 
 def _store(path: Path | None) -> DiskStore:
@@ -211,3 +222,65 @@ def _age(kept: StoredFile) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit} ago"
     return f"{seconds:.0f} s ago"
+
+
+# -- ``symshape bake``; ``frontends/baking.py`` does the work
+_Mode = Annotated[
+    list[str] | None,
+    typer.Option(help=f"The modes of calls: {', '.join(MODES)}; may be given more than once."),
+]
+
+
+def bake_command(
+    program: Program,
+    traffic: Annotated[
+        Path | None, typer.Option(help="CSV with a header, or JSONL. Default: the example.")
+    ] = None,
+    column: Column = None,
+    fixed: Fixed = None,
+    dynamic: Dynamic = None,
+    store: _Where = None,
+    mode: _Mode = None,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Also trace what is declared and not served, until a proof says all is.",
+        ),
+    ] = False,
+    most: Annotated[int, typer.Option(min=1, help="Programs that may be traced.")] = 64,
+    as_json: Annotated[bool, json_instead_of("a table")] = False,
+) -> None:
+    """Trace and store what recorded traffic needs, before it comes.
+
+    Exit code: 1 if a call would still be a miss; with --certify also if it is not proven that no
+    call of the declared sizes can miss.
+
+    Example: symshape bake my_model:example --traffic trace.csv -c length=tokens
+    """
+    with usage_errors("bake"):
+        seen = read_traffic(traffic, column or [], fixed or [])
+        fn, args, kwargs, declared = example_program(program)
+        wanted = read_dynamic(dynamic or [])
+        found = bake(
+            fn,
+            args,
+            kwargs,
+            dynamic=declared if wanted is None else wanted,
+            traffic=seen,
+            store=default_path() if store is None else store,
+            modes=mode or ("no_grad",),
+            certify=certify,
+            most=most,
+            progress=not as_json,
+        )
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {**attrs.asdict(found), "complete": found.complete, "closed": found.closed},
+                indent=1,
+            )
+        )
+    else:
+        Console().print(terminal_table(found.table()))
+    raise typer.Exit(0 if found.complete and (found.closed or not certify) else 1)

@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 import guards
-from guards.errors import GuardsError
-from symshape.errors import InputError, SymShapeError
+from symshape.errors import InputError
 from symshape.exploring.tables import (
     Table,
     guards_table,
@@ -24,57 +23,44 @@ from symshape.exploring.tables import (
     symbols_table,
 )
 from symshape.exploring.terminal import terminal_table
+from symshape.frontends.cli.arguments import (
+    Dynamic,
+    Program,
+    Rows,
+    json_instead_of,
+    read_dynamic,
+    read_sizes,
+    usage_errors,
+)
 from symshape.frontends.cli.example_programs import traced_program
-from symshape.frontends.cli.sizes import read_dynamic, read_sizes
 from symshape.frontends.exploration.explore import explore
 from symshape.frontends.trace import Traced
 from symshape.planning.bucket_plan import BucketPlan
 
-_PROGRAM = (
-    "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, "
-    "kwargs[, dynamic]])."
-)
-_DYNAMIC = (
-    "A size that varies, such as ids.0=batch, or ids.1=length:8:512 with bounds. Default: "
-    "what the factory says."
-)
-_USAGE = 2
 FORMAT, VERSION = "symshape trace", 1
 
 
 def trace(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
-    dynamic: Annotated[
-        list[str] | None,
-        typer.Option("--dynamic", "-d", metavar="ARG.DIM=NAME[:LOW:HIGH]", help=_DYNAMIC),
-    ] = None,
+    program: Program,
+    dynamic: Dynamic = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page to look at in a browser here.")
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Print one JSON object instead of tables; `symshape report` shows it again.",
-        ),
-    ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 40,
+    as_json: Annotated[bool, json_instead_of("tables; `symshape report` shows it again")] = False,
+    limit: Rows = 40,
 ) -> None:
     """Trace a program and show its symbols, guards and outputs.
 
     Example: symshape trace my_model:example --dynamic ids.0=batch:1:64
     """
     console = Console()
-    try:
+    with usage_errors("trace"):
         wanted = read_dynamic(dynamic or [])
         save = None if html is None else _writer(html)
         with console.status("tracing", spinner="dots"):
             traced = traced_program(program, wanted)
         if save is not None:
             save(traced)
-    except (SymShapeError, ValueError, OSError) as error:
-        typer.echo(f"symshape trace: {error}", err=True)
-        raise typer.Exit(_USAGE) from None
     if as_json:
         typer.echo(json.dumps(document_of(traced), indent=1))
         return
@@ -84,7 +70,7 @@ def trace(
 
 
 def explain(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM", help=_PROGRAM)],
+    program: Program,
     size: Annotated[
         list[str],
         typer.Option(
@@ -94,13 +80,8 @@ def explain(
             help="Sizes of the call: ids=4,128 or k=3, or a symbol's.",
         ),
     ],
-    dynamic: Annotated[
-        list[str] | None,
-        typer.Option("--dynamic", "-d", metavar="ARG.DIM=NAME[:LOW:HIGH]", help=_DYNAMIC),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of sentences.")
-    ] = False,
+    dynamic: Dynamic = None,
+    as_json: Annotated[bool, json_instead_of("sentences")] = False,
 ) -> None:
     """Say whether a call of these sizes fits the program, or why not.
 
@@ -108,14 +89,11 @@ def explain(
 
     Example: symshape explain my_model:example --size ids=0,5
     """
-    try:
+    with usage_errors("explain"):
         wanted, sizes = read_dynamic(dynamic or []), read_sizes(size)
         with Console().status("tracing", spinner="dots"):
             traced = traced_program(program, wanted)
         reasons = traced.explain(sizes=sizes)
-    except (SymShapeError, ValueError) as error:
-        typer.echo(f"symshape explain: {error}", err=True)
-        raise typer.Exit(_USAGE) from None
     if as_json:
         typer.echo(json.dumps({"fits": not reasons, "reasons": reasons}, indent=1))
     else:
@@ -131,14 +109,14 @@ def report(
         Path,
         typer.Argument(metavar="FILE", help="A file of trace --json, plan --output or to_json."),
     ],
-    limit: Annotated[int, typer.Option(min=1, help="Rows of each table.")] = 40,
+    limit: Rows = 40,
 ) -> None:
     """Show a stored trace, plan of buckets, or guard set.
 
     Example: symshape trace gpt2 --json > trace.json; symshape report trace.json
     """
     console = Console()
-    try:
+    with usage_errors("report"):
         text = file.read_text(encoding="utf-8")
         try:
             data = json.loads(text)
@@ -155,9 +133,6 @@ def report(
             raise InputError(
                 f"{file} holds none of what symshape writes: a trace, a plan or a guard set"
             )
-    except (SymShapeError, GuardsError, OSError, UnicodeDecodeError) as error:
-        typer.echo(f"symshape report: {error}", err=True)
-        raise typer.Exit(_USAGE) from None
 
 
 def _writer(path: Path) -> Callable[[Traced], Path]:

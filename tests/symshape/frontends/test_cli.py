@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from symshape.frontends import cli
+from symshape.frontends.cli.arguments import read_range
 from symshape.frontends.cli.commands import app
-from symshape.frontends.cli.ranges import read_range
 
 
 def run(*words: str) -> Any:
@@ -168,7 +168,7 @@ def test_other_import_errors_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> 
     real = builtins.__import__
 
     def broken(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "symshape.frontends.cli.environment":
+        if name == "symshape.frontends.cli.doctor":
             raise ModuleNotFoundError("No module named 'environment'", name=name)
         return real(name, *args, **kwargs)
 

@@ -11,7 +11,7 @@ import torch._dynamo
 import symshape
 from symshape import events
 from symshape.exploring.metering import MeteredRunner, run_stream
-from symshape.frontends.cli.lanes import DynamoLane, SymShapeLane
+from symshape.frontends.cli.demo import DynamoLane, SymShapeLane
 from tests.symshape.exploring.test_metering import Net, stream, summaries
 from tests.symshape.runtime.runners.fakes import noted_runners
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import guards
 import symshape
+from symshape.frontends.cli.arguments import read_dynamic, read_sizes
 from symshape.frontends.cli.commands import app
-from symshape.frontends.cli.sizes import read_dynamic, read_sizes
 
 PROGRAM = """
 import torch
