@@ -36,7 +36,7 @@ ELSEWHERE = {
         "torch._meta_registrations",
     },
     "symshape.frontends.cli.demo": {"torch._dynamo"},
-    "symshape.frontends.exploration.dynamo_guards": {
+    "symshape.frontends.exploration.dynamo": {
         "torch._dynamo.eval_frame._debug_get_cache_entry_list"
     },
     "symshape.frontends.dynamo_names": {"torch._dynamo.utils.get_metrics_context"},

@@ -17,9 +17,7 @@ from symshape.cost.formula import Formula
 from symshape.cost.op_costs import OpCost, op_costs, unpriced
 from symshape.cost.units import amount, shown
 from symshape.errors import InputError
-from symshape.exploring.html import table_html
-from symshape.exploring.plain_text import table_text
-from symshape.exploring.tables import Table
+from symshape.exploring.tables import Table, table_html, table_text
 from symshape.graph.program import Program
 
 GROUPS: Mapping[str, Callable[[OpCost], str]] = {

@@ -22,9 +22,7 @@ from symshape.cost.graph_requests import Requests, change, requests_of
 from symshape.cost.units import shown
 from symshape.cost.workspaces.op_requests import HERE, Workspaces, has_own_memory
 from symshape.errors import InputError
-from symshape.exploring.html import table_html
-from symshape.exploring.plain_text import table_text
-from symshape.exploring.tables import Table
+from symshape.exploring.tables import Table, table_html, table_text
 from symshape.graph.program import Program
 from symshape.graph.steps import Node
 from symshape.options import Options

@@ -22,9 +22,7 @@ from symshape.cost.liveness import PARTS, SCHEDULES, Moment, Rounded, exact, mom
 from symshape.cost.solving import budget, largest, solved, within
 from symshape.cost.units import amount, shown
 from symshape.errors import InputError
-from symshape.exploring.html import table_html
-from symshape.exploring.plain_text import table_text
-from symshape.exploring.tables import Table
+from symshape.exploring.tables import Table, table_html, table_text
 from symshape.graph.control_flow import ControlFlow
 from symshape.graph.program import Program
 

@@ -5,10 +5,12 @@ terminal's tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from html import escape
+from typing import Any, Protocol
 
 import attrs
 
+from guards.sets import html
 from guards.sets.guard import Guard
 from guards.sets.sources import spelled
 from guards.terms import arithmetic, boolean, printing
@@ -17,7 +19,7 @@ from meta_fns import TensorSpec
 from symshape.calls.arguments import flat_with_paths
 from symshape.calls.naming import Naming
 from symshape.graph.program import Program, Symbol, given_name
-from symshape.graph.text import describe_spec, shown_argument
+from symshape.graph.text import describe_spec, shown_argument, text
 
 
 @attrs.frozen
@@ -161,3 +163,64 @@ def _whence(symbol: Symbol) -> str:
         return ", ".join(source.text() for source in symbol.sources)
     birth = "" if symbol.birth is None else symbol.birth.place or symbol.birth.op
     return ", born at ".join(part for part in (symbol.description, birth) if part)
+
+
+# -- Tables as plain text, for ``print`` and logs.
+def table_text(table: Table) -> str:
+    """Return the table in columns of one width, numbers to the right.
+
+    >>> print(
+    ...     table_text(
+    ...         Table("sizes", ("name", "n"), (("a", "1"), ("bc", "10")), numbers=frozenset({"n"}))
+    ...     )
+    ... )
+    sizes
+    name   n
+    a      1
+    bc    10
+    """
+    rows = [table.columns, *table.rows]
+    widths = [max(len(row[index]) for row in rows) for index in range(len(table.columns))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if column in table.numbers else cell.ljust(width)
+            for cell, width, column in zip(row, widths, table.columns, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join([table.title, *lines] if table.title else lines)
+
+
+# -- A trace as HTML for notebooks. All text of the user's program is escaped.
+class HasProgram(Protocol):
+    """A traced function, such as a :class:`symshape.Traced`."""
+
+    @property
+    def program(self) -> Program:
+        """The traced program."""
+
+
+def traced_html(traced: HasProgram) -> str:
+    """Return a traced function as HTML: symbols, inputs, guards with their origins, outputs, and
+    (folded) ops.
+    """
+    program = traced.program
+    ops = len(program.graph.nodes)
+    heading = f"<b>{escape(program.name)}</b>: {ops} ops, {len(program.guards)} guards"
+    tables = (
+        symbols_table(program),
+        inputs_table(program),
+        guards_table(program),
+        outputs_table(program),
+    )
+    graph = (
+        f"<details><summary>the {ops} "
+        f"ops</summary><pre>{escape(text(program.graph))}</pre></details>"
+    )
+    shown = "".join(table_html(table) for table in tables if table.rows)
+    return f"<div><p>{heading}</p>{shown}{graph}</div>"
+
+
+def table_html(table: Table) -> str:
+    """Return one table as HTML."""
+    return html.table(table.columns, table.rows, caption=table.title, code=table.code)

@@ -23,9 +23,7 @@ from symshape.cost.step_memory import ReservedAt, StepMemory
 from symshape.cost.units import amount, shown
 from symshape.dims import Dim
 from symshape.errors import InputError
-from symshape.exploring.html import table_html
-from symshape.exploring.plain_text import table_text
-from symshape.exploring.tables import Table
+from symshape.exploring.tables import Table, table_html, table_text
 from symshape.frontends.trace import Traced, trace
 from symshape.frontends.training import Loss, TracedTraining, trace_training
 from symshape.graph.steps import Node

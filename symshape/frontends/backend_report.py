@@ -8,9 +8,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from symshape.exploring.html import table_html
-from symshape.exploring.plain_text import table_text
-from symshape.exploring.tables import Table
+from symshape.exploring.tables import Table, table_html, table_text
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
 from symshape.frontends.stats import Stats
 from symshape.runtime.runners.pieces.runner import padded_parts

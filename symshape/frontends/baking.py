@@ -17,10 +17,8 @@ from symshape.calls.arguments import INT_KEY, Call, TensorKey, flatten_call, lay
 from symshape.calls.policies import Dynamic, policies
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError, MissError, SymShapeError
-from symshape.exploring.html import table_html
-from symshape.exploring.plain_text import table_text
 from symshape.exploring.progress import progress_bar
-from symshape.exploring.tables import Table
+from symshape.exploring.tables import Table, table_html, table_text
 from symshape.frontends.compiled import Compiled
 from symshape.frontends.stored_programs import StoredPrograms
 from symshape.options import Options, options_of

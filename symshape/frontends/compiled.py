@@ -339,7 +339,7 @@ class Compiled:
         >>> double.traffic().counts
         {(8,): 2, (5,): 1}
         """
-        from symshape.frontends.seen_traffic import traffic_of
+        from symshape.frontends.warming import traffic_of
 
         return traffic_of(self.entries, entry)
 
@@ -357,7 +357,7 @@ class Compiled:
 
     def metrics(self) -> str:
         r"""Return the function's counters in Prometheus' text format (see
-        :mod:`symshape.frontends.metrics`).
+        :mod:`symshape.frontends.stats`).
 
         >>> import torch, symshape
         >>> double = symshape.compile(lambda x: x * 2, dynamic=True)
@@ -371,7 +371,7 @@ class Compiled:
         # TYPE symshape_entry_calls gauge
         symshape_entry_calls{function="<lambda>",entry="0"} 2
         """
-        from symshape.frontends.metrics import metrics_of, prometheus_text
+        from symshape.frontends.stats import metrics_of, prometheus_text
 
         calls = {
             each.number: sum(seen.calls for seen in list(each.seen.values()))

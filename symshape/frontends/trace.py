@@ -307,6 +307,6 @@ class Traced:
         )
 
     def _repr_html_(self) -> str:
-        from symshape.exploring.html import traced_html
+        from symshape.exploring.tables import traced_html
 
         return traced_html(self)

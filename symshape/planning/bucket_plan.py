@@ -14,10 +14,8 @@ import attrs
 from symshape.cost.graph_memory import GraphMemory
 from symshape.cost.units import shown
 from symshape.errors import InputError
-from symshape.exploring.html import table_html
-from symshape.exploring.plain_text import table_text
 from symshape.exploring.plots import plot_plan
-from symshape.exploring.tables import Table
+from symshape.exploring.tables import Table, table_html, table_text
 from symshape.planning.candidates import Limits
 from symshape.planning.choosing import best_caps, best_of_so_many
 from symshape.planning.prices import Prices, Sizes, named

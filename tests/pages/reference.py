@@ -15,7 +15,7 @@ from symshape import events as _events
 from symshape.environment_variables import Variable
 from symshape.frontends import logs
 from symshape.frontends.compiled import Compiled
-from symshape.frontends.metrics import metrics_of
+from symshape.frontends.stats import metrics_of
 
 _NOTE = "<!-- This page is made by `python -m tests.pages --write`; do not edit it. -->\n"
 

@@ -22,12 +22,15 @@ from symshape.exploring.report_records import (
     SlotRecord,
     Space,
 )
-from symshape.frontends.exploration.origins import Origins
-from symshape.frontends.exploration.programs import program_record
-from symshape.frontends.exploration.spaces import SpaceMaker, linked_in_all, top_of
-from symshape.frontends.exploration.transformed import of_entry
-from symshape.frontends.exploration.trees import branch_record
-from symshape.frontends.serving import serving_of
+from symshape.frontends.exploration.programs import of_entry, program_record
+from symshape.frontends.exploration.spaces import (
+    Origins,
+    SpaceMaker,
+    branch_record,
+    linked_in_all,
+    top_of,
+)
+from symshape.frontends.reporting import serving_of
 from symshape.frontends.stats import Stats
 from symshape.graph.program import Program, given_name, limits_of, slot_names
 from symshape.runtime.cache import Branch, EntryCache

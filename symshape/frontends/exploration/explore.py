@@ -17,13 +17,14 @@ from symshape.exploring.report_records import Report
 from symshape.frontends.compiled import Compiled
 from symshape.frontends.compiled_module import compiled_of
 from symshape.frontends.exploration.caches import cache_report
-from symshape.frontends.exploration.dynamo import dynamo_report
-from symshape.frontends.exploration.dynamo_targets import target_of
-from symshape.frontends.exploration.origins import Origins
-from symshape.frontends.exploration.programs import program_record
-from symshape.frontends.exploration.spaces import space_of_guards, space_of_program
-from symshape.frontends.exploration.transformed import of_program
-from symshape.frontends.exploration.trees import space_of_tree
+from symshape.frontends.exploration.dynamo import dynamo_report, target_of
+from symshape.frontends.exploration.programs import of_program, program_record
+from symshape.frontends.exploration.spaces import (
+    Origins,
+    space_of_guards,
+    space_of_program,
+    space_of_tree,
+)
 from symshape.frontends.trace import Traced
 from symshape.user_code import name_of
 

@@ -4,33 +4,81 @@ guards on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import linecache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import attrs
 
 from guards.asking.ladder import Effort
+from guards.dispatch.outline import Outline, outline
+from guards.dispatch.tree import Tree
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.facts import Facts
 from guards.regions.minimising import needed
 from guards.regions.satisfiability import implied
 from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
-from guards.sets.origin import DECLARED
+from guards.sets.origin import DECLARED, Origin
 from guards.sets.sources import Source, spelled
 from guards.terms import arithmetic
 from guards.terms.arithmetic import symbol
 from guards.terms.tape import EXACT, Tape
 from guards.terms.term import Op, Term
 from symshape.exploring.report_records import (
+    BranchRecord,
     EntryRecord,
     GuardRecord,
+    OriginRecord,
+    PointRecord,
     SlotRecord,
     Space,
     TapeRecord,
 )
-from symshape.frontends.exploration.origins import Origins
 from symshape.graph.program import Program, given_name
+
+# -- The lines of the user's program that a report refers to, each once, with the lines around it.
+_AROUND = 2  # lines shown before and after the line itself
+_LONGEST = 400  # characters of a line
+
+
+class Origins:
+    """A collector of origins.
+
+    Attributes:
+        records: the records so far.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[OriginRecord] = []
+        self._positions: dict[Origin, int] = {}
+
+    def add(self, origin: Origin | None, *, excerpt: bool = True) -> int | None:
+        """Return the position of an origin among the records; None for no origin."""
+        if origin is None:
+            return None
+        found = self._positions.get(origin)
+        if found is None:
+            found = self._positions[origin] = len(self.records)
+            place, text, asked = origin.cells
+            lines = _excerpt(origin) if excerpt else []
+            self.records.append(OriginRecord(place, text[:_LONGEST], asked, lines, origin.line))
+        elif excerpt and not self.records[found].excerpt:
+            self.records[found] = attrs.evolve(self.records[found], excerpt=_excerpt(origin))
+        return found
+
+
+def _excerpt(origin: Origin) -> list[tuple[int, str]]:
+    if not origin.file:
+        return []
+    first = max(1, origin.line - _AROUND)
+    numbers = range(first, origin.line + _AROUND + 1)
+    lines = [
+        (number, linecache.getline(origin.file, number).rstrip()[:_LONGEST]) for number in numbers
+    ]
+    return lines if any(text for _, text in lines) else []
+
 
 _KINDS = {"declared": "declared", "static": "static", "layout": "layout"}
 _EXPLAINED = 24  # guards of a set, at most, for which it is proven which others imply them
@@ -304,3 +352,61 @@ def space_of_program(program: Program, origins: Origins, number: int) -> Space:
         f"{slot.source.text()} = {slot.term}" for slot in program.slots if slot.term.op is Op.CONST
     ]
     return Space("", fixed, slots, links, maker.record(), [entry], [])
+
+
+# -- Dispatch trees as records: drawn with the calls that passed, and a tree alone as a space.
+def branch_record(
+    node: Outline, entries: Sequence[object], points: Sequence[PointRecord], label: str = ""
+) -> BranchRecord:
+    """Return a node with the nodes below it, and how many of the calls at ``points`` pass each."""
+    positions = {id(entry): at for at, entry in enumerate(entries)}
+    here = [positions[id(entry)] for entry in node.entries]
+    passing: list[list[PointRecord]] = [[] for _ in node.branches]
+    for point in points:
+        if point.entry is not None:
+            chosen = node.chosen(tuple(int(value) for value in point.values), entries[point.entry])
+            if chosen is not None:
+                passing[chosen].append(point)
+    below = [
+        branch_record(child, entries, part, text)
+        for (text, child), part in zip(node.branches, passing, strict=True)
+    ]
+    return BranchRecord(label, node.asks, here, sum(point.calls for point in points), below)
+
+
+def space_of_tree(tree: Tree[Any], origins: Origins) -> Space:
+    """Return the space of a dispatch tree alone; its entries are named by their text."""
+    names = tree.slots
+    maker = SpaceMaker(names, origins)
+    pairs = list(tree)
+    found = [EntryRecord(str(entry), maker.guards(guard_set, {}, {})) for guard_set, entry in pairs]
+    slots = [_tree_slot(name, [guard_set for guard_set, _ in pairs]) for name in names]
+    common = (
+        set.intersection(*({guard.term for guard in guard_set} for guard_set, _ in pairs))
+        if pairs
+        else set()
+    )
+    drawn = branch_record(outline(tree), [entry for _, entry in pairs], [])
+    return Space("", [], slots, linked(common, names), maker.record(), found, [], drawn)
+
+
+def _tree_slot(name: str, guard_sets: Sequence[GuardSet]) -> SlotRecord:
+    """Return a slot whose slider reaches every number that the guard sets compare it with."""
+    ranges = [guard_set.ranges[name] for guard_set in guard_sets if name in guard_set.symbols]
+    signed = any(low is None or low < 0 for low, _ in ranges)
+    return SlotRecord(
+        name, name, None if signed else 0, None, 1, top_of(1, None, _bounds(name, guard_sets))
+    )
+
+
+def _bounds(name: str, guard_sets: Sequence[GuardSet]) -> Iterator[int]:
+    """Yield the ends of the ranges that conditions on this symbol alone give it."""
+    for guard_set in guard_sets:
+        if name in guard_set.symbols:
+            alone = [guard.term for guard in guard_set if guard.term.symbols == {symbol(name)}]
+            interval = Facts.make({symbol(name): guard_set.ranges[name]}, alone).interval(
+                symbol(name)
+            )
+            yield from (
+                end for end in (interval.lo, interval.hi) if end is not None and 0 <= end < EXACT
+            )

@@ -14,7 +14,7 @@ import torch
 import symshape
 from guards import Guard, GuardSet, Origin, parse
 from guards.sets import html
-from symshape.exploring.html import traced_html
+from symshape.exploring.tables import traced_html
 
 TAGS = {
     "div",

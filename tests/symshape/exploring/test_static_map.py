@@ -9,7 +9,7 @@ import torch
 
 import symshape
 from guards import GuardSet
-from symshape.exploring.static_map import COLOURS, map_svg
+from symshape.exploring.report_html import COLOURS, map_svg
 
 
 def _cells(svg: str, columns: int) -> dict[tuple[int, int], str]:

@@ -17,8 +17,7 @@ from symshape import events
 from symshape.calls.arguments import INT_KEY
 from symshape.errors import InputError, RunnerError
 from symshape.frontends import dynamo
-from symshape.frontends.dynamo import symshape_backend
-from symshape.frontends.dynamo_inductor import check_names
+from symshape.frontends.dynamo import check_names, symshape_backend
 
 
 @pytest.fixture(autouse=True)

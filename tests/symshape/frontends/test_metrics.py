@@ -7,7 +7,7 @@ import torch
 from prometheus_client.parser import text_string_to_metric_families
 
 import symshape
-from symshape.frontends.metrics import Metric, Sample, prometheus_text
+from symshape.frontends.stats import Metric, Sample, prometheus_text
 
 
 def _read(text: str) -> dict[tuple[str, ...], float]:

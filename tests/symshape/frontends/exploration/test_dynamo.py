@@ -12,8 +12,7 @@ import torch
 
 import symshape
 from guards import GuardSet
-from symshape.frontends.exploration.dynamo_guards import read_dynamo
-from symshape.frontends.exploration.dynamo_targets import target_of
+from symshape.frontends.exploration.dynamo import read_dynamo, target_of
 
 
 @pytest.fixture(autouse=True)

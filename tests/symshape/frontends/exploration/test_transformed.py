@@ -8,7 +8,7 @@ import torch
 
 import symshape
 from symshape.exploring.report_records import TransformedRecord
-from symshape.frontends.exploration.transformed import merged
+from symshape.frontends.exploration.programs import merged
 
 
 class Attention(torch.nn.Module):

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 import symshape
 from symshape import Options
 from symshape.frontends.dynamo import symshape_backend
-from symshape.frontends.exploration.transformed import of_program
+from symshape.frontends.exploration.programs import of_program
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.pieces.runner import PiecewiseRunner
 from symshape.runtime.runners.randomness import draws_any, repeats_draws
