@@ -14,7 +14,12 @@ a call runs straight-line code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import abc
+import collections
+import enum
+import types
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -34,31 +39,236 @@ from symshape.calls.arguments import (
     tensor_integers,
     values_of,
 )
-from symshape.calls.compiled import READING
-from symshape.calls.constant_keys import IdentityKey, Nesting, Nothing, digits
-from symshape.calls.constants import constant
-from symshape.calls.containers import container_parts
+from symshape.calls.compiled import READING, class_version
+from symshape.calls.constant_keys import (
+    PLAIN,
+    IdentityKey,
+    Nesting,
+    constant_key,
+    context_key,
+    digits,
+    field_names,
+    may_have_parts,
+    vars_beside,
+)
 from symshape.calls.floats import FloatLeaf, VaryingFloat
 from symshape.calls.modes import IN_LINE, NAMES, modes
 from symshape.calls.object_arguments import FlattenedObject, Record, is_class, is_part, overrides_of
-from symshape.calls.object_kinds import contents, is_record
+from symshape.calls.object_kinds import contents, is_cache, is_record, never_flattened
+from symshape.torch_internals import pytree
+
+# -- Constant arguments in exact keys: keyed by their parts, or by identity.
+#
+# Examples are a configuration, a function, a module, a class, a member of an enumeration. The
+# key agrees with the slow reading of a call (``constant_key``), in one step. A leaf that is
+# flattened (``object_arguments.py``), that nests, or that has no hash has no key here: only the
+# slow reading can judge it.
+#
+# What a class says about its objects is cached until the class changes (``class_version``).
+_ALWAYS_ITSELF = frozenset((types.FunctionType, types.BuiltinFunctionType, type, abc.ABCMeta))
+_NO_CONSTANTS = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, tuple)
+_PLAIN_OR_FLOAT = PLAIN | {float}
+_MOST_KEPT = 4096
+_FIELDS = "by its fields"
+
+Key = Callable[[Any], Hashable | None]
+_keys: dict[int, tuple[Callable[[], type | None], int, Key]] = {}
+"""By the ids of classes: the class, its version, and the function that makes keys of its objects at
+that version.
+"""
+_same: dict[int, IdentityKey] = {}
+"""The identity keys of objects by their ids. When the first object with an id is gone, its key is
+no longer valid.
+"""
+
+
+def constant(leaf: Any) -> Hashable | None:
+    """Return a key that two constants share only if no program can distinguish them; None for the
+    slow reading.
+
+    >>> constant(print) == constant(print), constant(slice(0, 1)) == constant(slice(0, True))
+    (True, False)
+    """
+    kind = type(leaf)
+    if kind in _ALWAYS_ITSELF:
+        return _itself(leaf)
+    try:
+        if kind in pytree.SUPPORTED_NODES:
+            return None
+        known = _keys.get(id(kind))
+        if (
+            known is None
+            or known[0]() is not kind
+            or not known[1]
+            or known[1] != class_version(kind)
+        ):
+            if len(_keys) >= _MOST_KEPT:
+                _keys.clear()
+            known = _keys[id(kind)] = (weakref.ref(kind), *_version_and_key(kind))
+        return known[2](leaf)
+    except Exception:  # of a __hash__ of the user's
+        return None
+
+
+def _version_and_key(kind: type) -> tuple[int, Key]:
+    if kind is slice:  # before Python 3.12 it has no hash
+        return 0, _of_slice
+    if issubclass(kind, _NO_CONSTANTS) or getattr(kind, "__hash__", None) is None:
+        return class_version(kind), _none
+    version, names = class_version(kind), field_names(kind)
+    if names is not None:
+        return version, lambda leaf: _of_fields(leaf, names)
+    if never_flattened(kind) and not may_have_parts(kind):
+        return version, _itself if kind.__hash__ is object.__hash__ else _hashed
+    return version, _of_any
+
+
+def _none(leaf: Any) -> None:
+    return None
+
+
+def _of_slice(leaf: slice) -> Hashable:
+    hash((leaf.start, leaf.stop, leaf.step))
+    return constant_key(leaf)
+
+
+def _hashed(leaf: Any) -> IdentityKey | None:
+    hash(leaf)
+    return _itself(leaf)
+
+
+def _of_any(leaf: Any) -> Hashable | None:
+    if is_record(leaf):
+        return None
+    hash(leaf)
+    key = constant_key(leaf)
+    return _itself(leaf) if type(key) is IdentityKey else key
+
+
+def _of_fields(leaf: Any, names: tuple[str, ...]) -> Hashable | None:
+    """Return the key of an object that is nothing but these fields; most fields are numbers and
+    texts.
+    """
+    values = [getattr(leaf, name) for name in names]
+    kinds = list(map(type, values))
+    if not _PLAIN_OR_FLOAT.issuperset(kinds) or vars_beside(leaf, names):
+        return _of_any(leaf)
+    hash(leaf)
+    if float in kinds:
+        values = [digits(each) if type(each) is float else each for each in values]
+    return (_FIELDS, type(leaf), names, *kinds, *values)
+
+
+def _itself(leaf: Any) -> IdentityKey | None:
+    """Return the identity key of an object; None if the key would keep the object alive."""
+    found = _same.get(id(leaf))
+    if found is None or found.value is not leaf:
+        found = IdentityKey(leaf)
+        if not found.is_weak:
+            # members live as long as their class
+            return found if isinstance(leaf, enum.Enum) else None
+        if len(_same) >= _MOST_KEPT:
+            _same.clear()
+        _same[id(leaf)] = found
+    return found
+
+
+# -- Container arguments beside tuples, lists and plain dictionaries, as the quick reading of a call
+# flattens them.
+#
+# These are named tuples, the dictionaries of ``collections``, deques, and all classes that are
+# registered with ``torch.utils._pytree``. Each class has one function that flattens an instance,
+# found once for the class. Its result holds as much as torch's own flattening does, so that
+# calls with equal parts nest in the same way.
+ContainerParts = tuple[tuple[Any, ...], Iterable[Any]]
+"""The part that must be equal beside the items, and the items."""
+Take = Callable[[Any], ContainerParts | None]
+
+_takes: weakref.WeakKeyDictionary[type, Take] = weakref.WeakKeyDictionary()
+
+
+def container_parts(value: Any) -> ContainerParts | None:
+    """Flatten a container; None for a value that is no container, or that only the slow reading can
+    judge.
+    """
+    kind = type(value)
+    take = _takes.get(kind)
+    if take is None:
+        take = _takes[kind] = _take_of(kind)
+    return take(value)
+
+
+def _take_of(kind: type) -> Take:
+    if is_cache(kind):  # whatever else may have registered it
+        return _nothing
+    if pytree.is_namedtuple_class(kind):  # torch's flattening asks this first, too
+        return _named
+    return _BY_CLASS.get(kind) or (_registered if kind in pytree.SUPPORTED_NODES else _nothing)
+
+
+def _nothing(value: Any) -> None:
+    """Return None, since the class is no container; forget this once the class is registered."""
+    if type(value) in pytree.SUPPORTED_NODES and not is_cache(type(value)):
+        del _takes[type(value)]
+
+
+def _named(value: Any) -> ContainerParts:
+    return (type(value), len(value)), value
+
+
+def _deque(value: Any) -> ContainerParts:
+    return (collections.deque, value.maxlen, len(value)), value
+
+
+def _keys_in(table: dict[Any, Any]) -> tuple[Any, ...] | None:
+    """Return the keys of a dictionary, with their classes, which ``==`` ignores; None for keys of
+    other classes.
+    """
+    found: list[Any] = []
+    for key in table:
+        kind = type(key)
+        if kind is not str:
+            if kind not in PLAIN:
+                return None
+            found.append(kind)
+        found.append(key)
+    return tuple(found)
+
+
+def _dictionary(value: Any) -> ContainerParts | None:
+    keys = _keys_in(value)
+    return None if keys is None else ((type(value), "of", *keys), value.values())
+
+
+def _with_default(value: Any) -> ContainerParts | None:
+    keys, default = _keys_in(value), value.default_factory
+    if keys is None or not (default is None or isinstance(default, (type, types.FunctionType))):
+        return None
+    return (type(value), default and IdentityKey(default), *keys), value.values()
+
+
+def _registered(value: Any) -> ContainerParts | None:
+    node = pytree.SUPPORTED_NODES.get(type(value))
+    if node is None:  # no longer
+        del _takes[type(value)]
+        return None
+    found, context = node.flatten_fn(value)
+    items = list(found)
+    return (type(value), len(items), context_key(context)), items
+
+
+_BY_CLASS: dict[type, Take] = {
+    dict: _dictionary,
+    collections.OrderedDict: _dictionary,
+    collections.defaultdict: _with_default,
+    collections.deque: _deque,
+}
+
 
 _MOST = 1024
 """The largest number of flat arguments of a call that has a quick key."""
 _MOST_WRITTEN_OUT = 16
-_CONSTANTS = frozenset(
-    (
-        bool,
-        str,
-        bytes,
-        type(None),
-        Nothing,
-        torch.dtype,
-        torch.device,
-        torch.layout,
-        torch.memory_format,
-    )
-)
+_CONSTANTS = PLAIN - {int, types.EllipsisType}
 _PLAIN = frozenset((int, Nesting, *_CONSTANTS))
 _AS_THEY_ARE = _CONSTANTS - {bool, str, type(None)}
 _COMPLEX = frozenset(

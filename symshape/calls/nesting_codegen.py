@@ -23,9 +23,9 @@ from typing import Any
 import attrs
 import torch
 
+from symshape.calls.call_key import container_parts
 from symshape.calls.compiled import class_version
 from symshape.calls.constant_keys import PLAIN, Nesting
-from symshape.calls.containers import container_parts
 from symshape.calls.object_arguments import FlattenedObject
 from symshape.calls.object_kinds import (
     BETWEEN,

@@ -8,7 +8,6 @@ one, the answer becomes a part of the key of every later call of that function: 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -40,27 +39,6 @@ def is_transformed() -> bool:
     return interpreters() is not None or forward_ad._current_level >= 0
 
 
-class ObjectIdentity:
-    """The identity of an object, held weakly if possible."""
-
-    __slots__ = ("_number", "get")
-
-    def __init__(self, value: Any) -> None:
-        self._number = id(value)
-        self.get: Callable[[], Any]
-        try:
-            self.get = weakref.ref(value)
-        except TypeError:
-            self.get = lambda: value
-
-    def __eq__(self, other: object) -> bool:
-        mine = self.get()
-        return mine is not None and type(other) is ObjectIdentity and other.get() is mine
-
-    def __hash__(self) -> int:
-        return self._number
-
-
 @attrs.frozen
 class Question:
     """One question about one leaf of a call.
@@ -72,7 +50,8 @@ class Question:
             ``FloatLeaf`` holds), ``data`` (what numbers in this and other leaves say),
             ``is_transformed`` (of the call, whatever the leaf), ``is_made`` (whether autograd knows
             what made it), or the name of a method of tensors that returns a bool.
-        about: the name of the attribute, the object, or what answers for all leaves.
+        about: the name of the attribute, the ``IdentityKey`` of the object, or what answers for all
+            leaves.
     """
 
     position: int
@@ -91,7 +70,7 @@ class Question:
         """Return the function that answers the question, for use in each call."""
         about = self.about
         if self.what == "is":
-            return lambda leaf: about.get() is owner_of(leaf)
+            return lambda leaf: about.value is owner_of(leaf)
         if self.what == TRANSFORMED:
             return lambda leaf: is_transformed()
         of_tensor = self._of_tensor()

@@ -17,8 +17,6 @@ from symshape.dims import Dim, Policy
 from symshape.graph.program import Program
 from symshape.runtime.variables import AskAgain, paths_of_variables
 
-__all__ = ["Changing", "History", "changed_sizes", "on_device"]
-
 History = Mapping[Source, Any]
 """The one value of each source so far; ``_CHANGED`` for more than one."""
 

@@ -25,16 +25,6 @@ from symshape.torch_internals.autograd import top_saving_hooks
 from symshape.torch_internals.compile_context import TracingContext
 from symshape.torch_internals.dispatch import DispatchKey
 
-__all__ = [
-    "KernelsOfTorch",
-    "ProvenCalls",
-    "doubt",
-    "is_straight",
-    "kernels_of_torch",
-    "written",
-    "written_by",
-]
-
 _DECOMPOSED = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 _AS_TORCHS = frozenset(
     {
@@ -52,70 +42,26 @@ _AS_TORCHS = frozenset(
 """Ops whose decomposition in Python calls the same kernels as torch's own code, and raises the same
 errors.
 """
-_IN_PLACE = frozenset(
-    getattr(operator, name)
-    for name in (
-        *(
-            "iadd",
-            "iand",
-            "ifloordiv",
-            "ilshift",
-            "imatmul",
-            "imod",
-            "imul",
-            "ior",
-            "ipow",
-            "irshift",
-            "isub",
-        ),
-        *("itruediv", "ixor", "setitem"),
-    )
+_NAMES_IN_PLACE = (
+    "iadd iand ifloordiv ilshift imatmul imod imul ior ipow irshift isub itruediv ixor setitem"
 )
+_IN_PLACE = frozenset(getattr(operator, name) for name in _NAMES_IN_PLACE.split())
 _CHECKED_BY_EAGER_ONLY = frozenset({"one_hot"})
 """Functions whose kernel in C++ checks the values of real tensors, and raises no error for fake
 ones.
 """
+_OPERATORS = "getitem add sub mul truediv neg eq ne lt le gt ge and_ or_ invert"
+_FUNCTIONS = "arange zeros ones full empty zeros_like ones_like unsqueeze transpose where"
 _CANNOT_FAIL = frozenset(
     {
-        *(
-            operator.getitem,
-            operator.add,
-            operator.sub,
-            operator.mul,
-            operator.truediv,
-            operator.neg,
-        ),
-        *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
-        *(operator.and_, operator.or_, operator.invert, getattr),
-        *(
-            torch.arange,
-            torch.zeros,
-            torch.ones,
-            torch.full,
-            torch.empty,
-            torch.zeros_like,
-            torch.ones_like,
-        ),
-        *(torch.unsqueeze, torch.transpose, torch.where),
+        getattr,
+        *(getattr(operator, name) for name in _OPERATORS.split()),
+        *(getattr(torch, name) for name in _FUNCTIONS.split()),
     }
 )
 """Functions that raise only errors of shapes and dtypes, which Dynamo meets first."""
-_METHODS_THAT_CANNOT_FAIL = frozenset(
-    {
-        "size",
-        "stride",
-        "dim",
-        "to",
-        "float",
-        "bool",
-        "long",
-        "t",
-        "transpose",
-        "unsqueeze",
-        "expand",
-        "new_zeros",
-    }
-)
+_METHODS = "size stride dim to float bool long t transpose unsqueeze expand new_zeros"
+_METHODS_THAT_CANNOT_FAIL = frozenset(_METHODS.split())
 
 
 class KernelsOfTorch:

@@ -25,8 +25,6 @@ from symshape.frontends.dynamo_graph import DynamoGraph, as_it_came
 from symshape.runtime.runners.cuda.capture import is_capturing
 from symshape.runtime.trials import EVERY, LONGEST, PAIRS, REST, Times, Verdict, elements
 
-__all__ = ["TrainingGraph"]
-
 _FEW = EVERY // 8  # graphs recorded in EVERY calls: recording has settled
 _CALLS_OF_A_TRIAL = 16 * PAIRS  # at most, including calls that do not count
 _PATIENCE = 2

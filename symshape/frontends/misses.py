@@ -36,8 +36,6 @@ from symshape.runtime.variables import AskAgain, Layout, expect, grow
 from symshape.tracing.garbage import seldom_collected
 from symshape.user_code import name_of
 
-__all__ = ["Misses"]
-
 
 class Misses:
     """The calls of one compiled function that no entry serves.

@@ -17,8 +17,6 @@ from symshape.runtime.entry import Entry
 from symshape.tracing.capture import capture
 from symshape.tracing.symbolic_arguments import Policies
 
-__all__ = ["ProgramRequest", "ProgramSource", "TracedPrograms"]
-
 
 @attrs.frozen(eq=False)
 class ProgramRequest:

@@ -33,8 +33,6 @@ from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.pieces.runner import parts_of
 from symshape.runtime.runners.randomness import draws_any
 
-__all__ = ["DevicePeaks", "report", "traced_report"]
-
 # -- The serving records of an entry: its buckets with their figures, and the padding of each
 # symbol.
 _MOST_SIZES = 1024

@@ -11,8 +11,6 @@ from symshape.runtime.eager_calls import EagerCalls
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.verify import Verifier
 
-__all__ = ["Stats", "stats_of"]
-
 
 @attrs.frozen
 class Stats:

@@ -27,8 +27,6 @@ from symshape.store.ranks import Ranks
 from symshape.tracing.state.compare import torch_functions
 from symshape.user_code import name_of
 
-__all__ = ["RankPrograms", "StoredPrograms", "stored_programs"]
-
 
 class StoredPrograms:
     """The source of stored programs; a program that is missing is traced, and then stored.

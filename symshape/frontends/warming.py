@@ -31,8 +31,6 @@ from symshape.runtime.entry import Entry
 from symshape.runtime.runners.padded.runner import PaddedRunner, Warmed
 from symshape.runtime.runners.pieces.runner import padded_parts
 
-__all__ = ["WarmUp", "settle", "warm_up"]
-
 
 @attrs.frozen
 class WarmUp:

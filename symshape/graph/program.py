@@ -17,8 +17,8 @@ from guards.sets.origin import Origin
 from guards.sets.sources import IntArg, Source
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import Op, Term
-from symshape.calls.argument_writes import ArgumentWrites
 from symshape.calls.arguments import Call
+from symshape.calls.container_arguments import ArgumentWrites
 from symshape.calls.modes import Modes
 from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
@@ -136,7 +136,7 @@ class Program:
         given: what each call writes to containers among its arguments, and which of them it
             returns.
         apart: the ids of lists and dictionaries outside, none of which may be an argument (see
-            ``calls/container_aliasing.py``).
+            ``calls/container_arguments.py``).
         handed_over: the results that only another program reads: nobody sees their strides at sizes
             of 0 and 1.
     """

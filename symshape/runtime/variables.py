@@ -25,7 +25,7 @@ from symshape.calls.arguments import (
 )
 from symshape.calls.call_key import read
 from symshape.calls.constant_keys import Nesting
-from symshape.calls.container_aliasing import any_forbidden
+from symshape.calls.container_arguments import any_forbidden
 from symshape.calls.floats import ChangingFloats, FloatLeaf, with_leaves
 from symshape.calls.nesting_codegen import KnownNestings
 from symshape.calls.variables import FloatPlace, Variable

@@ -10,7 +10,6 @@ store has them: other machines compile their own.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import os
 import secrets
@@ -25,13 +24,12 @@ from symshape import events
 from symshape.environment_variables import KEY
 from symshape.runtime.runners.inductor.artefacts import Saved
 from symshape.runtime.runners.inductor.code import made_for
-from symshape.store.constants import fields_of, integer_of, list_of, text_of
-from symshape.store.disk import ARTEFACT, DiskStore, data_path, user_path
+from symshape.store.disk import ARTEFACT, DiskStore, data_path, signed, unsigned, user_path
 from symshape.store.entry_format import parsed_json
+from symshape.store.json_values import fields_of, integer_of, list_of, text_of
 from symshape.store.store_errors import EntryError
 
 _FORMAT, _VERSION = "symshape artefact", 1
-_SIGNATURE = 65  # bytes: 64 of hexadecimal digits and a line's end
 _KEY = 32  # bytes
 _MOST = 1000  # conditions, integers
 
@@ -103,7 +101,7 @@ def _closed(saved: Saved, address: str) -> bytes:
         "exact": saved.exact,
     }
     content = json.dumps(header).encode() + b"\n" + saved.content
-    return _signature(address, content) + content
+    return signed(content, _key(), address)
 
 
 def _opened(found: bytes, address: str) -> Saved:
@@ -112,8 +110,8 @@ def _opened(found: bytes, address: str) -> Saved:
     Raises:
         EntryError: it is not signed with this user's key for this address, or is no artefact.
     """
-    content = found[_SIGNATURE:]
-    if not hmac.compare_digest(found[:_SIGNATURE], _signature(address, content)):
+    content = unsigned(found, _key(), address)
+    if content is None:
         raise EntryError("it is not signed with this user's key")
     header, _, code = content.partition(b"\n")
     said, version, assumed, exact = fields_of(
@@ -127,10 +125,6 @@ def _opened(found: bytes, address: str) -> Saved:
         else tuple(text_of(each, 10_000) for each in list_of(assumed, _MOST))
     )
     return Saved(conditions, tuple(integer_of(each) for each in list_of(exact, _MOST)), code)
-
-
-def _signature(address: str, content: bytes) -> bytes:
-    return hmac.new(_key(), address.encode() + content, hashlib.sha256).hexdigest().encode() + b"\n"
 
 
 def _key() -> bytes:

@@ -25,11 +25,17 @@ from guards.terms import arithmetic, boolean, division
 from guards.terms.term import Term
 from symshape.dims import Dim, Policy
 from symshape.graph.program import Slot, limits_of, slot_guards, slot_names
-from symshape.store.constants import Json, fields_of, label_of, list_of, text_of
 from symshape.store.disk import CERTIFICATE, DiskStore, StoredFile
-from symshape.store.entry_format import EntryBody, digest_of, parsed_json, read_header
-from symshape.store.graph_reading import guard_set
-from symshape.store.graph_writing import guards_text
+from symshape.store.entry_format import (
+    EntryBody,
+    digest_of,
+    lines_of,
+    parsed_json,
+    read_header,
+    two_lines,
+)
+from symshape.store.graph_format import guard_set, guards_text
+from symshape.store.json_values import Json, fields_of, label_of, list_of, text_of
 from symshape.store.store_errors import EntryError
 
 FORMAT, VERSION = "symshape certificate", 1
@@ -203,8 +209,7 @@ def to_bytes(record: CertificateRecord) -> bytes:
         "contract": guards_text(record.contract),
         "entries": list(record.entries),
     }
-    lines = [json.dumps(each, separators=(",", ":"), allow_nan=False) for each in (header, body)]
-    return "\n".join((*lines, "")).encode()
+    return two_lines(header, body)
 
 
 def is_certificate(header: bytes) -> bool:
@@ -218,13 +223,11 @@ def from_bytes(content: bytes) -> CertificateRecord:
     Raises:
         EntryError: it is none.
     """
-    lines = content.split(b"\n")
-    if len(lines) != 3 or lines[2]:
-        raise EntryError("the file is damaged: a certificate has two lines")
-    form, version, function, address, structure = fields_of(parsed_json(lines[0]), *_HEADER)
+    header, body = lines_of(content, "a certificate")
+    form, version, function, address, structure = fields_of(parsed_json(header), *_HEADER)
     if form != FORMAT or version != VERSION:
         raise EntryError(f"no certificate of version {VERSION}")
-    sources, contract, entries = fields_of(parsed_json(lines[1]), *_BODY)
+    sources, contract, entries = fields_of(parsed_json(body), *_BODY)
     read = _sources(sources)
     found = guard_set(contract)
     names = set(slot_names(len(read)))

@@ -26,7 +26,7 @@ import torch
 from meta_fns.torch_internals import OpOverload, OpOverloadPacket
 from symshape.calls.constant_keys import PLAIN, EqualityKey, constant_key
 from symshape.store.code_digests import code_digest
-from symshape.store.constants import Json, to_json
+from symshape.store.json_values import Json, to_json
 from symshape.store.store_errors import NotStorable
 from symshape.tracing.state.instrument import trusted_code
 from symshape.tracing.state.record import process_groups

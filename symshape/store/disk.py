@@ -10,6 +10,8 @@ the next clearing removes it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import os
 import secrets
 import stat
@@ -30,6 +32,8 @@ _PRUNED = ENTRY, ARTEFACT
 _FORSAKEN_AFTER = 3600.0
 """The age in seconds after which an unfinished file is abandoned."""
 _HEX = frozenset("0123456789abcdef")
+SIGNATURE = 65
+"""The bytes of a signature: 64 hexadecimal digits and the end of a line."""
 
 
 @attrs.frozen
@@ -154,7 +158,7 @@ class DiskStore:
     def all(self, kind: str = ENTRY) -> Iterator[StoredFile]:
         """Yield every file of a kind."""
         for folder in _entries_of(self.path):
-            if _is_name(folder.name, 32):
+            if is_name(folder.name, 32):
                 yield from self._in(folder.name, kind)
 
     def prune(
@@ -196,7 +200,7 @@ class DiskStore:
 
     # -- inside
     def _file(self, address: str, digest: str, kind: str = ENTRY) -> Path:
-        if not _is_name(address, 32) or not _is_name(digest, 64):
+        if not is_name(address, 32) or not is_name(digest, 64):
             raise EntryError(f"{address[:80]}/{digest[:80]} is not the name of an entry")
         return self.path / address / f"{digest}{kind}"
 
@@ -221,9 +225,9 @@ class DiskStore:
             raise EntryError(f"{place} {why} (DiskStore(..., shared=True) reads it)")
 
     def _in(self, address: str, kind: str = ENTRY) -> Iterator[StoredFile]:
-        for each in _entries_of(self.path / address) if _is_name(address, 32) else ():
+        for each in _entries_of(self.path / address) if is_name(address, 32) else ():
             digest = each.name.removesuffix(kind)
-            if each.name.endswith(kind) and _is_name(digest, 64):
+            if each.name.endswith(kind) and is_name(digest, 64):
                 with contextlib.suppress(OSError):
                     found = each.stat(follow_symlinks=False)
                     yield StoredFile(address, digest, found.st_size, found.st_mtime, kind)
@@ -286,8 +290,25 @@ def _entries_of(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _is_name(text: str, length: int) -> bool:
+def is_name(text: str, length: int) -> bool:
+    """Return whether a text is a digest of so many hexadecimal digits."""
     return len(text) == length and _HEX.issuperset(text)
+
+
+def signed(content: bytes, key: bytes, address: str) -> bytes:
+    """Return the content of a file behind a line that signs it for its address."""
+    return _signature(content, key, address) + content
+
+
+def unsigned(found: bytes, key: bytes, address: str) -> bytes | None:
+    """Return the content of a signed file; None if another key, or nobody, signed it."""
+    content = found[SIGNATURE:]
+    right = hmac.compare_digest(found[:SIGNATURE], _signature(content, key, address))
+    return content if right else None
+
+
+def _signature(content: bytes, key: bytes, address: str) -> bytes:
+    return hmac.new(key, address.encode() + content, hashlib.sha256).hexdigest().encode() + b"\n"
 
 
 def _settle(folder: Path) -> None:

@@ -30,9 +30,21 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Slot, Symbol, positions_among
 from symshape.graph.steps import Node, Value
 from symshape.graph.symbol_names import names_in, names_of_step
-from symshape.store.call_structure import answered, answers, questions_to_json, structure_to_json
-from symshape.store.constants import (
+from symshape.store.call_structure import (
+    answered,
+    answers,
+    question_from_json,
+    question_to_json,
+    questions_to_json,
+    structure_to_json,
+)
+from symshape.store.descriptions import flat_key
+from symshape.store.environment import device_names
+from symshape.store.graph_format import GraphReader, GraphWriter, guard_set, guards_text
+from symshape.store.json_values import (
     Json,
+    TermsReader,
+    TermsWriter,
     exactly,
     fields_of,
     integer_of,
@@ -40,15 +52,8 @@ from symshape.store.constants import (
     list_of,
     text_of,
 )
-from symshape.store.data_questions import question_from_json, question_to_json
-from symshape.store.descriptions import flat_key
-from symshape.store.environment import device_names
-from symshape.store.graph_reading import GraphReader, guard_set
-from symshape.store.graph_writing import GraphWriter, guards_text
-from symshape.store.state_reading import StateReader
-from symshape.store.state_writing import StateWriter
+from symshape.store.state_format import StateReader, StateWriter
 from symshape.store.store_errors import Differs, EntryError, NotStorable
-from symshape.store.terms import TermsReader, TermsWriter
 from symshape.torch_internals import pytree
 from symshape.tracing.capture import between_traces
 from symshape.tracing.state.compare.state import State
@@ -177,8 +182,7 @@ def to_bytes(
         "devices": device_names(_devices(program.graph)),
         "terms": terms.written,
     }
-    lines = [json.dumps(each, separators=(",", ":"), allow_nan=False) for each in (header, body)]
-    made = "\n".join((*lines, "")).encode()
+    made = two_lines(header, body)
     if len(made) > LARGEST:
         raise NotStorable(f"an entry of {len(made):,} bytes")
     return made
@@ -211,10 +215,8 @@ def read_header(content: bytes, digest: str | None = None) -> StoredEntry:
     found = digest_of(content)
     if digest is not None and found != digest:
         raise EntryError("the file is damaged: its content is not that of its name")
-    lines = content.split(b"\n")
-    if len(lines) != 3 or lines[2]:
-        raise EntryError("the file is damaged: an entry has two lines")
-    header = parsed_json(lines[0])
+    first, second = lines_of(content, "an entry")
+    header = parsed_json(first)
     if type(header) is not dict or header.get("format") != FORMAT:
         raise EntryError("the file is not an entry of symshape")
     if header.get("version") != VERSION:
@@ -222,7 +224,7 @@ def read_header(content: bytes, digest: str | None = None) -> StoredEntry:
             f"version {str(header.get('version'))[:20]} is not supported; this is version {VERSION}"
         )
     try:
-        return StoredEntry(found, _typed(header), lines[1].decode())
+        return StoredEntry(found, _typed(header), second.decode())
     except UnicodeDecodeError as error:
         raise EntryError("the file is damaged: it is no text") from error
 
@@ -247,6 +249,24 @@ def _typed(header: Json) -> dict[str, Json]:
         "slots": [label_of(each) for each in list_of(slots)],
         "guards": [label_of(each) for each in list_of(conditions)],
     }
+
+
+def two_lines(header: Json, body: Json) -> bytes:
+    """Return a file of two lines, each of JSON."""
+    lines = [json.dumps(each, separators=(",", ":"), allow_nan=False) for each in (header, body)]
+    return "\n".join((*lines, "")).encode()
+
+
+def lines_of(content: bytes, kind: str) -> tuple[bytes, bytes]:
+    """Return the two lines of a file.
+
+    Raises:
+        EntryError: it has another number; ``kind`` says what has two.
+    """
+    lines = content.split(b"\n")
+    if len(lines) != 3 or lines[2]:
+        raise EntryError(f"the file is damaged: {kind} has two lines")
+    return lines[0], lines[1]
 
 
 def parsed_json(line: bytes | str) -> Json:
@@ -462,18 +482,6 @@ def _check_symbols(graph: Graph, positions: Mapping[str, int]) -> None:
 def _specs(graph: Graph) -> Any:
     shown = [each.spec if isinstance(each, Value) else each for each in graph.outputs]
     return result_of(pytree.tree_unflatten(shown, graph.output_tree))
-
-
-__all__ = [
-    "LARGEST",
-    "EntryBody",
-    "NotStorable",
-    "StoredEntry",
-    "digest_of",
-    "parsed_json",
-    "read_header",
-    "to_bytes",
-]
 
 
 # -- Symbols of a program as JSON: their sources, or their origin and bounds.

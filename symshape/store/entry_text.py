@@ -12,8 +12,8 @@ import torch
 
 from guards.text.escaping import printable
 from symshape.graph.text import text
-from symshape.store.constants import Json, exactly, label_of, list_of
 from symshape.store.entry_format import EntryBody, StoredEntry, read_header
+from symshape.store.json_values import Json, exactly, label_of, list_of
 from symshape.store.store_errors import EntryError, NotImported
 
 

@@ -30,7 +30,7 @@ from symshape.errors import MissError
 from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.store.artefacts import ArtefactShelf, shelf_of
-from symshape.store.call_structure import structure_to_json, varying_floats
+from symshape.store.call_structure import moved, structure_to_json, varying_floats, with_own_devices
 from symshape.store.certificates import (
     CertificateRecord,
     NotCertifiable,
@@ -47,9 +47,8 @@ from symshape.store.disk import CERTIFICATE, DiskStore
 from symshape.store.entry_format import BuiltEntry, EntryBody, StoredEntry, read_header, to_bytes
 from symshape.store.entry_stores import EntryStore
 from symshape.store.environment import environment
-from symshape.store.graph_writing import refuse_control_flow
+from symshape.store.graph_format import refuse_control_flow
 from symshape.store.miss_errors import BAKE, Asked, miss_error
-from symshape.store.rank_devices import moved, with_own_devices
 from symshape.store.source_digest import cache_digest, sources_digest
 from symshape.store.store_errors import Differs, EntryError, NotStorable
 from symshape.tracing.capture import between_traces
@@ -450,9 +449,6 @@ class FunctionEntries:
         if what not in self._told and len(self._told) < _MOST_READ:
             self._told.add(what)
             events.emit(events.StoreFailed(repr(self._store), what))
-
-
-__all__ = ["FunctionEntries"]
 
 
 # -- Addresses of a function's entries: from its name, the options of its traces, and the

@@ -15,10 +15,11 @@ import attrs
 import guards
 from guards.sets.sources import Source
 from guards.text.escaping import printable
+from symshape.calls.modes import Modes
 from symshape.errors import MissError
 from symshape.graph.program import Slot, slot_guards, slot_names
-from symshape.store.constants import Json
 from symshape.store.entry_format import EntryBody, StoredEntry
+from symshape.store.json_values import Json
 from symshape.store.store_errors import EntryError
 
 _MOST_SIZES, _MOST_ASKED = 8, 16
@@ -147,7 +148,7 @@ def _structure_differences(then: Any, asked: Asked) -> list[str]:
     ]
     if then.get("modes") != now["modes"]:
         found.append(
-            f"it runs under {_modes(now['modes'])}, but was traced under {_modes(then['modes'])}"
+            f"it runs under {Modes(*now['modes'])}, but was traced under {Modes(*then['modes'])}"
         )
     return found or ["other arguments of it are the same object"]
 
@@ -160,16 +161,6 @@ def _shown(leaf: Any) -> str:
             f"{device}{', requires_grad' if grad else ''}"
         )
     return "an int" if leaf == ["int"] else str(leaf)[:60]
-
-
-def _modes(modes: Any) -> str:
-    grad, inference, dtype, autocast, device = modes
-    parts = [
-        "inference mode" if inference else "grad mode" if grad else "no_grad",
-        f"default dtype {dtype}",
-    ]
-    parts += [f"autocast {device} {dtype}" for device, dtype in autocast]
-    return ", ".join([*parts, f"default device {device}"] if device else parts)
 
 
 def _surroundings(others: Sequence[StoredEntry], environment: Any) -> str:

@@ -22,8 +22,8 @@ from symshape import events
 from symshape.calls.arguments import Call, sources_of
 from symshape.errors import RankError, SymShapeError
 from symshape.graph.program import Program
+from symshape.store.call_structure import with_own_devices
 from symshape.store.function_entries import FunctionEntries
-from symshape.store.rank_devices import with_own_devices
 from symshape.store.store_errors import Differs, EntryError, NotStorable
 
 _SOON, _LATE = 0.001, 0.05
@@ -324,6 +324,3 @@ def _difference(mine: dict[str, Any], other: dict[str, Any], rank: int) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) < 100 else f"{text[:24]}…"
-
-
-__all__ = ["KeyValueStore", "Meeting", "Ranks"]

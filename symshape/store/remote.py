@@ -11,8 +11,6 @@ program computes: share a store only with people whom you trust with that, or si
 from __future__ import annotations
 
 import atexit
-import hashlib
-import hmac
 import importlib
 import queue
 import threading
@@ -23,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from symshape import events, forks
 from symshape.errors import InputError
-from symshape.store.disk import DiskStore
+from symshape.store.disk import SIGNATURE, DiskStore, is_name, signed, unsigned
 from symshape.store.entry_format import LARGEST, digest_of
 from symshape.store.store_errors import EntryError
 
@@ -32,7 +30,6 @@ _PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 """The seconds without the remote store after a failure, doubled with each, and their largest value.
 """
 _MOST_WAITING = 256
-_SIGNATURE = 65  # bytes: 64 of hexadecimal digits and a line's end
 
 
 class Remote(Protocol):
@@ -167,7 +164,7 @@ class SharedStore:
         """Return the entries for an address: those of this machine first."""
         here = self.local.digests(address)
         there = self._ask(lambda: self._remote.names(address)) or []
-        return [*here, *(each for each in there if each not in here and _is_digest(each))]
+        return [*here, *(each for each in there if each not in here and is_name(each, 64))]
 
     def read(self, address: str, digest: str) -> bytes:
         """Return the content of one entry, from this machine or the remote store.
@@ -216,23 +213,16 @@ class SharedStore:
 
     # -- signing
     def _closed(self, content: bytes, address: str) -> bytes:
-        return content if self._key is None else self._signature(content, address) + content
+        return content if self._key is None else signed(content, self._key, address)
 
     def _opened(self, found: bytes, address: str) -> bytes:
         if self._key is None:
             is_signed = found[:1] != b"{"
-            return found[_SIGNATURE:] if is_signed else found
-        content = found[_SIGNATURE:]
-        if not hmac.compare_digest(found[:_SIGNATURE], self._signature(content, address)):
+            return found[SIGNATURE:] if is_signed else found
+        content = unsigned(found, self._key, address)
+        if content is None:
             raise EntryError("the entry of the remote store is not signed with this store's key")
         return content
-
-    def _signature(self, content: bytes, address: str) -> bytes:
-        assert self._key is not None
-        return (
-            hmac.new(self._key, address.encode() + content, hashlib.sha256).hexdigest().encode()
-            + b"\n"
-        )
 
     # -- the other side, with a bounded wait
     def _ask(self, question: Callable[[], T]) -> T | None:
@@ -305,7 +295,3 @@ def remote_of(url: str) -> Remote:
     if url.startswith(("redis://", "rediss://", "unix://")):
         return Redis(url)
     return Files(url)
-
-
-def _is_digest(name: str) -> bool:
-    return len(name) == 64 and set(name) <= set("0123456789abcdef")

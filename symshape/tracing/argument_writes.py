@@ -14,9 +14,9 @@ import attrs
 import torch
 
 from symshape.calls import variables
-from symshape.calls.argument_writes import ArgumentContents, At, Held, Path, paths_of
 from symshape.calls.arguments import Call
 from symshape.calls.constant_keys import PLAIN
+from symshape.calls.container_arguments import ArgumentContents, At, Held, Path, paths_of
 from symshape.calls.object_arguments import (
     ArgumentReference,
     HeldClass,
@@ -49,7 +49,7 @@ from symshape.tracing.symbolic.keys import plain_key, with_plain_keys
 #
 # A graph is called with the tensors and numbers inside the containers, and never sees the
 # containers themselves. If the graph serves calls instead of the function, those calls write to
-# the containers (``calls/argument_writes.py``).
+# the containers (``calls/container_arguments.py``).
 _ADVICE = "which a compiled graph would not repeat; return the new values instead"
 
 

@@ -19,10 +19,15 @@ from guards.sets.guard_set import GuardSet
 from guards.terms import boolean
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
-from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites, At, Held
 from symshape.calls.arguments import Call, flat_with_paths
 from symshape.calls.constant_keys import NOTHING
-from symshape.calls.container_aliasing import forbidden_containers
+from symshape.calls.container_arguments import (
+    ArgumentContents,
+    ArgumentWrites,
+    At,
+    Held,
+    forbidden_containers,
+)
 from symshape.calls.naming import Naming
 from symshape.calls.outputs import result_of, writes_records
 from symshape.calls.questions import Question

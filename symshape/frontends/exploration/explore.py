@@ -28,8 +28,6 @@ from symshape.frontends.exploration.spaces import (
 from symshape.frontends.trace import Traced
 from symshape.user_code import name_of
 
-__all__ = ["explore"]
-
 # ops of a trace that is also shown padded: about a quarter of a millisecond each
 _MOST_PADDED = 1000
 

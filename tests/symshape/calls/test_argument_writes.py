@@ -13,7 +13,7 @@ import torch
 
 import symshape
 from symshape import UnsupportedError
-from symshape.calls.argument_writes import at, paths_of
+from symshape.calls.container_arguments import at, paths_of
 
 Tensor = torch.Tensor
 

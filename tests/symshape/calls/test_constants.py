@@ -21,10 +21,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 import symshape
-from symshape.calls import compiled, constants
-from symshape.calls.call_key import FLAT, QUICK, read
+from symshape.calls import call_key, compiled
+from symshape.calls.call_key import FLAT, QUICK, constant, read
 from symshape.calls.constant_keys import constant_key
-from symshape.calls.constants import constant
 from symshape.errors import InputError
 
 
@@ -144,10 +143,10 @@ MAKE: list[Callable[[], Any]] = [
 def _classes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """With numbers for classes, and where they are not known."""
     if request.param == "asked each time":
-        monkeypatch.setattr(constants, "class_version", compiled._unknown)
-    constants._keys.clear()
+        monkeypatch.setattr(call_key, "class_version", compiled._unknown)
+    call_key._keys.clear()
     yield
-    constants._keys.clear()
+    call_key._keys.clear()
 
 
 @pytest.mark.slow
@@ -216,7 +215,7 @@ def test_an_object_that_is_changed_is_another() -> None:
         object.__setattr__(one, "a", value)
         keys.append(constant(one))
     one.__dict__["c"] = 1
-    assert constant(one) == constants._itself(one), "there is more to it than its fields"
+    assert constant(one) == call_key._itself(one), "there is more to it than its fields"
     del one.__dict__["c"]
     assert constant(one) == keys[-1]
     assert len({*keys, constant(one)}) == 4

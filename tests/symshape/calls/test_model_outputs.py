@@ -13,8 +13,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls.model_outputs import is_plain
-from symshape.calls.output_codegen import nesting
+from symshape.calls.outputs import is_plain, nesting
 
 pytest.importorskip("transformers")
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput

@@ -22,8 +22,7 @@ from symshape.calls.object_arguments import (
     ObjectWrite,
     Outcome,
 )
-from symshape.calls.output_codegen import finishing, nesting
-from symshape.calls.outputs import _finished, unflatten
+from symshape.calls.outputs import _finished, finishing, nesting, unflatten
 from tests.symshape.calls.test_object_kinds import assert_same
 
 Pair = namedtuple("Pair", "left right")

@@ -9,7 +9,8 @@ import torch
 
 import symshape
 from symshape.calls.call_key import FLAT, QUICK
-from symshape.calls.questions import ABSENT, ObjectIdentity, Question, answers, asking
+from symshape.calls.constant_keys import IdentityKey
+from symshape.calls.questions import ABSENT, Question, answers, asking
 
 
 def tagged(k: Any) -> torch.Tensor:
@@ -30,8 +31,8 @@ def test_answers() -> None:
     assert len(set(different)) == 5
     assert names.answer(tagged(1)) == ("k",)
     assert names.answer(torch.ones(2)) == ()
-    assert Question(0, "is", ObjectIdentity(weight)).answer(weight) is True
-    assert Question(0, "is", ObjectIdentity(weight)).answer(torch.ones(3)) is False
+    assert Question(0, "is", IdentityKey(weight)).answer(weight) is True
+    assert Question(0, "is", IdentityKey(weight)).answer(torch.ones(3)) is False
     assert Question(0, "is_inference").answer(weight) is False
     with torch.inference_mode():
         assert Question(0, "is_inference").answer(torch.ones(3)) is True
@@ -48,7 +49,7 @@ def test_answers() -> None:
     )
     texts = [
         Question(0, *what).text("x")
-        for what in (("attribute", "k"), ("attributes",), ("is", ObjectIdentity(weight)))
+        for what in (("attribute", "k"), ("attributes",), ("is", IdentityKey(weight)))
     ]
     assert texts == ["the attribute k of x", "the attributes of x", "which object x is"]
     assert Question(0, "is_inference").text("x") == "x.is_inference()"
@@ -59,15 +60,15 @@ def test_an_object_is_not_kept_alive_and_equals_no_later_one() -> None:
         pass
 
     thing = Thing()
-    one, other = ObjectIdentity(thing), ObjectIdentity(thing)
+    one, other = IdentityKey(thing), IdentityKey(thing)
     assert one == other
     assert hash(one) == hash(other)
-    assert one != ObjectIdentity(Thing())
+    assert one != IdentityKey(Thing())
     del thing
     gc.collect()
-    assert one.get() is None
+    assert one.value is None
     assert one != other
-    assert ObjectIdentity(3).get() == 3  # cannot be referred to weakly
+    assert IdentityKey(3).value == 3  # cannot be referred to weakly
 
 
 def test_exact_keys_with_answers() -> None:

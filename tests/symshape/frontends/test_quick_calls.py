@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import symshape
-from symshape.calls import compiled, constants, nesting_codegen
+from symshape.calls import call_key, compiled, nesting_codegen
 from tests.sampling import sampled
 from tests.symshape.calls.test_object_kinds import assert_same
 
@@ -401,7 +401,7 @@ CHANGES: list[Callable[[Any], Any]] = [
 def _classes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With numbers for classes, and where they are not known."""
     if request.param == "asked each time":
-        monkeypatch.setattr(constants, "class_version", compiled._unknown)
+        monkeypatch.setattr(call_key, "class_version", compiled._unknown)
         monkeypatch.setattr(nesting_codegen, "class_version", compiled._unknown)
 
 

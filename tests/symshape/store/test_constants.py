@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symshape.store.constants import from_json, to_json
+from symshape.store.json_values import from_json, to_json
 from symshape.store.store_errors import EntryError, NotStorable
 
 _LEAVES = (

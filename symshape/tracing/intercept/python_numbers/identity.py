@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from symshape.calls.constant_keys import PLAIN, constant_parts
-from symshape.calls.questions import ObjectIdentity, Question
+from symshape.calls.constant_keys import PLAIN, IdentityKey, constant_parts
+from symshape.calls.questions import Question
 from symshape.errors import Reason, UnsupportedError
 from symshape.tracing.intercept.python_numbers.builtins import PlainType
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
@@ -66,7 +66,7 @@ class Identity:
         for mine, its in ((a, b), (b, a)):
             position = self._positions.get(id(mine))
             if position is not None:
-                return bool(self._trace.note(Question(position, "is", ObjectIdentity(its)), mine))
+                return bool(self._trace.note(Question(position, "is", IdentityKey(its)), mine))
         return False
 
     def _same_tensor(self, a: Any, b: Any) -> bool:
@@ -79,7 +79,7 @@ class Identity:
             return False
         if stand_in._value not in self._trace.originals:
             return False  # made by the program: no object outside can be it
-        return bool(self._trace.ask(stand_in, "is", ObjectIdentity(other)))
+        return bool(self._trace.ask(stand_in, "is", IdentityKey(other)))
 
     @staticmethod
     def _same_number(a: Any, b: Any) -> bool:
