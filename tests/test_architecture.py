@@ -90,11 +90,9 @@ FLOORS = {
 LARGE: dict[str, tuple[int, str]] = {
     "meta_fns.ops": (55, "rows of one kind: the rules of a family of ops each"),
     "meta_fns.padding": (30, "rows of one kind: the padding rules of a family of ops each"),
-    "symshape.store": (27, "no rooms yet"),
-    "symshape.frontends": (29, "no rooms yet"),
+    "symshape.frontends": (24, "no rooms yet"),
     "symshape.runtime.padding": (21, "no rooms yet"),
     "symshape.graph": (24, "no rooms yet"),
-    "symshape.calls": (22, "several readers of a call, which are to become two"),
     "guards.sets.guard_set.GuardSet": (
         19,
         "what a person may ask of a guard set; each is a line or two",

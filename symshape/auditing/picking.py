@@ -100,8 +100,8 @@ def indexed(
     if any(each is None for each in indices[:front]) or any(
         each is not None for each in indices[front:]
     ):
-        cause = world.causes("index tensors among whole dimensions")
-        return blurred(world, [x, *given], sizes, cause)
+        why = world.causes("index tensors among whole dimensions")
+        return blurred(world, [x, *given], sizes, why)
     count = len(sizes) - (len(x.dims) - front)
     dims, moved = broadcast(world, given, sizes[:count])
     mapping: dict[Slot, Coordinate | None] = {}

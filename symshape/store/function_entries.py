@@ -46,10 +46,9 @@ from symshape.store.code_digests import code_digest
 from symshape.store.disk import CERTIFICATE, DiskStore
 from symshape.store.entry_format import BuiltEntry, EntryBody, StoredEntry, read_header, to_bytes
 from symshape.store.entry_stores import EntryStore
-from symshape.store.environment import environment
+from symshape.store.environment import cache_digest, environment, sources_digest
 from symshape.store.graph_format import refuse_control_flow
 from symshape.store.miss_errors import BAKE, Asked, miss_error
-from symshape.store.source_digest import cache_digest, sources_digest
 from symshape.store.store_errors import Differs, EntryError, NotStorable
 from symshape.tracing.capture import between_traces
 from symshape.user_code import name_of

@@ -156,11 +156,11 @@ def exactly(data: Json, count: int) -> list[Json]:
     return data
 
 
-def label_of(data: Json, most: int = 100_000) -> str:
+def label_of(data: Json) -> str:
     """Check that data are a text; return it in one line without control characters, for display
     only.
     """
-    return printable(text_of(data, most))
+    return printable(text_of(data))
 
 
 def text_of(data: Json, most: int = 100_000) -> str:

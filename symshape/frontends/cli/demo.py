@@ -278,10 +278,8 @@ class DynamoLane(Lane):
 class SymShapeLane(Lane):
     """The lane of ``symshape.compile``."""
 
-    def __init__(
-        self, model: torch.nn.Module, runner: RunnerName, max_cuda_graphs: int = 1024
-    ) -> None:
-        options = Options(max_cuda_graphs=max_cuda_graphs)
+    def __init__(self, model: torch.nn.Module, runner: RunnerName) -> None:
+        options = Options(max_cuda_graphs=1024)
         compiled: frontend.Compiled = frontend.compile(model, runner=runner, options=options)
         super().__init__(
             "symshape" if runner == "eager" else f"symshape, {runner}", compiled, Meter()

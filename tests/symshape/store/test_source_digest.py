@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import symshape
-from symshape.store import source_digest
+from symshape.store import environment
 from symshape.store.disk import DiskStore
-from symshape.store.source_digest import digest_of, sources_digest
+from symshape.store.environment import digest_of, sources_digest
 from tests.symshape.store.storing import compiled
 
 ZEROS = "0" * 64
@@ -23,7 +23,7 @@ ZEROS = "0" * 64
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Some sources, which are taken to be there for long."""
-    monkeypatch.setattr(source_digest, "_SETTLED", -(10**18))
+    monkeypatch.setattr(environment, "_SETTLED", -(10**18))
     inner = tmp_path / "package" / "inner"
     inner.mkdir(parents=True)
     (inner.parent / "__init__.py").write_text("")
@@ -39,7 +39,7 @@ def _with_zeros(kept: Path) -> None:
 def test_it_is_that_of_this_process() -> None:
     folders = [
         str(Path(str(each.__file__)).parent)
-        for each in (source_digest.guards, source_digest.meta_fns, symshape)
+        for each in (environment.guards, environment.meta_fns, symshape)
     ]
     assert digest_of(folders, None) == sources_digest()
 
@@ -91,7 +91,7 @@ def test_what_was_just_edited_is_not_kept(
 ) -> None:
     """Another edit could follow within the same tick of the file system's clock."""
     kept = tmp_path / "kept"
-    monkeypatch.setattr(source_digest, "_SETTLED", 10**12)
+    monkeypatch.setattr(environment, "_SETTLED", 10**12)
     assert digest_of([str(sources)], kept) == digest_of([str(sources)], None)
     assert not kept.exists()
 
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_made_again(sources: Path, tmp_path: Path, wrong: str) 
 def test_a_store_keeps_it_once_it_has_an_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_digest, "_SETTLED", -(10**18))
+    monkeypatch.setattr(environment, "_SETTLED", -(10**18))
     store = tmp_path / "store"
     fn = compiled(lambda x: x + 1, store)
     assert not store.exists()  # nothing is made before there is something to keep
@@ -139,6 +139,6 @@ def test_a_store_keeps_it_once_it_has_an_entry(
 def test_a_folder_of_several_users_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_digest, "_SETTLED", -(10**18))
+    monkeypatch.setattr(environment, "_SETTLED", -(10**18))
     compiled(lambda x: x + 1, DiskStore(tmp_path / "store", shared=True))(torch.ones(3))  # type: ignore[arg-type]
     assert not (tmp_path / "store" / "sources.digest").exists()
