@@ -195,29 +195,24 @@ def symshape_backend(
     if impossible is not None and not fullgraph:
         return _eagerly(gm, impossible)
     refuse_if_missing()
+    wanted = _Wanted(gm, words.origin, given, runner, fullgraph, chosen)
     plain = runner == "auto" and not fullgraph and may_run_eagerly(chosen)
-    direct = (
-        None
-        if runner == "inductor"
-        else _without_gradients(gm, words.origin, given, runner, fullgraph, chosen)
-    )
+    direct = None if runner == "inductor" else _without_gradients(wanted)
     if direct is not None:
         alive.add(direct)
         return direct.plainly()
     straight = plain and is_straight(gm)
     if straight and not _on_cuda(gm):
-        return _as_dynamo_made_it(gm, words.origin, given, chosen, "")
+        return _as_dynamo_made_it(wanted, "")
     reason = doubt(gm, dead=runner != "inductor")
     if straight and reason:
-        return _as_dynamo_made_it(gm, words.origin, given, chosen, reason)
+        return _as_dynamo_made_it(wanted, reason)
     try:
         if reason:
             raise UnsupportedError(
                 f"AOTAutograd may be wrong about the graph: {reason}", reason=Reason.DYNAMO_GRAPH
             )
-        return _by_aot_autograd(
-            gm, example_inputs, words.origin, given, (runner, fullgraph, chosen), plain
-        )
+        return _by_aot_autograd(wanted, example_inputs, plain)
     except Exception as error:  # whatever AOTAutograd may raise: Dynamo's graph can still run
         _let_go(error)
         if (
@@ -227,7 +222,33 @@ def symshape_backend(
         ):
             raise
         refused = error if isinstance(error, UnsupportedError) else refused_by_torch(error)
-    return _refused(gm, words.origin, given, chosen, refused)
+    return _refused(wanted, refused)
+
+
+@attrs.frozen(eq=False)
+class _Wanted:
+    """A graph of Dynamo's, and how it is to be served.
+
+    Attributes:
+        module: the graph.
+        origin: where it comes from.
+        given: its arguments' names, for people.
+        runner: the runner that was asked for.
+        fullgraph: whether the whole graph must be compiled.
+        options: of its programs.
+    """
+
+    module: torch.fx.GraphModule
+    origin: Origin
+    given: Sequence[str]
+    runner: RunnerName
+    fullgraph: bool
+    options: Options
+
+    def graph(self, part: str, runner: RunnerName, **more: Any) -> DynamoGraph:
+        """Return the graph as a part that this runner serves."""
+        origin = attrs.evolve(self.origin, part=part)
+        return DynamoGraph(self.module, origin, self.given, runner, self.options, **more)
 
 
 def _eagerly(gm: torch.fx.GraphModule, why: UnsupportedError) -> Callable[..., Any]:
@@ -237,116 +258,76 @@ def _eagerly(gm: torch.fx.GraphModule, why: UnsupportedError) -> Callable[..., A
     return gm.forward
 
 
-def _as_dynamo_made_it(
-    gm: torch.fx.GraphModule, origin: Origin, given: Sequence[str], chosen: Options, reason: str
-) -> Callable[..., Any]:
+def _as_dynamo_made_it(wanted: _Wanted, reason: str) -> Callable[..., Any]:
     """Return a runner of the graph as Dynamo made it, for this reason or because nothing of it
     would be recorded.
     """
-    trains = torch.is_grad_enabled() and any(each.requires_grad for each in _tensors(gm))
+    tensors = _tensors(wanted.module)
+    trains = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     because = reason or ("torch's own backward is faster" if trains else "no program is made of it")
-    made = DynamoGraph(
-        gm,
-        attrs.evolve(origin, part="training" if trains else "inference"),
-        given,
-        "eager",
-        chosen,
-        plain_because=because,
-    )
+    made = wanted.graph("training" if trains else "inference", "eager", plain_because=because)
     alive.add(made)
     return made.as_dynamo_made_it()
 
 
-def _refused(
-    gm: torch.fx.GraphModule,
-    origin: Origin,
-    given: Sequence[str],
-    chosen: Options,
-    error: UnsupportedError,
-    fullgraph: bool = False,
-) -> Callable[..., Any]:
+def _refused(wanted: _Wanted, error: UnsupportedError) -> Callable[..., Any]:
     """Return a function that runs a graph eagerly and reports why; with ``fullgraph`` each call
     raises the reason.
     """
-    if fullgraph:
+    if wanted.fullgraph:
 
         def fails(*args: Any) -> Any:
             raise error
 
         return fails
-    refused = DynamoGraph(gm, origin, given, "eager", chosen, refused=error)
+    refused = wanted.graph("", "eager", refused=error)
     alive.add(refused)
     return lambda *args: refused(*args)
 
 
-_Settings = tuple[RunnerName, bool, Options]
-"""The runner, whether the whole graph must be compiled, and the options."""
-
-
 def _by_aot_autograd(
-    gm: torch.fx.GraphModule,
-    example_inputs: Sequence[Any],
-    origin: Origin,
-    given: Sequence[str],
-    settings: _Settings,
-    plain: bool,
+    wanted: _Wanted, example_inputs: Sequence[Any], plain: bool
 ) -> Callable[..., Any]:
     """Return AOTAutograd's version of a graph; a call for which that may be wrong runs the graph as
     Dynamo made it.
 
     Args:
-        gm: the graph.
+        wanted: the graph.
         example_inputs: its inputs.
-        origin: where it comes from.
-        given: its arguments' names, for people.
-        settings: the runner, ``fullgraph`` and the options.
         plain: whether the graph as Dynamo made it may serve where it is faster.
     """
-    runner, fullgraph, chosen = settings
-    taken, parts = _taken_apart(gm, example_inputs, origin, given, settings)
-    positions = written(len(given))
+    gm = wanted.module
+    taken, parts = _taken_apart(wanted, example_inputs)
+    positions = written(len(wanted.given))
     results = None if all(each.origin.part == "inference" for each in parts) else reached(gm)
     if results is not None:
         taken = without_zeros(taken, results)
     serve = TrainingGraph(gm, taken, parts).serve if plain else taken
     forward = next((each for each in parts if each.origin.part == "forward"), None)
-    hooked = (
-        None if forward is None or runner not in ("auto", "eager") else _under_hooks(gm, forward)
-    )
+    hooks_matter = forward is not None and wanted.runner in ("auto", "eager")
+    hooked = _under_hooks(gm, forward) if forward is not None and hooks_matter else None
     overlapping = UnsupportedError(
         "arguments share memory, and the graph writes to one of them", reason=Reason.DYNAMO_GRAPH
     )
-
-    def refused() -> Callable[..., Any]:
-        return _refused(gm, origin, given, chosen, overlapping, fullgraph)
-
-    return (
-        ProvenCalls(serve, hooked, refused, positions).serve
-        if hooked is not None or positions
-        else serve
-    )
+    if hooked is None and not positions:
+        return serve
+    return ProvenCalls(serve, hooked, lambda: _refused(wanted, overlapping), positions).serve
 
 
 def _taken_apart(
-    gm: torch.fx.GraphModule,
-    example_inputs: Sequence[Any],
-    origin: Origin,
-    given: Sequence[str],
-    settings: _Settings,
+    wanted: _Wanted, example_inputs: Sequence[Any]
 ) -> tuple[Callable[..., Any], list[DynamoGraph]]:
     """Return AOTAutograd's (or Inductor's) version of a graph, and its parts; a later backward is
     added to them.
     """
-    runner, fullgraph, chosen = settings
+    by_inductor = wanted.runner == "inductor"
     parts: list[DynamoGraph] = []
 
     def make(part: str, graph: torch.fx.GraphModule) -> DynamoGraph:
-        own = "eager" if runner == "inductor" else runner
+        own = attrs.evolve(wanted, module=graph, given=_paths(graph, wanted.given))
         # else Dynamo's graph runs, not this one
-        whole = fullgraph or (runner != "inductor" and part != "backward")
-        made = DynamoGraph(
-            graph, attrs.evolve(origin, part=part), _paths(graph, given), own, chosen, whole
-        )
+        whole = wanted.fullgraph or (not by_inductor and part != "backward")
+        made = own.graph(part, "eager" if by_inductor else wanted.runner, fullgraph=whole)
         alive.add(made)
         parts.append(made)
         return made
@@ -368,14 +349,16 @@ def _taken_apart(
     }
     try:
         with nothing_left_entered():
-            if runner == "inductor":
-                return compiled_by_inductor(gm, example_inputs, make), parts
+            if by_inductor:
+                return compiled_by_inductor(wanted.module, example_inputs, make), parts
             symbolic = any(
-                isinstance(size, torch.SymInt) for each in _tensors(gm) for size in each.size()
+                isinstance(size, torch.SymInt)
+                for each in _tensors(wanted.module)
+                for size in each.size()
             )
             with kernels_of_torch(symbolic):
                 taken = aot_autograd(**{name: compiler(part) for name, part in compilers.items()})(
-                    gm, example_inputs
+                    wanted.module, example_inputs
                 )
             return taken, parts
     except BaseException:
@@ -409,26 +392,19 @@ def _on_cuda(gm: torch.fx.GraphModule) -> bool:
     return any(each.device.type == "cuda" for each in _tensors(gm))
 
 
-def _without_gradients(
-    gm: torch.fx.GraphModule,
-    origin: Origin,
-    given: Sequence[str],
-    runner: RunnerName,
-    fullgraph: bool,
-    chosen: Options,
-) -> DynamoGraph | None:
+def _without_gradients(wanted: _Wanted) -> DynamoGraph | None:
     """Return a graph without gradients as a program, traced directly; None where AOTAutograd has to
     decompose it.
     """
-    tensors = _tensors(gm)
+    tensors, runner = _tensors(wanted.module), wanted.runner
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         return None
     if any(each.device.type not in _DIRECTLY for each in tensors):
         return None
-    origin = attrs.evolve(origin, part="inference")
+    name = attrs.evolve(wanted.origin, part="inference").name
     demanded: list[Guard] = []
     try:
-        made = [retraced(gm, origin.name, given, demanded)]
+        made = [retraced(wanted.module, name, wanted.given, demanded)]
     except (
         Exception
     ) as error:  # any error: AOTAutograd traces fake tensors without Python code, and may succeed
@@ -444,7 +420,9 @@ def _without_gradients(
         demanded.clear()
         return retraced(module, name, paths, demanded)
 
-    return DynamoGraph(gm, origin, given, runner, chosen, fullgraph, take=take, demanded=demanded)
+    return wanted.graph(
+        "inference", runner, fullgraph=wanted.fullgraph, take=take, demanded=demanded
+    )
 
 
 def reset() -> None:

@@ -101,8 +101,7 @@ class FunctionEntries:
         here = self._folder()
         if here is None:
             return
-        surroundings = environment()
-        address = self._addresses.among(surroundings)
+        address, _ = self._here()
         with contextlib.suppress(Exception):
             for digest in here.digests(address)[:1]:
                 stored = read_header(here.read(address, digest), digest)
@@ -127,15 +126,14 @@ class FunctionEntries:
         """
         now = modes()
         self._differs = differs = {}
-        surroundings = environment()
-        address = self._addresses.among(surroundings)
-        try:
-            structure = text_of(structure_to_json(call, now))
-        except NotStorable:
+        address, surroundings = self._here()
+        structure = self._structure(call)
+        if structure is None:
             return None
+        wanted = text_of(structure)
         for digest in self._candidates(address):
             try:
-                found = self._fitting(address, digest, structure, surroundings)
+                found = self._fitting(address, digest, wanted, surroundings)
                 if found is None or not all(map(found.admits, (values, *also))):
                     continue
                 program = found.program(self._fn, call, now, self._built(digest))
@@ -166,12 +164,8 @@ class FunctionEntries:
         """Return the error for a call for which :meth:`find` has just returned None; it names the
         nearest entry.
         """
-        surroundings = environment()
-        address = self._addresses.among(surroundings)
-        try:
-            structure = structure_to_json(call, modes())
-        except NotStorable:
-            structure = None
+        address, surroundings = self._here()
+        structure = self._structure(call)
         asked = Asked(self._name, sources_of(call), values, call.paths, structure, self._differs)
         return miss_error(asked, self._all(address), self._elsewhere(address), dict(surroundings))
 
@@ -253,8 +247,8 @@ class FunctionEntries:
         Raises:
             NotStorable: it cannot be one.
         """
-        surroundings = environment()
-        address, digest = self._addresses.among(surroundings), self._digests_of.get(program)
+        address, surroundings = self._here()
+        digest = self._digests_of.get(program)
         if digest is not None:
             with contextlib.suppress(OSError):
                 return self._store.read(address, digest)
@@ -301,17 +295,16 @@ class FunctionEntries:
         """Return the integers of a call that other processes saw change, even if the program has
         changed since.
         """
-        surroundings = environment()
-        address = self._addresses.among(surroundings)
+        address, surroundings = self._here()
         sources = sources_of(call)
         found: set[int] = set()
-        try:
-            structure = text_of(structure_to_json(call, modes()))
-        except NotStorable:
+        structure = self._structure(call)
+        if structure is None:
             return []
+        wanted = text_of(structure)
         for digest in self._digests(address):
             try:
-                entry = self._fitting(address, digest, structure, surroundings)
+                entry = self._fitting(address, digest, wanted, surroundings)
             except (EntryError, OSError):
                 continue
             if entry is None or len(entry.slots) != len(values):
@@ -331,10 +324,9 @@ class FunctionEntries:
         """
         if not any(type(each) is float for each in call.leaves):
             return []
-        address = self._addresses.among(environment())
-        try:
-            mine: Any = structure_to_json(call, modes())
-        except NotStorable:
+        address, _ = self._here()
+        mine = self._structure(call)
+        if mine is None:
             return []
         for digest in self._digests(address):
             with contextlib.suppress(EntryError, OSError, TypeError, KeyError, AttributeError):
@@ -345,8 +337,7 @@ class FunctionEntries:
 
     def keep(self, program: Program, call: Call) -> None:
         """Store a program that was just traced for the call; report why if it cannot be stored."""
-        surroundings = environment()
-        address = self._addresses.among(surroundings)
+        address, surroundings = self._here()
         try:
             refuse_control_flow(program)
             content = to_bytes(program, self._fn, call, address, surroundings)
@@ -372,6 +363,18 @@ class FunctionEntries:
         return None if digest is None else shelf_of(self._store, digest)
 
     # -- inside
+    def _here(self) -> tuple[str, Mapping[str, Any]]:
+        """Return the function's address in the present environment, and the environment."""
+        surroundings = environment()
+        return self._addresses.among(surroundings), surroundings
+
+    def _structure(self, call: Call) -> Any:
+        """Return the structure of a call under the present modes; None where it has no words."""
+        try:
+            return structure_to_json(call, modes())
+        except NotStorable:
+            return None
+
     def _folder(self) -> DiskStore | None:
         """Return the store's folder on this machine's disk."""
         here = getattr(self._store, "local", self._store)

@@ -411,9 +411,8 @@ def test_what_is_only_asked_is_not_demanded() -> None:
 @pytest.mark.parametrize("options", [{}, {"verify": 1}])
 def test_a_call_that_an_op_refuses_raises_what_eager_raises(options: dict[str, Any]) -> None:
     module = graph_of(lambda graph, x, y: graph.call_function(torch.dot, (x, y)), 4)
-    graph = dynamo._without_gradients(
-        module, Origin("f"), ["x", "y"], "auto", False, Options(**options)
-    )
+    wanted = dynamo._Wanted(module, Origin("f"), ["x", "y"], "auto", False, Options(**options))
+    graph = dynamo._without_gradients(wanted)
     assert graph is not None
     serve = graph.plainly()
     assert serve(torch.ones(6), torch.ones(6))[0].item() == 6
