@@ -28,6 +28,7 @@ from symshape.calls.variables import (
     OutputReference,
     Where,
     Write,
+    containers_in,
     refill,
 )
 
@@ -161,19 +162,11 @@ def _new_items(
     )
 
 
-def paths_of(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
-    """Return the mutable containers in nested arguments, each with its path."""
-    found: list[tuple[Path, Any]] = (
-        [(path, value)] if type(value) in CONTAINERS and len(path) > 1 else []
-    )
-    items: Any = ()
-    if isinstance(value, Mapping):
-        items = value.items()
-    elif isinstance(value, (list, tuple)) or type(value) in CONTAINERS:
-        items = enumerate(value)
-    for key, item in items:
-        found += paths_of(item, (*path, key))
-    return found
+def paths_of(nested: Any) -> list[tuple[Path, Any]]:
+    """Return the mutable containers in the arguments of a call, ``(args, kwargs)``, each with its
+    path.
+    """
+    return [(path, each) for path, each in containers_in(nested) if len(path) > 1]
 
 
 ONE_ANOTHER = 0

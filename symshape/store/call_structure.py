@@ -13,7 +13,6 @@ import torch
 from guards.terms.term import Term
 from symshape.calls.arguments import (
     INT_KEY,
-    RECORD_KEY,
     Call,
     ConstantKey,
     LeafKey,
@@ -105,10 +104,6 @@ def _key_to_json(key: LeafKey) -> Json:
         return ["tensor", *kind, f"{key.kind.__module__}.{key.kind.__qualname__}"]
     if key is INT_KEY:
         return ["int"]
-    if key is RECORD_KEY:
-        raise NotStorable(
-            "a call with an object argument that the program writes to (a model's cache)"
-        )
     if identity_of(key) is not None:  # what it is stands among the checks of the state
         return ["object"]
     assert isinstance(key, ConstantKey), key

@@ -144,10 +144,6 @@ def to_bytes(
         raise NotStorable(
             "a program that writes to, or returns, a list or dictionary among its arguments"
         )
-    if call.has_records:
-        raise NotStorable(
-            "a call with an object argument that the program writes to (a model's cache)"
-        )
     assert isinstance(program.state, State)
     structure = structure_to_json(call, program.modes)
     state = StateWriter(fn, program.state, call, call.leaves)
