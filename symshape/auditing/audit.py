@@ -37,10 +37,9 @@ from symshape.auditing.poison import (
 from symshape.auditing.report import LEAKS, PROVEN, UNKNOWN, OutputAudit, PaddingAudit, Step
 from symshape.auditing.request import Request, Valid, read_request
 from symshape.auditing.world import World, size_of
-from symshape.calls.arguments import flat_with_paths
-from symshape.calls.naming import Naming
 from symshape.calls.questions import DATA
 from symshape.errors import InternalError
+from symshape.exploring.tables import output_leaves
 from symshape.frontends.trace import trace
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Program
@@ -204,11 +203,7 @@ class _Audit:
     # -- outputs
 
     def _named_outputs(self) -> Iterator[_Output]:
-        naming = Naming()
-        names = [
-            naming.path("", path) or "result"
-            for path, _ in flat_with_paths(self._program.output_specs)[0]
-        ]
+        names = [name for name, _ in output_leaves(self._program)]
         leaves = self._program.graph.outputs[: len(names)]
         for name, leaf in zip(names, leaves, strict=True):
             yield _Output(name, leaf, self._found.states[leaf] if isinstance(leaf, Value) else None)

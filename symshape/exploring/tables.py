@@ -47,7 +47,7 @@ def symbols_table(program: Program) -> Table:
         (
             symbol.name,
             "" if symbol.hint is None else str(symbol.hint),
-            _whence(symbol),
+            whence(symbol),
             symbol.policy.value,
         )
         for symbol in program.symbols.values()
@@ -134,7 +134,7 @@ def outputs_table(program: Program) -> Table:
 
     rows = [
         (path, _shown(leaf, lambda size: str(plain(size))), _shown(leaf, in_words))
-        for path, leaf in _leaves(program)
+        for path, leaf in output_leaves(program)
     ]
     width = 3 if any(row[1] != row[2] for row in rows) else 2
     columns = ("output", "tensor", "in your words")[:width]
@@ -146,7 +146,8 @@ def outputs_table(program: Program) -> Table:
     )
 
 
-def _leaves(program: Program) -> Iterator[tuple[str, object]]:
+def output_leaves(program: Program) -> Iterator[tuple[str, Any]]:
+    """Yield the specs and numbers of a program's result, each with its path in it."""
     naming = Naming()
     for path, leaf in flat_with_paths(program.output_specs)[0]:
         yield naming.path("", path) or "result", leaf
@@ -158,7 +159,8 @@ def _shown(leaf: object, show: Callable[[Any], str]) -> str:
     return show(leaf) if isinstance(getattr(leaf, "term", leaf), Term) else shown_argument(leaf)
 
 
-def _whence(symbol: Symbol) -> str:
+def whence(symbol: Symbol) -> str:
+    """Return where a symbol is read, or where it was born."""
     if symbol.sources:
         return ", ".join(source.text() for source in symbol.sources)
     birth = "" if symbol.birth is None else symbol.birth.place or symbol.birth.op

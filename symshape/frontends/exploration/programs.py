@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -12,8 +12,6 @@ from guards.terms.printing import tree_sizes
 from guards.terms.tape import Tape
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
-from symshape.calls.arguments import flat_with_paths
-from symshape.calls.naming import Naming
 from symshape.cost.cost import Cost
 from symshape.cost.domain import Domain
 from symshape.cost.peak_memory import PeakMemory
@@ -28,6 +26,7 @@ from symshape.exploring.report_records import (
     TransformedRecord,
     TransformedStepRecord,
 )
+from symshape.exploring.tables import output_leaves, whence
 from symshape.frontends.exploration.spaces import Origins
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, size_names
@@ -74,7 +73,7 @@ def program_record(
         symbols=[
             SymbolRecord(
                 each.name,
-                ", ".join(source.text() for source in each.sources) or _born(each),
+                whence(each),
                 each.hint,
                 each.policy.value,
                 slots.get(each.name),
@@ -92,11 +91,6 @@ def program_record(
         milliseconds=round(program.milliseconds, 1),
         after=after,
     )
-
-
-def _born(symbol: Any) -> str:
-    place = "" if symbol.birth is None else symbol.birth.place or symbol.birth.op
-    return ", born at ".join(part for part in (symbol.description, place) if part)
 
 
 class _Formulas:
@@ -138,9 +132,7 @@ class _Formulas:
 
 
 def _outputs(program: Program, formulas: _Formulas) -> Iterator[TensorRecord]:
-    naming = Naming()
-    for path, leaf in flat_with_paths(program.output_specs)[0]:
-        name = naming.path("", path) or "result"
+    for name, leaf in output_leaves(program):
         if isinstance(leaf, TensorSpec):
             yield formulas.spec(leaf, "", name)
         elif isinstance(leaf, Term):
@@ -158,20 +150,25 @@ def _step(step: Node | Assertion, formulas: _Formulas, origins: Origins) -> Step
             origins.add(step.guard.origin, excerpt=False),
             "assert",
         )
-    args = [shown_argument(arg) for arg in step.args]
-    args += [f"{name}={shown_argument(arg)}" for name, arg in step.kwargs.items()]
     outputs = [formulas.tensor(value) for value in step.outputs if value is not None]
-    text = ", ".join(args)
     bound = "".join(f" -> {binding.symbol}" for binding in step.bindings)
     origin = (
         origins.add(origin_of(step.location), excerpt=False) if step.location is not None else None
     )
     return StepRecord(
         str(step.op),
-        (text if len(text) <= _LONGEST else text[:_LONGEST] + "…") + bound,
+        _arguments(step, _LONGEST) + bound,
         outputs,
         origin,
     )
+
+
+def _arguments(node: Node, longest: int, shown: Callable[[Any], str] = shown_argument) -> str:
+    """Return the arguments of an op as one text."""
+    args = [shown(arg) for arg in node.args]
+    args += [f"{name}={shown(arg)}" for name, arg in node.kwargs.items()]
+    text = ", ".join(args)
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _costs(program: Program, formulas: _Formulas) -> tuple[dict[str, int], list[str]]:
@@ -297,7 +294,7 @@ def _steps(
         kept = source is None or _same(source, step)
         yield TransformedStepRecord(
             op=name,
-            args="" if isinstance(step, Assertion) else _arguments(step),
+            args="" if isinstance(step, Assertion) else _arguments(step, _LONGEST_AFTER, _renamed),
             outputs=[]
             if isinstance(step, Assertion)
             else [_shown(each) for each in step.outputs if each is not None],
@@ -334,13 +331,8 @@ class _Named:
         return f"p{self.leaf.index}" if isinstance(self.leaf, Value) else str(self.leaf)
 
 
-def _arguments(node: Node) -> str:
-    args: list[Any] = [shown_argument(map_argument(arg, _Named)) for arg in node.args]
-    args += [
-        f"{name}={shown_argument(map_argument(arg, _Named))}" for name, arg in node.kwargs.items()
-    ]
-    text = ", ".join(args)
-    return text if len(text) <= _LONGEST_AFTER else f"{text[:_LONGEST_AFTER]}…"
+def _renamed(arg: Any) -> str:
+    return shown_argument(map_argument(arg, _Named))
 
 
 def _shown(value: Value) -> str:
