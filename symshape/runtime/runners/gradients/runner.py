@@ -452,9 +452,7 @@ class _Served:
         return self._backwards[used]
 
     def apart(self, used: frozenset[int], others: frozenset[int]) -> _Apart:
-        """Return those of the ``others`` whose backward needs nothing that is freed with that of
-        the results ``used``.
-        """
+        """Return which of the ``others`` can have a backward after that of the results ``used``."""
         found = self._aparts.get((used, others))
         if found is None:
             found = self._aparts[used, others] = self._apart(used, others)
