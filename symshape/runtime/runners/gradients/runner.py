@@ -640,7 +640,7 @@ class _Apart:
 
 @attrs.frozen(eq=False)
 class _Left:
-    """What is left of a call's saved tensors once some of its results had their backward.
+    """The saved tensors of a call that are kept once some of its results had their backward.
 
     Attributes:
         results: the places of the results that it is for.
