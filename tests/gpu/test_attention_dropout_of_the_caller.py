@@ -16,6 +16,11 @@ import torch.nn.functional as F
 import symshape
 from symshape.runtime.runners.gradients.runner import GradientsRunner
 from tests.gpu.test_gradients_of_the_caller import Model, _tokens
+from tests.symshape.runtime.runners.gradients.test_attention_dropout import (
+    MODELS,
+    arguments,
+    loss_of,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICE = torch.device("cuda")
@@ -112,6 +117,32 @@ def test_several_calls_before_their_backward() -> None:
                 found = made.detach().double()
                 again = (value.detach().double() * value.grad).sum()
                 assert abs(float(found.sum() - again)) <= 0.03 * float(found.norm()) * 4
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_with_a_mask(name: str) -> None:
+    """Along the gradient a loss changes by the gradient's square, if the same is dropped."""
+    torch.manual_seed(0)
+    model = MODELS[name]("sdpa").train().to(DEVICE)
+    compiled = symshape.compile(loss_of(model), runner="padded")
+    parameters = list(model.parameters())
+    for number in range(14):
+        sizes = 1 + number * 3 % 8, 5 + number * 7 % 57
+        given = tuple(each.to(DEVICE) for each in arguments(sizes))
+        compiled(*given).backward()  # a bucket's first call draws more
+        torch.manual_seed(number)
+        found = torch.autograd.grad(compiled(*given), parameters)
+        square = float(sum(each.square().sum() for each in found))
+        step, losses = 0.005 / square, list[float]()
+        for sign in (1, -2):
+            with torch.no_grad():
+                for each, change in zip(parameters, found, strict=True):
+                    each.add_(change, alpha=sign * step)
+            torch.manual_seed(number)
+            losses.append(float(compiled(*given).detach()))
+        assert losses[0] - losses[1] == pytest.approx(2 * step * square, rel=0.02)
+    (last,) = _divided(compiled)[-1:]
+    assert all(len(each.buckets) > 1 for _, each in last.halves)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -29,7 +29,8 @@ WIDTH, LAYERS, WORDS = 16, 2, 40
 SHARE = 0.3
 
 
-def bert() -> nn.Module:
+def bert(attention: str = "stand_in") -> nn.Module:
+    """A BERT of two layers with dropout in its attention alone."""
     config = transformers.BertConfig(
         vocab_size=WORDS,
         hidden_size=WIDTH,
@@ -39,13 +40,14 @@ def bert() -> nn.Module:
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=SHARE,
         num_labels=5,
-        attn_implementation="stand_in",
+        attn_implementation=attention,
     )
     model: nn.Module = transformers.BertForTokenClassification(config)
     return model
 
 
-def gpt2() -> nn.Module:
+def gpt2(attention: str = "stand_in") -> nn.Module:
+    """A GPT-2, likewise."""
     config = transformers.GPT2Config(
         vocab_size=WORDS,
         n_positions=64,
@@ -55,13 +57,13 @@ def gpt2() -> nn.Module:
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=SHARE,
-        attn_implementation="stand_in",
+        attn_implementation=attention,
     )
     model: nn.Module = transformers.GPT2LMHeadModel(config)
     return model
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"bert": bert, "gpt2": gpt2}
+MODELS: dict[str, Callable[..., nn.Module]] = {"bert": bert, "gpt2": gpt2}
 
 
 @pytest.fixture(params=MODELS)
