@@ -154,10 +154,6 @@ class BucketFinder:
         """
         return self._own(sizes, self.stream())
 
-    def pads(self) -> bool:
-        """Return whether any symbol is padded, as far as known."""
-        return bool(candidates(self._program) - self.refusals.keys())
-
     def stream(self) -> int:
         """Return the current stream of the device; 0 on the CPU."""
         return current_stream(self._index) if self._on_cuda else 0
@@ -260,7 +256,7 @@ class BucketFinder:
                 blueprints=self.blueprints,
                 unpadded=bool(exact),
             )
-            self._tell(made, exact)
+            self.refuse({k: why for k, why in made.refusals.items() if k not in exact})
             return None if made.padded is None else self._made(made, stream, start, credit)
 
     # -- for the policy that decides which buckets exist
@@ -470,12 +466,9 @@ class BucketFinder:
         events.emit(events.RunnerFallback("padded", "eager", reason))
         self._note("ran op by op", text=reason)
 
-    def _tell(self, made: Plan, exact: Mapping[str, Refusal]) -> None:
-        new = {
-            name: refusal
-            for name, refusal in made.refusals.items()
-            if name not in self.refusals and name not in exact
-        }
+    def refuse(self, refusals: Mapping[str, Refusal]) -> None:
+        """Pad these symbols no more, for these reasons."""
+        new = {name: why for name, why in refusals.items() if name not in self.refusals}
         for name, refusal in new.items():
             events.emit(events.PaddingRefused(name, str(refusal)))
             self._note("padding refused", sizes=self._sources[name], text=str(refusal))

@@ -43,7 +43,7 @@ from symshape.runtime.runners.padded.bucket_finder import BucketFinder
 from symshape.runtime.runners.padded.chosen_buckets import ChosenBuckets
 from symshape.runtime.runners.padded.lent_results import lend
 from symshape.runtime.runners.padded.placement import Placement
-from symshape.runtime.runners.padded.tied_buckets import DropsOthers, TiedBuckets
+from symshape.runtime.runners.padded.tied_buckets import DropsOthers, RefusesSizes, TiedBuckets
 from symshape.runtime.runners.pieces.recordable import check_recordable
 from symshape.runtime.runners.pieces.splitting import Apart
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
@@ -208,7 +208,7 @@ class PaddedRunner:
                 # perhaps just now: the objects of an entry may die at any moment
                 if self._released:
                     self._finder.clear()
-                elif found is None and chosen is not None and self._finder.pads():
+                elif found is None and chosen is not None and self._finder.padded:
                     serves = partial(chosen.run_eagerly, self._eager)
                 elif found is None:
                     serves = self.otherwise.run
@@ -295,7 +295,15 @@ class PaddedRunner:
         possible.
 
         If it is for its capacities alone that a bucket cannot be had, only that one is given up.
+        Sizes that backward refuses are padded no more.
         """
+        if isinstance(error, RefusesSizes):
+            self._finder.refuse(error.refusals)
+            bucket.drop()
+            if self._chosen is not None:
+                self._chosen.broke_off()
+                self._chosen.clear()
+            return
         if isinstance(error, DropsOthers) and self.twin is not None and self.twin.agreed:
             self._finder.give_up(bucket, str(error))
             return
@@ -391,7 +399,7 @@ class PaddedRunner:
 
     def _why_not(self) -> str:
         refused = [f"{name}: {refusal}" for name, refusal in self.refusals.items()]
-        if refused and not self._finder.pads():
+        if refused and not self._finder.padded:
             return "; ".join(refused)
         memory = "" if self.store.memory is None else f" and {self.store.memory} bytes"
         return f"no room in the budget of {self.store.limit} graphs{memory}, or no memory"

@@ -29,7 +29,7 @@ from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.bucket_finder import BucketFinder
 
-__all__ = ["DropsOthers", "TiedBuckets", "attention_agrees"]
+__all__ = ["DropsOthers", "RefusesSizes", "TiedBuckets", "attention_agrees"]
 
 _OWN = ("query", "key", "value", "out", "logsumexp")
 """The arguments of a backward of attention that are forward's, by their names in its schema."""
@@ -39,6 +39,18 @@ class DropsOthers(CaptureFailed):
     """Raised for capacities at which attention in backward would drop other elements than in
     forward.
     """
+
+
+class RefusesSizes(CaptureFailed):
+    """Raised if the second program refuses sizes that the first one pads.
+
+    Attributes:
+        refusals: why, by symbol.
+    """
+
+    def __init__(self, refusals: Mapping[str, Refusal]) -> None:
+        super().__init__("; ".join(f"{name}: {why}" for name, why in refusals.items()))
+        self.refusals = refusals
 
 
 class TiedBuckets:
@@ -122,6 +134,7 @@ class TiedBuckets:
 
         Raises:
             DropsOthers: its attention would drop other elements than that of the first one.
+            RefusesSizes: one of them refuses sizes that the first program pads.
             CaptureFailed: the second program, or one of the others, cannot be padded like that; or
                 the second program cannot be captured.
             torch.OutOfMemoryError: there is no room or no memory for it.
@@ -177,8 +190,8 @@ class TiedBuckets:
             found.lease.credit = credit
         try:
             self._check(bucket, found.made, sizes)
-        except DropsOthers as error:
-            self.finder.give_up(found, str(error))
+        except CaptureFailed:
+            found.drop()
             raise
         return found
 
@@ -226,12 +239,15 @@ class TiedBuckets:
 
         Raises:
             DropsOthers: it does not.
-            CaptureFailed: the second program cannot be padded like the first.
+            RefusesSizes: the second program does not pad what the first one does.
+            CaptureFailed: it cannot be padded.
         """
         first, refusals = bucket.made, {**self.finder.refusals, **second.refusals}
-        refused = [name for name in first.caps if name in refusals and name in sizes]
-        if refused or second.padded is None:
-            why = "; ".join(f"{name}: {refusals[name]}" for name in refused or refusals)
+        refused = {name: refusals[name] for name in first.caps if name in refusals}
+        if refused:
+            raise RefusesSizes(refused)
+        if second.padded is None:
+            why = "; ".join(f"{name}: {refusal}" for name, refusal in refusals.items())
             raise CaptureFailed(why or "it has no size that could be padded")
         assert first.padded is not None
         if {**second.exact, **second.caps} != sizes or not attention_agrees(

@@ -65,7 +65,7 @@ class Apart:
         values = {
             tuple(each.made.exact.get(name, 0) for name in refused) for each in finder.buckets()
         }
-        if finder.pads() and len(values) <= _FEW:
+        if finder.padded and len(values) <= _FEW:
             return None
         self.whole = True
         left = left_out(refused.values())

@@ -17,12 +17,15 @@ from torch import nn
 
 from symshape import Options
 from symshape.errors import RunnerError
+from symshape.graph.program import Program
+from symshape.runtime.padding.padded_graph import Refusal
+from symshape.runtime.padding.planning import Plan, plan
 from symshape.runtime.runners.choice import Order, _tied
 from symshape.runtime.runners.cuda.capture import CaptureFailed
 from symshape.runtime.runners.gradients import halves
 from symshape.runtime.runners.gradients.runner import STEP
+from symshape.runtime.runners.padded import bucket_finder, tied_buckets
 from symshape.runtime.runners.padded import runner as padded_runner
-from symshape.runtime.runners.padded import tied_buckets
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.protocol import Unfit
@@ -289,6 +292,32 @@ def test_capacities_at_which_other_elements_would_be_dropped_have_no_bucket(
     assert forward.buckets
     assert caps(forward) == caps(backward)
     assert all(cap < 16 for sizes in caps(forward) for cap in sizes.values())
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_what_backward_refuses_forward_pads_no_more(
+    patient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if patient:
+        monkeypatch.setattr(padded_runner, "PaddedRunner", Patient)
+
+    def refusing(program: Program, values: Any, refusals: Any, *given: Any, **how: Any) -> Plan:
+        if program.name.endswith("backward"):
+            why = Refusal("aten::none", "here", "no rule", "", frozenset(("s0",)))
+            refusals = {**refusals, "s0": why}
+        return plan(program, values, refusals, *given, **how)
+
+    for module in (tied_buckets, bucket_finder):
+        monkeypatch.setattr(module, "plan", refusing)
+    eager, mine = twins()
+    for number in range(60):
+        same_step(mine, eager, tokens(2 + number % 2, 3 + number % 11))
+    forward, backward = both(mine)
+    assert forward.buckets
+    assert caps(forward) == caps(backward)
+    for runner in (forward, backward):
+        assert all(each.made.exact.keys() == {"s0"} for each in runner.buckets)
+        assert runner.refusals.keys() == {"s0"}
 
 
 class Patient(PaddedRunner):
