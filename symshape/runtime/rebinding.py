@@ -192,7 +192,7 @@ def _holds(program: Program, found: Replacement, variables: Sequence[Variable]) 
     if any(each.what == DATA for each in program.questions):  # these questions read the old tensors
         return True
     constants = [*program.graph.outputs, *_constants(writes)]
-    constants += [each.about.get() for each in program.questions if each.what == "is"]
+    constants += [each.about.value for each in program.questions if each.what == "is"]
     return found.touches(constants)
 
 
