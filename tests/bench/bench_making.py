@@ -38,7 +38,7 @@ from tests.bench.report import NotHere, Report, bench_parser
 
 CALLS = 12
 PHASES: dict[str, list[tuple[Any, str]]] = {
-    "trace": [(capture, "_trace")],
+    "trace": [(capture, "trace_once")],
     "guards minimised": [(GuardSet, "minimise")],
     "cut into pieces": [(runner, "cut")],
     "padding rules": [(planning, "pad")],

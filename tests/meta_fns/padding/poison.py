@@ -154,7 +154,10 @@ def _holds(term: Any, values: Mapping[str, int]) -> bool:
 
 
 def _sample(program: Program, made: Plan, rng: random.Random, number: int) -> dict[str, int] | None:
-    """Sizes inside the bucket: the capacities first, then small ones, then any."""
+    """Sizes inside the bucket: the capacities first, then small ones, then any.
+
+    With a capacity of 1 the size is 1: calls with a size of 0 run op by op.
+    """
     terms = [guard.term for guard in program.guards]
     for attempt in range(60):
         values = dict(made.exact)
@@ -166,7 +169,8 @@ def _sample(program: Program, made: Plan, rng: random.Random, number: int) -> di
                 if rng.random() < 0.4
                 else rng.randint(0, cap)
             )
-            values[name] = cap if number == 0 and attempt == 0 else min(one, cap) if same else edge
+            chosen = cap if number == 0 and attempt == 0 else min(one, cap) if same else edge
+            values[name] = 1 if cap == 1 else chosen
         if all(_holds(term, values) for term in terms):
             return values
     return None

@@ -20,8 +20,9 @@ from symshape import forks
 from symshape.calls.arguments import is_canonical
 from symshape.calls.questions import is_transformed
 from symshape.errors import RunnerError, SymShapeError
+from symshape.graph.codegen import LateRun, Run
 from symshape.graph.program import Program, slot_names
-from symshape.graph.steps import Value
+from symshape.graph.steps import Input, Value
 from symshape.options import Options
 from symshape.runtime.padding.transform import device_of
 from symshape.runtime.policy.ledger import Offer
@@ -43,6 +44,7 @@ from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.protocol import Runner, Unfit
 from symshape.torch_internals.autograd import keeps_graph, top_saving_hooks
+from symshape.tracing.traced_modes import without_autocast
 
 __all__ = ["STEP", "GradientsRunner"]
 
@@ -392,6 +394,22 @@ class _Served:
         self._aparts: dict[tuple[frozenset[int], frozenset[int]], _Apart] = {}
 
     @cached_property
+    def with_parameters(self) -> Run:
+        """Runs the program op by op; its parameters with a gradient are the last leaves."""
+        program, graph = self.program, self.program.graph
+        asking = [each for each in graph.lifted if each.tensor.requires_grad]
+        given = [
+            Input(len(program.call.keys) + number, each.name, each.value)
+            for number, each in enumerate(asking)
+        ]
+        graph = attrs.evolve(
+            graph,
+            inputs=(*graph.inputs, *given),
+            lifted=tuple(each for each in graph.lifted if each not in asking),
+        )
+        return without_autocast(LateRun(graph, program.positions), program.modes)
+
+    @cached_property
     def where(self) -> str:
         """The conditions for a call beside the program's guards, in the caller's words."""
         whole, given = self.halves.whole, self.program.guards
@@ -463,11 +481,11 @@ class _Served:
         for place in others:
             if share(self.halves, used, (place,)):
                 continue
+            results.add(place)
             try:
                 half, _ = backward_of(self.halves, (place,))
             except Unfit:  # it runs op by op, from the arguments
                 continue
-            results.add(place)
             saved |= {self.saved[each] for each in half.takes if each in self.saved}
             lifted = half.program.graph.lifted
             read |= {id(each.tensor): each.tensor for each in lifted if not each.constant}
@@ -558,10 +576,11 @@ class _Called:
         )
         backward = None if torch.is_grad_enabled() or not plain else served.backward(used)
         if backward is None:
-            return self._again(tangents)
-        tangents = {place: _canonical(each) for place, each in tangents.items()}
-        gradients = backward.run(saved, tangents, self.values, self.bucket)
-        served.ended(backward)
+            gradients = self._again(tangents)
+        else:
+            tangents = {place: _canonical(each) for place, each in tangents.items()}
+            gradients = backward.run(saved, tangents, self.values, self.bucket)
+            served.ended(backward)
         if (served.kept or served.read) and not keeps_graph():
             self._free(saved, used)
         return gradients
@@ -610,12 +629,19 @@ class _Called:
             raise RuntimeError(_written(name))
         create, wanted = torch.is_grad_enabled(), list(tangents)
         with torch.enable_grad():
-            results = served.eager.run(self.leaves, self.values)
-            inputs = [*(self.leaves[place] for place in halves.asking), *halves.parameters]
+            # views: hooks of the caller's tensors run once, in the backward in progress
+            leaves, parameters = list(self.leaves), halves.parameters
+            for place in halves.asking:
+                leaves[place] = leaves[place].view_as(leaves[place])
+            if any(each._backward_hooks for each in parameters):
+                parameters = tuple(each.view_as(each) for each in parameters)
+                results = served.with_parameters([*leaves, *parameters], self.values)
+            else:
+                results = served.eager.run(leaves, self.values)
             return list(
                 torch.autograd.grad(
                     [results[place] for place in wanted],
-                    inputs,
+                    [*(leaves[place] for place in halves.asking), *parameters],
                     [tangents[place] for place in wanted],
                     create_graph=create,
                     allow_unused=True,
@@ -654,8 +680,14 @@ class _Left:
 
     @classmethod
     def of(cls, saved: Sequence[torch.Tensor | None], apart: _Apart) -> _Left:
-        """Return what is left of ``saved`` for these results."""
-        kept = tuple(each if place in apart.saved else None for place, each in enumerate(saved))
+        """Return what is left of ``saved`` for these results.
+
+        Without their history, which would hold this in a cycle; versions are counted with it.
+        """
+        kept = tuple(
+            each.detach() if each is not None and place in apart.saved else None
+            for place, each in enumerate(saved)
+        )
         read = (*(each for each in kept if each is not None), *apart.read)
         return cls(apart.results, kept, tuple((each, each._version) for each in read))
 

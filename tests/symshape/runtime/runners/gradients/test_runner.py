@@ -20,6 +20,7 @@ from guards.sets.codegen import compile_check
 from symshape.errors import RunnerError
 from symshape.runtime.runners.gradients.runner import GradientsRunner
 from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.protocol import Unfit
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -205,6 +206,72 @@ def test_between_the_backwards_of_two_results_what_one_needs_is_written() -> Non
         y.mul_(2.0)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             second.sum().backward()
+
+
+def _hooked(fn: Any, how: str, tensor: str) -> list[Any]:
+    """Return the gradients where a hook on an argument or a parameter changes them."""
+    for size in (2, 3, 4):
+        fn(torch.ones(size, 4, requires_grad=True))[1].sum().backward()
+    fn.weight.grad = None
+    leaf = torch.linspace(0.1, 1.0, 20).view(5, 4).requires_grad_()
+    x = leaf * 2 if tensor == "inner" else leaf
+    if tensor == "kept":
+        x = leaf * 2
+        x.retain_grad()
+    if tensor != "weight":
+        x.register_hook(lambda grad: grad * 10)
+    results = fn(x)
+    if tensor == "weight":  # before the call it would be seen
+        fn.weight.register_hook(lambda grad: grad * 10)
+    if how == "graph":
+        made = torch.autograd.grad(results[0].sum(), (leaf, fn.weight), create_graph=True)
+        (sum(each.square().sum() for each in made) + results[1].sum()).backward()  # type: ignore[union-attr]
+    else:
+        if tensor in ("leaf", "weight"):  # else the first one frees what made ``x``
+            results[0].sum().backward()
+        results[1].sum().backward()
+    return [leaf.grad, x.grad if tensor == "kept" else None, fn.weight.grad]
+
+
+@pytest.mark.parametrize("how", ["graph", "apart", "unfit"])
+@pytest.mark.parametrize("tensor", ["leaf", "inner", "kept", "weight"])
+def test_hooks_run_once(how: str, tensor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.full((4,), 0.5))
+
+        def forward(self, x: torch.Tensor) -> Tensors:
+            return (x * self.weight).exp(), (x + self.weight).sin()
+
+    eager = Two()
+    mine = compiled(copy.deepcopy(eager))
+    if how == "unfit":
+
+        def none(*given: Any) -> Any:
+            raise Unfit("no backward of one result")
+
+        monkeypatch.setattr(f"{RUNNER}.backward_of", none)
+    close(_hooked(mine, how, tensor), _hooked(eager, how, tensor))
+    divided(mine)
+
+
+def test_a_result_without_backward_holds_nothing() -> None:
+    """No cycle: memory of a device is freed at once, without the garbage collector."""
+    mine = compiled(lambda x: (x.softmax(-1), x.sin()))
+    seen = []
+    gc.disable()
+    try:
+        for batch in (2, 3, 4, 5, 6):
+            results = mine(torch.randn(batch, 3, requires_grad=True))
+            results[1].sum().backward()
+            called = getattr(results[0].grad_fn, "called", None)
+            seen += [] if called is None else [weakref.ref(called)]
+            del results, called
+        assert len(seen) > 2
+        assert all(each() is None for each in seen)
+    finally:
+        gc.enable()
 
 
 def test_nothing_is_kept_for_a_result_that_shares_its_backward() -> None:
