@@ -496,7 +496,7 @@ def _divided(
         writes = [id(each.storage) for each in written_values(step)]
         if not outside.isdisjoint(writes):
             raise Unfit("its backward writes in place")
-    backward |= _Repeated(graph, made, len(forward)).steps(backward)
+    backward |= _Repeated(graph, made, len(forward), stand_ins).steps(backward)
     pieces = [
         Piece(tuple(forward), recorded=True),
         Piece(tuple(sorted(apart)), recorded=False),
@@ -544,13 +544,19 @@ class _Repeated:
         graph: forward, and then backward.
         made: the number of the step that made each value.
         forward: the number of forward's steps.
+        tangents: what stands for the gradient of each result.
     """
 
-    def __init__(self, graph: Graph, made: Mapping[Value, int], forward: int) -> None:
-        self._graph, self._made, self._forward = graph, made, forward
+    def __init__(
+        self,
+        graph: Graph,
+        made: Mapping[Value, int],
+        forward: int,
+        tangents: Sequence[Value],
+    ) -> None:
+        self._graph, self._made, self._forward, self._tangents = graph, made, forward, tangents
         self._found: set[int] = set()
-        # what is not made by forward and cannot have been written to before backward, or that
-        # backward reads anyway
+        # what forward has not made, and cannot have been written to before backward
         self._arguments = {
             each.value for each in graph.lifted if each.constant or not each.tensor.numel()
         }
@@ -563,13 +569,47 @@ class _Repeated:
 
     def steps(self, backward: Iterable[int]) -> set[int]:
         """Return the numbers of the repeated steps."""
-        kept = self._kept_beside_views(backward)
+        own = sorted(backward)
+        every = self._behind(own, self._tangents)
+        reads = (self._read(own, every, [each]) for each in self._tangents)
+        self._arguments |= set.intersection(*reads)
+        kept = self._kept_beside_views(own)
         for value in sorted(kept, key=self._made.__getitem__, reverse=True):
             steps = self._from_others(value, kept - {value})
             if steps is not None:
                 kept.remove(value)
                 self._found |= steps
         return self._found
+
+    def _behind(self, backward: Sequence[int], tangents: Sequence[Value]) -> set[int]:
+        """Return the steps of backward that compute with gradients of these results."""
+        values, found = set(tangents), set[int]()
+        for number in backward:
+            step = self._graph.steps[number]
+            if isinstance(step, Node) and not values.isdisjoint(step.reads):
+                values.update(_outputs(step))
+                found.add(number)
+        return found
+
+    def _read(
+        self, backward: Sequence[int], every: set[int], tangents: Sequence[Value]
+    ) -> set[Value]:
+        """Return the arguments that backward of these results reads, so that eager has saved them.
+
+        ``every``: the steps that compute with gradients of any result.
+        """
+        seen = self._behind(backward, tangents)
+        left, found, others = list(seen), set[Value](), set(backward) - every
+        while left:
+            step = self._graph.steps[left.pop()]
+            for value in step.reads if isinstance(step, Node) else ():
+                number = self._made.get(value, -1)
+                if number < 0:
+                    found.add(value)
+                elif number in others and number not in seen:
+                    seen.add(number)
+                    left.append(number)
+        return found
 
     def _kept_beside_views(self, backward: Iterable[int]) -> set[Value]:
         """Return what backward reads of forward's values, once it makes views by itself."""
@@ -578,8 +618,6 @@ class _Repeated:
             step = self._graph.steps[left.pop()]
             for value in step.reads if isinstance(step, Node) else ():
                 number = self._made.get(value, self._forward)
-                if value not in self._made:
-                    self._arguments.add(value)
                 if number >= self._forward or number in self._found:
                     continue
                 if self._is_view(number):

@@ -391,7 +391,11 @@ class _Served:
         self._backwards: dict[frozenset[int], _Backward | None] = {
             frozenset(halves.tangents): whole
         }
-        self._aparts: dict[tuple[frozenset[int], frozenset[int]], _Apart] = {}
+        self._needs: dict[frozenset[int], _Needs] = {}
+        self._apart: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
+        self._all = frozenset(halves.tangents)
+        # what eager would save of them as they are: results, without the history that they get
+        self._aliased = {each for each in self.results if each is not None}
 
     @cached_property
     def with_parameters(self) -> Run:
@@ -469,27 +473,42 @@ class _Served:
                 self._introduce(made)
         return self._backwards[used]
 
-    def apart(self, used: frozenset[int], others: frozenset[int]) -> _Apart:
-        """Return which of the ``others`` can have a backward after that of the results ``used``."""
-        found = self._aparts.get((used, others))
+    def saved_of(self, leaves: Sequence[Any], made: Sequence[torch.Tensor]) -> _Saved:
+        """Return what a call saves, from its arguments and what forward made."""
+        kept: list[torch.Tensor | None] = [
+            leaves[place]
+            if given
+            else made[place].detach()
+            if place in self._aliased
+            else made[place]
+            for given, place in self.kept
+        ]
+        versions = tuple(each._version for each in (*kept, *self.read) if each is not None)
+        return _Saved(self._all, kept, versions)
+
+    def needs(self, used: frozenset[int]) -> _Needs:
+        """Return what backward of these results reads."""
+        found = self._needs.get(used)
         if found is None:
-            found = self._aparts[used, others] = self._apart(used, others)
+            try:
+                half, _ = backward_of(self.halves, used)
+            except Unfit:  # it runs op by op, from the arguments
+                found = _Needs((), ())
+            else:
+                kept = {self.saved[each] for each in half.takes if each in self.saved}
+                lifted = {id(each.tensor) for each in half.program.graph.lifted}
+                read = [place for place, each in enumerate(self.read) if id(each) in lifted]
+                found = _Needs(tuple(sorted(kept)), tuple(read))
+            self._needs[used] = found
         return found
 
-    def _apart(self, used: frozenset[int], others: frozenset[int]) -> _Apart:
-        results, saved, read = set[int](), set[int](), dict[int, torch.Tensor]()
-        for place in others:
-            if share(self.halves, used, (place,)):
-                continue
-            results.add(place)
-            try:
-                half, _ = backward_of(self.halves, (place,))
-            except Unfit:  # it runs op by op, from the arguments
-                continue
-            saved |= {self.saved[each] for each in half.takes if each in self.saved}
-            lifted = half.program.graph.lifted
-            read |= {id(each.tensor): each.tensor for each in lifted if not each.constant}
-        return _Apart(frozenset(results), frozenset(saved), tuple(read.values()))
+    def apart(self, used: frozenset[int], others: frozenset[int]) -> frozenset[int]:
+        """Return which of the ``others`` can have a backward after that of the results ``used``."""
+        found = self._apart.get((used, others))
+        if found is None:
+            found = frozenset(each for each in others if not share(self.halves, used, (each,)))
+            self._apart[used, others] = found
+        return found
 
     def _introduce(self, made: _Backward) -> None:
         """Tell backwards of each other: a bucket of forward has to do for all of them."""
@@ -524,7 +543,7 @@ class _Called:
         values: its integers.
         versions: of the arguments and parameters at the call.
         bucket: that forward ran in, if backward depends on it.
-        left: what is left for other results, once backward of some has freed the rest.
+        saved: the tensors that backward takes and reads.
     """
 
     served: _Served
@@ -532,7 +551,7 @@ class _Called:
     values: Sequence[int]
     versions: tuple[int, ...] = ()
     bucket: Bucket | None = None
-    left: _Left | None = None
+    saved: _Saved | None = None
 
     def forward(self, ctx: Any) -> tuple[torch.Tensor, ...]:
         """Return the results that are tensors, and save what backward needs."""
@@ -548,10 +567,9 @@ class _Called:
                     plain.append(tensor)
         ctx.mark_non_differentiable(*plain)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(
-            *(leaves[place] if given else made[place] for given, place in served.kept),
-            *served.read,  # autograd tells if one of them was written to
-        )
+        if served.kept or served.read:  # else a second backward is allowed, as in eager
+            self.saved = served.saved_of(leaves, made)
+            ctx.save_for_backward(_PLACEHOLDER)
         self.versions = self._versions()
         return tuple(results)
 
@@ -569,7 +587,7 @@ class _Called:
             if each is not None and place in served.halves.tangents
         }
         used = frozenset(tangents)
-        saved = self._saved(ctx, used)
+        saved = () if self.saved is None else self.saved.of(ctx, served, used)
         plain = all(
             type(each) is torch.Tensor and each.layout is torch.strided
             for each in tangents.values()
@@ -581,34 +599,11 @@ class _Called:
             tangents = {place: _canonical(each) for place, each in tangents.items()}
             gradients = backward.run(saved, tangents, self.values, self.bucket)
             served.ended(backward)
-        if (served.kept or served.read) and not keeps_graph():
-            self._free(saved, used)
+        if self.saved is not None and not keeps_graph():
+            self.saved.free(served, used)
+            if not self.saved.results:
+                self.leaves, self.bucket = (), None
         return gradients
-
-    def _saved(self, ctx: Any, used: frozenset[int]) -> Sequence[Any]:
-        """Return what is saved for backward of these results, by place.
-
-        Raises:
-            RuntimeError: it was freed, or written to.
-        """
-        left, served = self.left, self.served
-        if left is not None and used <= left.results:
-            left.check(served.program.name)
-            return left.saved
-        # nothing saved: a second backward is allowed, as in eager
-        saved: Sequence[Any] = ctx.saved_tensors if served.kept or served.read else ()
-        return saved
-
-    def _free(self, saved: Sequence[Any], used: frozenset[int]) -> None:
-        """Let go of what is saved, but for results that backward can still be asked for, as in
-        eager: those that share nothing with these.
-        """
-        served = self.served
-        others = frozenset(served.halves.tangents) if self.left is None else self.left.results
-        apart = served.apart(used, others - used)
-        self.left = _Left.of(saved, apart) if apart.results else _NOTHING
-        if not apart.results:
-            self.leaves, self.bucket = (), None
 
     def _again(self, tangents: Mapping[int, torch.Tensor]) -> list[Any]:
         """Return the gradients by running the program op by op again, with torch's own backward.
@@ -650,58 +645,63 @@ class _Called:
 
 
 @attrs.frozen
-class _Apart:
-    """Results whose backward needs nothing that is freed with that of others.
+class _Needs:
+    """The tensors that backward of some results reads.
 
     Attributes:
-        results: their places.
-        saved: the places of what their backward takes among what is saved.
-        read: the parameters and buffers that it reads.
+        kept: places among what is saved.
+        read: places among the parameters and buffers that backward reads.
+    """
+
+    kept: tuple[int, ...]
+    read: tuple[int, ...]
+
+
+@attrs.define(eq=False)
+class _Saved:
+    """The tensors of a call that are saved for backward.
+
+    Torch's own record of them would tell of writes to any of them, also to one that backward of
+    these results does not read.  And it would free all at once, also what backward of others needs.
+
+    Attributes:
+        results: the places of the results that can have a backward still.
+        kept: the tensors, by place; None for one that is freed.
+        versions: theirs at the call, and then those of the parameters and buffers.
     """
 
     results: frozenset[int]
-    saved: frozenset[int]
-    read: tuple[torch.Tensor, ...]
+    kept: list[torch.Tensor | None]
+    versions: tuple[int, ...]
 
-
-@attrs.frozen(eq=False)
-class _Left:
-    """The saved tensors of a call that are kept once some of its results had their backward.
-
-    Attributes:
-        results: the places of the results that it is for.
-        saved: the tensors, by place; None for one that is freed.
-        versions: the tensors that backward reads, each with its version at that time.
-    """
-
-    results: frozenset[int]
-    saved: tuple[torch.Tensor | None, ...]
-    versions: tuple[tuple[torch.Tensor, int], ...]
-
-    @classmethod
-    def of(cls, saved: Sequence[torch.Tensor | None], apart: _Apart) -> _Left:
-        """Return what is left of ``saved`` for these results.
-
-        Without their history, which would hold this in a cycle; versions are counted with it.
-        """
-        kept = tuple(
-            each.detach() if each is not None and place in apart.saved else None
-            for place, each in enumerate(saved)
-        )
-        read = (*(each for each in kept if each is not None), *apart.read)
-        return cls(apart.results, kept, tuple((each, each._version) for each in read))
-
-    def check(self, name: str) -> None:
-        """Raise if a tensor was written to.
+    def of(self, ctx: Any, served: _Served, used: frozenset[int]) -> Sequence[Any]:
+        """Return what is saved for backward of these results, by place.
 
         Raises:
-            RuntimeError: it was.
+            RuntimeError: it was freed, or written to.
         """
-        if any(each._version != version for each, version in self.versions):
-            raise RuntimeError(_written(name))
+        if not used <= self.results:
+            return tuple(ctx.saved_tensors)  # raises
+        needs, first = served.needs(used), len(self.kept)
+        now = [(each, place) for place in needs.kept if (each := self.kept[place]) is not None]
+        now += [(served.read[place], first + place) for place in needs.read]
+        if any(each._version != self.versions[place] for each, place in now):
+            raise RuntimeError(_written(served.program.name))
+        return self.kept
+
+    def free(self, served: _Served, used: frozenset[int]) -> None:
+        """Let go of all but what backward can still be asked for, as in eager: of results that
+        share nothing with these.
+        """
+        self.results = served.apart(used, self.results - used)
+        needed = {place for each in self.results for place in served.needs(frozenset((each,))).kept}
+        self.kept = [each if place in needed else None for place, each in enumerate(self.kept)]
 
 
-_NOTHING = _Left(frozenset(), (), ())
+_PLACEHOLDER = torch.empty(0)
+"""The tensor that torch saves in place of a call's: after a backward that frees it, torch raises its
+own error.
+"""
 
 
 def _written(name: str) -> str:

@@ -283,7 +283,7 @@ def test_nothing_is_kept_for_a_result_that_shares_its_backward() -> None:
     for batch in (2, 3, 4, 5):
         loss, scores = mine(torch.randn(batch, 3), w)
         loss.backward()
-    assert not scores.grad_fn.called.left.results
+    assert not scores.grad_fn.called.saved.results
     assert not scores.grad_fn.called.leaves
     with pytest.raises(RuntimeError, match="a second time"):
         scores.sum().backward()
@@ -347,6 +347,62 @@ def test_what_eager_does_not_need_in_backward_may_be_written_to(learned: bool, w
             found.sum().backward()
         same_gradients(mine, eager)
     divided(mine)
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("seen", [False, True])
+def test_what_one_result_reads_in_backward_is_not_read_for_another(
+    between: bool, seen: bool
+) -> None:
+    def program(x: torch.Tensor, scale: torch.Tensor) -> Tensors:
+        return (x * scale.exp()).sum(), (scale * scale).sin().sum()
+
+    mine = compiled(program)
+    for batch in (2, 3, 4, 5):
+        found = []
+        for fn in (program, mine):
+            x = torch.linspace(0.0, 1.0, batch * 4).view(batch, 4).requires_grad_()
+            scale = torch.full((4,), 0.5).requires_grad_()
+            first, second = fn(x, scale)
+            if between:
+                second.backward()
+            if seen:
+                with torch.no_grad():
+                    scale.add_(1.0)
+            else:
+                scale.data.add_(1.0)
+            first.backward()
+            found.append((x.grad, scale.grad))
+        close(*found)
+    assert runners(mine)[-1].halves
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_step_of_one_model_before_the_backward_of_another(first: bool) -> None:
+    """As an actor and a critic in one function: eager's backward of one reads nothing of both."""
+    models = nn.Linear(4, 3), nn.Linear(4, 3)
+    eager = nn.ModuleList(models)
+    twin = copy.deepcopy(eager)
+
+    def both(modules: nn.ModuleList) -> Any:
+        actor, critic = modules
+        return lambda x: (actor(x).sin().sum(), critic(x).exp().sum())
+
+    mine, theirs = compiled(both(twin)), both(eager)
+    for batch in (2, 3, 4, 5):
+        found = []
+        for fn, modules in ((theirs, eager), (mine, twin)):
+            x = torch.full((batch, 4), 0.1).requires_grad_()
+            one, other = fn(x)
+            if first:
+                one.backward(retain_graph=True)
+            with torch.no_grad():
+                modules[0].weight.mul_(0.9)
+            other.backward()
+            found.append([x.grad, *(each.grad for each in modules.parameters())])
+            modules.zero_grad()
+        close(*found)
+    assert runners(mine)[-1].halves
 
 
 def _rows_of_mask(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
