@@ -699,7 +699,7 @@ class _Saved:
 
 
 _PLACEHOLDER = torch.empty(0)
-"""The tensor that torch saves in place of a call's: after a backward that frees it, torch raises its
+"""The tensor that torch saves in place of a call's: once a backward has freed it, torch raises its
 own error.
 """
 
