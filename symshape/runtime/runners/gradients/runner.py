@@ -394,12 +394,14 @@ class _Served:
         self._needs: dict[frozenset[int], _Needs] = {}
         self._apart: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
         self._all = frozenset(halves.tangents)
-        # what eager would save of them as they are: results, without the history that they get
+        # saved without the history that results get, which would hold the call in a cycle
         self._aliased = {each for each in self.results if each is not None}
 
     @cached_property
     def with_parameters(self) -> Run:
-        """Runs the program op by op; its parameters with a gradient are the last leaves."""
+        """The program op by op, as a function whose last leaves are the parameters with a
+        gradient.
+        """
         program, graph = self.program, self.program.graph
         asking = [each for each in graph.lifted if each.tensor.requires_grad]
         given = [
@@ -535,7 +537,7 @@ class _Served:
 
 @attrs.define(eq=False)
 class _Called:
-    """One call: what its backward needs beside the saved tensors.
+    """One call, with what its backward needs.
 
     Attributes:
         served: forward and backward.
