@@ -63,7 +63,19 @@ _LINES = (
     "{a} = {b} if y.shape[0] >= x.shape[0] else {b} + 1",
     "{a} = {b} + v / ({c}.detach() * 0)",  # infinite, and so are the gradients on this way
 )
-_HOW = ("once", "once", "again", "graph", "later", "layout", "write", "buffer", "some", "apart")
+_HOW = (
+    "once",
+    "once",
+    "again",
+    "graph",
+    "later",
+    "layout",
+    "write",
+    "buffer",
+    "some",
+    "apart",
+    "result",
+)
 _KINDS = ("leaf", "inner", "none")
 
 
@@ -113,6 +125,10 @@ def ran(fn: Any, call: Call, weights: Sequence[Tensor], buffer: Tensor) -> dict[
     if call.how == "write":
         with torch.no_grad():
             (given[0] if call.seed % 2 else asked[0]).mul_(1.5)
+    if call.how == "result" and len(asked) > 1:
+        with torch.no_grad():
+            asked[0].mul_(1.5)
+        asked = asked[1:]
     if call.how == "buffer":
         buffer.mul_(1.5)
     if call.how == "apart":
@@ -215,7 +231,7 @@ def case(rng: random.Random) -> str:
                 buffer.fill_(1.25)
                 found_by.append(ran(each, call, wanted, buffer))
             ours, theirs = found_by
-            if call.how == "write" and "backward" in theirs and "backward" not in ours:
+            if call.how in ("write", "result") and "backward" in theirs and "backward" not in ours:
                 # backward does not read what was written to: it makes that again
                 buffer.fill_(1.25)
                 theirs = ran(fn, attrs.evolve(call, how="once"), wanted, buffer)

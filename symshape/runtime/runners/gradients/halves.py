@@ -496,7 +496,7 @@ def _divided(
         writes = [id(each.storage) for each in written_values(step)]
         if not outside.isdisjoint(writes):
             raise Unfit("its backward writes in place")
-    backward |= _Repeated(graph, made, len(forward), stand_ins).steps(backward)
+    backward |= _Repeated(graph, made, len(forward), results, stand_ins).steps(backward)
     pieces = [
         Piece(tuple(forward), recorded=True),
         Piece(tuple(sorted(apart)), recorded=False),
@@ -544,6 +544,7 @@ class _Repeated:
         graph: forward, and then backward.
         made: the number of the step that made each value.
         forward: the number of forward's steps.
+        results: forward's results, which the caller may write to before backward, as to arguments.
         tangents: what stands for the gradient of each result.
     """
 
@@ -552,10 +553,14 @@ class _Repeated:
         graph: Graph,
         made: Mapping[Value, int],
         forward: int,
+        results: Sequence[Any],
         tangents: Sequence[Value],
     ) -> None:
         self._graph, self._made, self._forward, self._tangents = graph, made, forward, tangents
         self._found: set[int] = set()
+        self._results = {id(each.storage) for each in results if isinstance(each, Value)}
+        # what eager has saved for backward of each result
+        self._common: set[Value] = set()
         # what forward has not made, and cannot have been written to before backward
         self._arguments = {
             each.value for each in graph.lifted if each.constant or not each.tensor.numel()
@@ -572,7 +577,8 @@ class _Repeated:
         own = sorted(backward)
         every = self._behind(own, self._tangents)
         reads = (self._read(own, every, [each]) for each in self._tangents)
-        self._arguments |= set.intersection(*reads)
+        self._common = set.intersection(*reads)
+        self._arguments |= self._common - self._made.keys()
         kept = self._kept_beside_views(own)
         for value in sorted(kept, key=self._made.__getitem__, reverse=True):
             steps = self._from_others(value, kept - {value})
@@ -594,7 +600,8 @@ class _Repeated:
     def _read(
         self, backward: Sequence[int], every: set[int], tangents: Sequence[Value]
     ) -> set[Value]:
-        """Return the arguments that backward of these results reads, so that eager has saved them.
+        """Return what backward of these results reads of arguments and of forward, so that eager
+        has saved it.
 
         ``every``: the steps that compute with gradients of any result.
         """
@@ -604,7 +611,7 @@ class _Repeated:
             step = self._graph.steps[left.pop()]
             for value in step.reads if isinstance(step, Node) else ():
                 number = self._made.get(value, -1)
-                if number < 0:
+                if number < self._forward:
                     found.add(value)
                 elif number in others and number not in seen:
                     seen.add(number)
@@ -645,10 +652,14 @@ class _Repeated:
             assert isinstance(step, Node)
             for each in step.reads:
                 if each in self._made:
-                    left += [] if each in kept else [self._made[each]]
+                    left += [] if each in kept and self._is_safe(each) else [self._made[each]]
                 elif each not in self._arguments:
                     return None  # eager lets the caller write to it before backward
         return steps
+
+    def _is_safe(self, value: Value) -> bool:
+        """Return whether what forward made cannot be written to before a backward that runs."""
+        return id(value.storage) not in self._results or value in self._common
 
     def _is_view(self, number: int) -> bool:
         step = self._graph.steps[number]

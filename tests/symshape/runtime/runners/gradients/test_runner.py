@@ -377,6 +377,29 @@ def test_what_one_result_reads_in_backward_is_not_read_for_another(
     assert runners(mine)[-1].halves
 
 
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_result_is_written_to_before_the_backward_of_another(seen: bool) -> None:
+    def program(x: torch.Tensor) -> Tensors:
+        made = x.exp()
+        return made, (made.detach() + 1) * x
+
+    mine = compiled(program)
+    for batch in (2, 3, 4, 5):
+        found = []
+        for fn in (program, mine):
+            x = torch.linspace(0.1, 1.0, batch * 3).view(batch, 3).requires_grad_()
+            first, second = fn(x)
+            if seen:
+                with torch.no_grad():
+                    first.mul_(3.0)
+            else:
+                first.data.mul_(3.0)
+            second.sum().backward()
+            found.append(x.grad)
+        close(*found)
+    assert runners(mine)[-1].halves
+
+
 @pytest.mark.parametrize("first", [False, True])
 def test_a_step_of_one_model_before_the_backward_of_another(first: bool) -> None:
     """As an actor and a critic in one function: eager's backward of one reads nothing of both."""
@@ -862,7 +885,8 @@ def test_programs_from_a_store(tmp_path: Path) -> None:
     assert symshape.compiled_of(mine).stats().loaded
 
 
-def test_without_a_bucket_the_program_runs_op_by_op_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def _patient(monkeypatch: pytest.MonkeyPatch) -> tuple[nn.Linear, Any, GradientsRunner]:
+    """Return a layer, its compiled twin, and a runner that gives up after 6 calls."""
     linear = nn.Linear(3, 4)
     mine = compiled(linear)
     for batch in (2, 3, 4):
@@ -870,6 +894,11 @@ def test_without_a_bucket_the_program_runs_op_by_op_again(monkeypatch: pytest.Mo
     last = divided(mine)
     monkeypatch.setattr(last, "_patient", True)
     monkeypatch.setattr(f"{RUNNER}._PATIENCE", 6)
+    return linear, mine, last
+
+
+def test_without_a_bucket_the_program_runs_op_by_op_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    linear, mine, last = _patient(monkeypatch)
     monkeypatch.setattr(PaddedRunner, "buckets", ())
     for batch in range(2, 12):
         x = torch.randn(batch, 3)
@@ -879,13 +908,7 @@ def test_without_a_bucket_the_program_runs_op_by_op_again(monkeypatch: pytest.Mo
 
 
 def test_what_loses_its_buckets_is_given_up_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    linear = nn.Linear(3, 4)
-    mine = compiled(linear)
-    for batch in (2, 3, 4):
-        mine(torch.randn(batch, 3)).sum().backward()
-    last = divided(mine)
-    monkeypatch.setattr(last, "_patient", True)
-    monkeypatch.setattr(f"{RUNNER}._PATIENCE", 6)
+    linear, mine, last = _patient(monkeypatch)
     for batch in range(2, 20):
         mine(torch.randn(batch, 3)).sum().backward()
     assert last.halves
