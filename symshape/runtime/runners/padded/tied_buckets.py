@@ -197,19 +197,24 @@ class TiedBuckets:
 
     def _late(self, bucket: Bucket) -> Bucket | None:
         """Return the bucket for the same capacities, made for a call whose first program has run
-        already; None if that happens for the first time, or there is no room.
+        already; None if that happens for the first time, or it cannot be kept.
 
         The first program's bucket is made together with that of the backward that ran last.
         Where a call has two, this is the other one.
         """
         self._missed[bucket] = missed = self._missed.get(bucket, 0) + 1
-        if missed == 1 or bucket.lease.gone or bucket.lease.pool != self.finder.stream():
+        lease = bucket.lease
+        if missed == 1 or lease.gone or lease.pool != self.finder.stream():
             return None
         try:
             self.prepare(bucket)
-        except torch.OutOfMemoryError:
+        except (CaptureFailed, torch.OutOfMemoryError):
             return None
-        return self._there(bucket)
+        found = self._there(bucket)
+        if found is not None and bucket.lease.gone:  # it made room for this one
+            found.drop()
+            return None
+        return found
 
     def _aside(self, bucket: Bucket) -> Bucket:
         """Return a bucket for the same capacities that is neither stored nor captured."""

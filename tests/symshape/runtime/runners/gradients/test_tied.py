@@ -28,6 +28,7 @@ from symshape.runtime.runners.padded import bucket_finder, tied_buckets
 from symshape.runtime.runners.padded import runner as padded_runner
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.padded.tied_buckets import TiedBuckets
 from symshape.runtime.runners.protocol import Unfit
 from tests.symshape.runtime.runners.gradients.test_runner import (
     SIZES,
@@ -388,20 +389,51 @@ class Scored(nn.Module):
         return hidden.square().mean(), self.head(hidden)
 
 
+def two_backwards(mine: Any, eager: nn.Module, given: torch.Tensor) -> None:
+    """Run a call with a backward from each result of both, and compare the gradients."""
+    for each in (eager, mine):
+        each.zero_grad()
+        loss, scores = each(given)
+        loss.backward(retain_graph=True)
+        scores.sin().sum().backward()
+    same_gradients(mine, eager)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_bucket_that_a_late_backward_cannot_keep(
+    gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eager = Scored()
+    mine = compiled(copy.deepcopy(eager))
+    for number in range(5):
+        two_backwards(mine, eager, tokens(2 + number % 3, 5))
+    late, stored = TiedBuckets._late, TiedBuckets._stored
+
+    def refused(self: TiedBuckets, bucket: Bucket) -> Bucket:
+        if not gone:
+            raise CaptureFailed("not so late")
+        found = stored(self, bucket)
+        bucket.drop()  # it made room
+        return found
+
+    def refusing(self: TiedBuckets, bucket: Bucket) -> Bucket | None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TiedBuckets, "_stored", refused)
+            return late(self, bucket)
+
+    monkeypatch.setattr(TiedBuckets, "_late", refusing)
+    for _ in range(4):
+        two_backwards(mine, eager, tokens(6, 5))
+    forward, *backwards = both(mine)
+    for each in backwards:
+        assert all(sizes in caps(forward) for sizes in caps(each))
+
+
 def test_two_backwards_of_each_call_have_a_bucket_each(monkeypatch: pytest.MonkeyPatch) -> None:
     eager = Scored()
     mine = compiled(copy.deepcopy(eager))
-
-    def two(given: torch.Tensor) -> None:
-        for each in (eager, mine):
-            each.zero_grad()
-            loss, scores = each(given)
-            loss.backward(retain_graph=True)
-            scores.sin().sum().backward()
-        same_gradients(mine, eager)
-
     for number in range(5):
-        two(tokens(2 + number % 3, 5))
+        two_backwards(mine, eager, tokens(2 + number % 3, 5))
     made = list[Bucket]()
     start = Bucket.__init__
 
@@ -411,7 +443,7 @@ def test_two_backwards_of_each_call_have_a_bucket_each(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Bucket, "__init__", counted)
     for _ in range(10):
-        two(tokens(6, 5))
+        two_backwards(mine, eager, tokens(6, 5))
     assert len(made) == 4  # of forward and of both backwards, and one aside
 
 
