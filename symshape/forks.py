@@ -3,12 +3,14 @@
 The child of ``os.fork`` has one thread. A lock that another thread held stays locked there for
 ever. Changes that the other thread had made for a while (functions with other code, torch's flags,
 the collector's thresholds) stay in place. So the locks of this package are made here, and a fork
-takes all of them first. ``subprocess`` does not use this.
+takes all of them first; ``cached_property`` has none. ``subprocess`` does not use this.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 import threading
 import time
 import weakref
@@ -16,11 +18,34 @@ from functools import partial
 from itertools import count, repeat, takewhile
 from operator import attrgetter, methodcaller
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 LONGEST = 600.0
 """The longest wait of a fork, in seconds; after it the fork proceeds, and its child gets new locks.
 """
 _SHORT, _PAUSE = 0.1, 0.001
+
+if TYPE_CHECKING or sys.version_info >= (3, 12):
+    from functools import cached_property as cached_property
+else:
+
+    class cached_property(functools.cached_property):
+        """A ``functools.cached_property`` without a lock, as from Python 3.12 on.
+
+        Before, all instances of a class share one lock, which a child of ``os.fork`` finds taken
+        where another thread was computing. Two threads may compute the same value here.
+        """
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            if instance is None or self.attrname is None:
+                return super().__get__(instance, owner)
+            values = instance.__dict__
+            if self.attrname in values:
+                return values[self.attrname]
+            found = values[self.attrname] = self.func(instance)
+            return found
+
+
 _numbers = count()
 _made: dict[tuple[int, int], weakref.ref[threading.RLock]] = {}
 

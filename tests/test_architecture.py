@@ -265,6 +265,17 @@ def test_library_never_imports_the_tests() -> None:
         assert not [each for each in Package.read(name).imports if each.top == "tests"]
 
 
+def test_no_property_of_ours_has_a_lock() -> None:
+    """A child of ``os.fork`` finds that lock taken: ``symshape.forks`` has the one without."""
+    imports = re.compile(r"^from functools import .*\bcached_property\b", re.M)
+    decorates = re.compile(r"@functools\.cached_property\b")
+    for name in ALLOWED:
+        for path in sorted((REPOSITORY / name).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            found = imports.search(text) or decorates.search(text)
+            assert found is None, path
+
+
 # --- nothing of one machine in what is committed --------------------------------------------------
 
 HOME = re.compile(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 
 import attrs
 
@@ -18,6 +17,7 @@ from symshape.cost.op_costs import OpCost, op_costs, unpriced
 from symshape.cost.units import amount, shown
 from symshape.errors import InputError
 from symshape.exploring.tables import Table, table_html, table_text
+from symshape.forks import cached_property
 from symshape.graph.program import Program
 
 GROUPS: Mapping[str, Callable[[OpCost], str]] = {

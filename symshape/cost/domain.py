@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NoReturn
 
 from guards.asking.ladder import Effort
@@ -19,6 +18,7 @@ from guards.terms.arithmetic import symbol
 from guards.terms.generated import generated_function
 from guards.terms.term import Op, Term, postorder
 from symshape.errors import GuardViolation, InputError
+from symshape.forks import cached_property
 from symshape.graph.program import Program
 
 MOST = 2**62

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from guards.sets.guard_set import GuardSet
 from guards.terms.latex_printing import latex
 from guards.terms.term import Term
 from symshape.cost.domain import Domain
 from symshape.cost.solving import largest, within
+from symshape.forks import cached_property
 
 
 class Formula:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from html import escape
 from operator import ge
 from typing import Any
@@ -23,6 +22,7 @@ from symshape.cost.solving import budget, largest, solved, within
 from symshape.cost.units import amount, shown
 from symshape.errors import InputError
 from symshape.exploring.tables import Table, table_html, table_text
+from symshape.forks import cached_property
 from symshape.graph.control_flow import ControlFlow
 from symshape.graph.program import Program
 

@@ -8,7 +8,6 @@ fewer bytes than its ops do one by one, so a compiled program may be faster than
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 import attrs
 
@@ -16,6 +15,7 @@ from symshape.cost.cost import Cost
 from symshape.cost.devices import DevicePeaks
 from symshape.cost.op_costs import OpCost
 from symshape.cost.units import shown
+from symshape.forks import cached_property
 
 PRODUCTS = ("contraction", "convolution", "attention", "recurrent")
 """The families of ops to which the peak rates of operations apply."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
@@ -24,6 +23,7 @@ from symshape.cost.units import amount, shown
 from symshape.dims import Dim
 from symshape.errors import InputError
 from symshape.exploring.tables import Table, table_html, table_text
+from symshape.forks import cached_property
 from symshape.frontends.trace import Traced, trace
 from symshape.frontends.training import Loss, TracedTraining, trace_training
 from symshape.graph.steps import Node

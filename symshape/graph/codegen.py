@@ -10,7 +10,6 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -22,6 +21,7 @@ from guards.terms.straight_line import StraightLine, once
 from guards.terms.term import Op, Term
 from symshape.calls.floats import number_in
 from symshape.errors import assertion_error_of
+from symshape.forks import cached_property
 from symshape.graph.fast_calls import (
     FastCall,
     fast_callable,

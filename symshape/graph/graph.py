@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import attrs
 
+from symshape.forks import cached_property
 from symshape.graph.steps import (
     Input,
     Lifted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from operator import le
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from symshape.cost.units import shown
 from symshape.errors import InputError
 from symshape.exploring.plots import plot_plan
 from symshape.exploring.tables import Table, table_html, table_text
+from symshape.forks import cached_property
 from symshape.planning.candidates import Limits
 from symshape.planning.choosing import best_caps, best_of_so_many
 from symshape.planning.prices import Prices, Sizes, named

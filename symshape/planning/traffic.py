@@ -12,11 +12,11 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from symshape.errors import InputError
+from symshape.forks import cached_property
 
 _LARGEST = 2**62
 

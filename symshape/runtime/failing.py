@@ -9,7 +9,6 @@ are restored where they were copied.
 from __future__ import annotations
 
 import dis
-import functools
 import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ import torch
 from symshape import events
 from symshape.calls.generator_states import state_of
 from symshape.errors import RuntimeAssertionError, SymShapeError
+from symshape.forks import cached_property
 from symshape.graph.codegen import Run
 from symshape.graph.dead_code import may_refuse_data
 from symshape.graph.program import Program
@@ -180,7 +180,7 @@ class Failing:
         failed = self._lines.failed(error)
         return self._draws is not None and (failed is None or failed >= self._draws)
 
-    @functools.cached_property
+    @cached_property
     def _writes(self) -> int | None:
         """The number of the first step that writes to memory of an input or a lifted tensor; None
         if there is none.

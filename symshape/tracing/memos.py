@@ -9,7 +9,6 @@ again and calls the memo.
 
 from __future__ import annotations
 
-import functools
 import gc
 import threading
 import types
@@ -27,6 +26,7 @@ from symshape.calls.generator_states import state_of
 from symshape.calls.questions import DATA, Question
 from symshape.dims import Policy
 from symshape.errors import Problem, Reason
+from symshape.forks import cached_property
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.lru_cache_answers import (
     CONTAINERS,
@@ -208,7 +208,7 @@ class MemoCalls:
             return False
         return all(each.name in self._symbols for term in terms for each in term.symbols)
 
-    @functools.cached_property
+    @cached_property
     def _symbols(self) -> dict[str, SizeLeaf]:
         """By name, the symbols that are sizes of tensors among the leaves, or integers among
         them.

@@ -166,6 +166,25 @@ def while_threads_trace_and_reset() -> dict[str, Any]:
     return {"statuses": statuses, "problems": problems}
 
 
+class _Slow:
+    @forks.cached_property
+    def value(self) -> int:
+        time.sleep(1.0)
+        return 7
+
+
+def while_a_thread_computes_a_property() -> dict[str, Any]:
+    """Before Python 3.12, a ``functools.cached_property`` has a lock of its class."""
+    computing = threading.Thread(target=lambda: _Slow().value)
+    computing.start()
+    status = _ended(_forked(lambda: _Slow().value))
+    computing.join()
+    one = _Slow()
+    assert one.value == 7
+    assert one.__dict__ == {"value": 7}
+    return {"statuses": [status]}
+
+
 def while_another_waits_for_the_fork() -> dict[str, Any]:
     """What holds the lock of traces waits for the forking thread: the fork gives up, and its child
     gets new locks.

@@ -21,6 +21,7 @@ if not hasattr(os, "fork"):
     [
         ("in_the_midst_of_a_trace", 1),
         ("while_threads_trace_and_reset", 24),
+        ("while_a_thread_computes_a_property", 1),
         ("while_another_waits_for_the_fork", 1),
         ("with_an_interrupt", 1),
         ("with_an_interrupt_on_return", 3),

@@ -5,7 +5,6 @@ reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -14,6 +13,7 @@ import torch
 from guards.terms.term import Term
 from meta_fns.padding.axes import Axis
 from meta_fns.padding.padded import Padded
+from symshape.forks import cached_property
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Input, Lifted, Node, Step, Value
 from symshape.runtime.padding.emission import Repair

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from functools import cached_property
 from typing import Any
 
 import attrs
 import torch
 
+from symshape.forks import cached_property
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.opaque_calls import OpaqueCall

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
+from symshape.forks import cached_property
 from symshape.graph.codegen import Run, compiled
 from symshape.graph.program import Program
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from guards.terms import printing
 from guards.terms.generated import generated_function
 from guards.terms.term import Term
 from meta_fns.core.registry import aliasing
+from symshape.forks import cached_property
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value, values_in, writes_nothing
 from symshape.runtime.policy.estimates import Estimates

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import attrs
@@ -20,6 +20,7 @@ from symshape import forks
 from symshape.calls.arguments import is_canonical
 from symshape.calls.questions import is_transformed
 from symshape.errors import RunnerError, SymShapeError
+from symshape.forks import cached_property
 from symshape.graph.codegen import LateRun, Run
 from symshape.graph.program import Program, slot_names
 from symshape.graph.steps import Input, Value

@@ -5,7 +5,6 @@ the trace.
 from __future__ import annotations
 
 import copy
-import functools
 import os
 import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ from symshape.calls.variables import (
     is_number,
 )
 from symshape.errors import Problem, Reason
+from symshape.forks import cached_property
 from symshape.torch_internals import pytree
 from symshape.tracing.state.compare.state import State
 from symshape.tracing.state.record.lru_caches import Missing
@@ -96,7 +96,7 @@ class Changes:
         self.returned_arguments: dict[int, tuple[Any, ...]] = {}
         self.to_objects = False
 
-    @functools.cached_property
+    @cached_property
     def _objects(self) -> dict[int, Any]:
         return _objects_outside(self._recorder)
 
