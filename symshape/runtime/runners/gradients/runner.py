@@ -69,8 +69,9 @@ first ones after 50 to 60 calls.
 """
 
 _PAIRS = 3
-"""The most traces of forward and backward.  A trace may hold for fewer calls than the program: one
-of a batch of 1 may hold for that batch alone.
+"""The most traces of forward and backward that are kept.  A trace may hold for fewer calls than the
+program: one of a batch of 1 may hold for that batch alone.  A further trace takes the place of the
+one with the fewest calls, and is twice as dear as the one before.
 """
 
 
@@ -108,11 +109,10 @@ class GradientsRunner:
         self._store, self._options, self._note = store, options, note
         self._records, self._patient = records, patient
         self._on_cuda = any(each.value.spec.device.type == "cuda" for each in program.graph.inputs)
-        price = _TRACE * program.milliseconds if patient else 0.0
         # not the store's: a trace waits for another, in which objects that die want the store's
         self._lock = forks.lock()
-        self._price = price
-        self._offer: Offer | None = Offer("forward and backward", price)
+        self._price = _TRACE * program.milliseconds if patient else 0.0
+        self._offer: Offer | None = Offer("forward and backward", self._price)
         self._pairs: tuple[_Served, ...] = ()
         self._refused, self._released = "", False
 
@@ -193,13 +193,25 @@ class GradientsRunner:
             self._note("ran op by op", text=f"forward and backward: {self._refused}")
         else:
             made = _Served(self._program, self._eager, halves, runners, self._make_more)
+            self._make_room()
             self._pairs = (*self._pairs, made)
-            if len(self._pairs) < _PAIRS:
-                self._offer = Offer("another forward and backward", self._price)
+            if len(self._pairs) == _PAIRS:
+                self._price = 2 * max(self._price, _TRACE * self._program.milliseconds)
+            self._offer = Offer("another forward and backward", self._price)
             if self._released:  # by another thread, meanwhile
                 self.release()
         taken = (time.perf_counter() - start) * 1e3
         self._store.promise.spend(taken)
+
+    def _make_room(self) -> None:
+        """Release forward and backward with the fewest calls if there are as many as may be."""
+        if len(self._pairs) < _PAIRS:
+            return
+        least = min(self._pairs, key=lambda each: each.calls)
+        self._pairs = tuple(each for each in self._pairs if each is not least)
+        least.given_up = True
+        for _, runner in least.made:
+            runner.release()
 
     def _both(self, programs: Sequence[Program]) -> tuple[Runner, ...]:
         """Return the runners of forward and backward; if forward has none, backward's is released.

@@ -999,6 +999,51 @@ def test_calls_for_which_the_first_trace_does_not_hold(monkeypatch: pytest.Monke
     assert all(isinstance(each, PaddedRunner) and each.buckets for _, each in one.halves)
 
 
+def test_a_further_trace_takes_the_place_of_the_one_with_the_fewest_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _pin(monkeypatch, (3, 4, 5, 6, 7))
+    torch.manual_seed(0)
+    eager = Encoder()
+    mine = compiled(copy.deepcopy(eager))
+
+    def step(batch: int, length: int) -> None:
+        given = tokens(batch, length)
+        for each in (eager, mine):
+            each.zero_grad()
+            each(given).square().mean().backward()
+        same_gradients(mine, eager)
+
+    for batch, length in ((2, 5), (3, 6), (4, 7), (4, 6), (5, 8), (5, 9), (5, 4), (4, 9)):
+        step(batch, length)
+    (one,) = [each for each in runners(mine) if each.halves]
+    first, rest = one.halves[:2], one.halves[2:]
+    assert len(rest) == 4
+    late = tokens(3, 5)
+    losses = [each(late).square().mean() for each in (eager, mine)]  # the fewest calls
+    for number in range(400):
+        step(6, 3 + number % 7)
+        if one.halves[:2] != first:
+            break
+    assert one.halves[:4] == rest
+    assert len(one.halves) == 6
+    step(6, 11)
+    assert all(isinstance(each, PaddedRunner) and each.buckets for _, each in one.halves[4:])
+    assert not any(each.buckets for _, each in first if isinstance(each, PaddedRunner))
+    for each, loss in zip((eager, mine), losses, strict=True):
+        each.zero_grad()
+        loss.backward()
+    same_gradients(mine, eager)
+    before = one._offer
+    assert before is not None
+    for number in range(1600):
+        step(7, 3 + number % 7)
+        if one._offer is not before:
+            break
+    assert one._offer is not None
+    assert one._offer.price == 2 * before.price > 0
+
+
 def test_nothing_is_recorded_without_gradients() -> None:
     mine = compiled(Encoder())
     for size in (2, 3, 4, 5):
