@@ -31,7 +31,7 @@ from symshape.graph.fast_calls import (
     warns_of_bytes,
     within_memory,
 )
-from symshape.graph.float_terms import FloatTerm
+from symshape.graph.float_terms import CPP, FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.loop_rolling import RolledLoop, rolled_loop
 from symshape.graph.numpy_terms import NUMPY
@@ -217,6 +217,7 @@ class _Writer:
         self.namespace: dict[str, Any] = {
             "math": math,
             "numpy": NUMPY,
+            **CPP,
             "failed": _failed,
             "_once": once,
         }

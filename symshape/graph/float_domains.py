@@ -11,7 +11,7 @@ import sys
 
 import attrs
 
-from symshape.graph.float_terms import OF_ONE, OF_TWO, FloatTerm, Operand
+from symshape.graph.float_terms import CPP, OF_ONE, OF_TWO, FloatTerm, Operand
 
 _LARGEST = sys.float_info.max
 _MOST = 709.0
@@ -48,6 +48,8 @@ def needs(term: FloatTerm) -> tuple[Need, ...] | None:
         return _holding(Need(term.args[1], "ne", 0.0))
     if term.op in _NEEDS:
         return _holding(*(Need(term.args[0], *each) for each in _NEEDS[term.op]))
+    if term.op in CPP:
+        return ()
     if term.op in (*OF_ONE, *OF_TWO):
         return () if term.op in _NEVER_RAISING else None
     return _of_power(*term.args) if term.op in ("pow", "np_pow") else ()

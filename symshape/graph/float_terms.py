@@ -28,6 +28,30 @@ def _pow(a: float, b: float) -> float:
     return math.pow(a, b)
 
 
+def _cpp_truediv(a: float, b: float) -> float:
+    if b != 0:
+        return a / b
+    return math.nan if a == 0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def _cpp_pow(a: float, b: float) -> float:
+    odd = b % 2 == 1
+    try:
+        return math.pow(a, b)
+    except OverflowError:
+        return -math.inf if a < 0 and odd else math.inf
+    except ValueError:
+        if a != 0:
+            return math.nan
+        return math.copysign(math.inf, a) if odd else math.inf
+
+
+CPP: Mapping[str, Callable[..., float]] = {"cpp_truediv": _cpp_truediv, "cpp_pow": _cpp_pow}
+"""Operations as C++ has them, in formulas of torch's own code: where Python raises, the result is
+infinite or NaN.
+"""
+
+
 OF_ONE = (
     *(
         "asin",
@@ -77,6 +101,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     **{name: (getattr(math, name), f"math.{name}({{0}})") for name in OF_ONE},
     **{name: (getattr(math, name), f"math.{name}({{0}}, {{1}})") for name in OF_TWO},
     **numpy_terms.FUNCTIONS,
+    **{name: (function, f"{name}({{0}}, {{1}})") for name, function in CPP.items()},
 }
 """The implementation of each operation, and its Python source for generated code."""
 

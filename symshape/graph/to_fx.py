@@ -16,7 +16,7 @@ from guards.terms import arithmetic, fold
 from guards.terms.term import Op, Term
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.control_flow import ControlFlow
-from symshape.graph.float_terms import FloatTerm
+from symshape.graph.float_terms import CPP, FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.program import Program, Slot
@@ -40,6 +40,7 @@ _FLOATS: Mapping[str, Callable[..., Any]] = {
     "max": torch.sym_max,
     "min": torch.sym_min,
     **operators.sym_functions,
+    **CPP,
 }
 """The functions of float terms in an FX graph."""
 

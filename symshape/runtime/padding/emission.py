@@ -281,6 +281,8 @@ _OPS = {
     **{name: getattr(_aten, name).Tensor for name in ("add", "sub", "mul")},
     "truediv": _aten.div.Tensor,
     "pow": _aten.pow.Tensor_Tensor,
+    "cpp_truediv": _aten.div.Tensor,
+    "cpp_pow": _aten.pow.Tensor_Tensor,
     "max": _aten.maximum.default,
     "min": _aten.minimum.default,
 }

@@ -14,7 +14,7 @@ import torch
 
 import symshape
 from guards.terms import arithmetic, division, extremes, fold
-from symshape.graph.float_terms import FUNCTIONS, OF_ONE, OF_TWO, FloatTerm
+from symshape.graph.float_terms import CPP, FUNCTIONS, OF_ONE, OF_TWO, FloatTerm
 from tests.symshape.eager import agree
 
 M, N = arithmetic.symbol("m"), arithmetic.symbol("n")
@@ -60,6 +60,8 @@ TERMS = [
     ),
     of("np_log10", of("np_log1p", of("np_exp", of("truediv", M, arithmetic.const(10))))),
     of("np_expm1", of("np_sin", of("np_cos", of("np_tanh", of("from_int", N))))),
+    of("cpp_truediv", 2.0, of("sub", of("from_int", M), of("from_int", N))),
+    of("cpp_pow", of("sub", of("from_int", M), of("from_int", N)), -1.5),
 ]
 
 
@@ -67,9 +69,22 @@ TERMS = [
 def test_source_computes_what_evaluate_does(term: FloatTerm) -> None:
     code = compile(term.source({"m": "m", "n": "n"}), "<float>", "eval")
     for values in VALUES:
-        assert repr(eval(code, {"math": math, "numpy": numpy}, dict(values))) == repr(
+        assert repr(eval(code, {"math": math, "numpy": numpy, **CPP}, dict(values))) == repr(
             term.evaluate(values)
         )
+
+
+NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -3.0, 1e200, -1e200, math.inf, -math.inf, math.nan)
+
+
+@pytest.mark.parametrize(("name", "op"), [("cpp_truediv", torch.div), ("cpp_pow", torch.pow)])
+def test_operations_of_cpp_never_raise(name: str, op: Any) -> None:
+    for a, b in itertools.product(NUMBERS, repeat=2):
+        wanted = op(torch.tensor(a, dtype=torch.float64), torch.tensor(b, dtype=torch.float64))
+        found = CPP[name](a, b)
+        assert repr(abs(found) if math.isnan(found) else found) == repr(
+            abs(wanted.item()) if math.isnan(wanted) else wanted.item()
+        ), (a, b)
 
 
 SHIFTED = [
@@ -267,3 +282,40 @@ def test_a_float_of_an_unknown_size_that_the_facts_fix() -> None:
         return x.unique() * round(x.unique().size(0) / 2)  # of one element: one
 
     agree(f, (torch.tensor(3.0),), (torch.tensor(-1.0),))
+
+
+SPREADS = {
+    "std": lambda x: x.std(0),
+    "var of all": lambda x: x.var(correction=8),
+    "var_mean": lambda x: torch.var_mean(x, 0, correction=3)[0],
+    "no correction": lambda x: x.var(0, correction=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("name", SPREADS)
+@pytest.mark.parametrize("runner", ["eager", "padded"])
+def test_gradients_divide_by_zero_as_cpp_does(name: str, runner: str) -> None:
+    """Python would raise; torch's formulas give NaN and infinity."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(SPREADS[name](x).sum(), x)[0]
+
+    for fn in (program, lambda x: SPREADS[name](x)):
+        compiled = symshape.compile(fn, runner=runner, dynamic=True)
+        for rows in (4, 5, 3, 2, 1, 0, 6):
+            found = []
+            for each in (fn, compiled):
+                x = torch.linspace(-1, 2, rows * 4).view(rows, 4).requires_grad_()
+                made = each(x)
+                made.sum().backward() if made.requires_grad else None
+                found.append((made.detach(), x.grad))
+            torch.testing.assert_close(*found, equal_nan=True)
+
+
+def test_users_divide_as_python_does() -> None:
+    compiled = symshape.compile(lambda x: x * (2.0 / (x.shape[0] - 3)), dynamic=True)
+    compiled(torch.ones(5))
+    with pytest.raises(ZeroDivisionError):
+        compiled(torch.ones(3))

@@ -100,7 +100,7 @@ class Request:
     def _nodes(self) -> list[tuple[Any, ...]]:
         nodes = self.module.graph.nodes
         return [
-            (each.op, each.name, each.target, _plain(each.args), _plain(each.kwargs))
+            (each.op, each.name, _spelled(each.target), _plain(each.args), _plain(each.kwargs))
             for each in nodes
         ]
 
@@ -156,6 +156,12 @@ def _plain(arguments: Any) -> Any:
         return _Name(leaf.name) if isinstance(leaf, torch.fx.Node) else leaf
 
     return torch.fx.node.map_aggregate(arguments, named)
+
+
+def _spelled(target: Any) -> Any:
+    """Return a node's target without the address that the text of a Python function has."""
+    name = getattr(target, "__qualname__", None)
+    return target if name is None else f"{target.__module__}.{name}"
 
 
 def _node(leaf: Any, made: Mapping[str, torch.fx.Node]) -> Any:

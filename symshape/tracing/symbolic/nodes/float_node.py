@@ -165,6 +165,17 @@ def _divided(op: str) -> Callable[..., Any]:
     return method
 
 
+def _of_cpp(op: str) -> Callable[..., Any]:
+    """Return the method of an operation that torch's C++ code asks for: it never raises."""
+    compute, plain = _method(f"cpp_{op}"), _method(op)
+
+    def method(self: FloatNode, other: Any) -> FloatNode:
+        by_constant = op == "truediv" and isinstance(other, FloatNode) and other.maybe_as_float()
+        return plain(self, other) if by_constant else compute(self, other)  # type: ignore[no-any-return]
+
+    return method
+
+
 def _power(self: FloatNode, other: Any) -> FloatNode:
     """Return the node of a power; NumPy's own power if one of the numbers is NumPy's."""
     compute = _power_of_numpys if any(map(is_numpys, (self, other))) else _power_of_floats
@@ -189,8 +200,8 @@ class FloatNode(Node):
 
     add, sub, mul = (_method(op) for op in ("add", "sub", "mul"))
     mod = _divided("mod")
-    float_truediv = truediv = _divided("truediv")
-    float_pow = pow = _power
+    float_truediv, truediv = _divided("truediv"), _of_cpp("truediv")  # Python's, and C++'s
+    float_pow, pow = _power, _of_cpp("pow")
     sym_max, sym_min = _method("max"), _method("min")
     neg, abs = _method("neg"), _method("abs")
     sym_sqrt = sqrt = _partial("sqrt")
