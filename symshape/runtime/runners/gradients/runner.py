@@ -7,8 +7,9 @@ run op by op, with torch's own backward.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 import attrs
@@ -362,6 +363,9 @@ class _Served:
         results: the place of each result among what forward makes; None for a constant.
         kept: what is saved for backward: whether it is an argument, and its place.
         read: the parameters and buffers that backward reads.
+        inputs: the places of the arguments that are tensors.
+        marked_kept: the place of the mark of each tensor that is saved.
+        marked_read: the place of the mark of each parameter and buffer that backward reads.
         saved: the place of each value among what is saved.
         made: each half with its runner, forward first.
         calls: the number of calls.
@@ -399,12 +403,23 @@ class _Served:
         self.saved = {value: place for place, value in enumerate(kept)}
         lifted = backward.program.graph.lifted
         self.read = tuple(each.tensor for each in lifted if not each.constant)
+        self.inputs = tuple(each.position for each in program.graph.inputs)
+        lifted = program.graph.lifted
+        outside = [*(e.tensor for e in lifted if not e.constant), *halves.parameters, *self.read]
+        self._outside = tuple({id(each): each for each in outside}.values())
+        places = {place: number for number, place in enumerate(self.inputs)}
+        others = {id(each): number for number, each in enumerate(self._outside, len(places))}
+        first = count(len(places) + len(others))
+        self.marked_kept = tuple(
+            places[place] if given else next(first) for given, place in self.kept
+        )
+        self.marked_read = tuple(others[id(each)] for each in self.read)
         self._make = make
         whole = _Backward(backward, halves.gradients, self, runners[1])
         self._backwards: dict[frozenset[int], _Backward | None] = {
             frozenset(halves.tangents): whole
         }
-        self._needs: dict[frozenset[int], _Needs] = {}
+        self._needs: dict[frozenset[int], _Needs | None] = {}
         self._apart: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
         self._all = frozenset(halves.tangents)
         # saved without the history that results get, which would hold the call in a cycle
@@ -416,7 +431,8 @@ class _Served:
         gradient.
         """
         program, graph = self.program, self.program.graph
-        asking = [each for each in graph.lifted if each.tensor.requires_grad]
+        parameters = set(map(id, self.halves.parameters))
+        asking = [each for each in graph.lifted if id(each.tensor) in parameters]
         given = [
             Input(len(program.call.keys) + number, each.name, each.value)
             for number, each in enumerate(asking)
@@ -498,24 +514,30 @@ class _Served:
             else made[place]
             for given, place in self.kept
         ]
-        versions = tuple(each._version for each in (*kept, *self.read) if each is not None)
-        return _Saved(self._all, kept, versions)
+        return _Saved(self._all, kept)
 
-    def needs(self, used: frozenset[int]) -> _Needs:
-        """Return what backward of these results reads."""
-        found = self._needs.get(used)
-        if found is None:
+    def marks(self, leaves: Sequence[Any], kept: Sequence[torch.Tensor | None] = ()) -> list[_Mark]:
+        """Return the marks of the arguments, of all parameters and buffers that the program reads,
+        and of what forward made and is saved.
+        """
+        made = [each for (given, _), each in zip(self.kept, kept, strict=False) if not given]
+        return _marks((*(leaves[place] for place in self.inputs), *self._outside, *made))
+
+    def needs(self, used: frozenset[int]) -> _Needs | None:
+        """Return what backward of these results reads; None if it runs op by op, from the
+        arguments.
+        """
+        if used not in self._needs:
             try:
                 half, _ = backward_of(self.halves, used)
-            except Unfit:  # it runs op by op, from the arguments
-                found = _Needs((), ())
+            except Unfit:
+                self._needs[used] = None
             else:
                 kept = {self.saved[each] for each in half.takes if each in self.saved}
                 lifted = {id(each.tensor) for each in half.program.graph.lifted}
                 read = [place for place, each in enumerate(self.read) if id(each) in lifted]
-                found = _Needs(tuple(sorted(kept)), tuple(read))
-            self._needs[used] = found
-        return found
+                self._needs[used] = _Needs(tuple(sorted(kept)), tuple(read))
+        return self._needs[used]
 
     def apart(self, used: frozenset[int], others: frozenset[int]) -> frozenset[int]:
         """Return which of the ``others`` can have a backward after that of the results ``used``."""
@@ -556,7 +578,7 @@ class _Called:
         served: forward and backward.
         leaves: of the call; empty once backward has freed what is saved.
         values: its integers.
-        versions: of the arguments and parameters at the call.
+        marks: of the tensors at the call.
         bucket: that forward ran in, if backward depends on it.
         saved: the tensors that backward takes and reads.
     """
@@ -564,7 +586,7 @@ class _Called:
     served: _Served
     leaves: Sequence[Any]
     values: Sequence[int]
-    versions: tuple[int, ...] = ()
+    marks: list[_Mark] = attrs.field(factory=list)
     bucket: Bucket | None = None
     saved: _Saved | None = None
 
@@ -585,12 +607,8 @@ class _Called:
         if served.kept or served.read:  # else a second backward is allowed, as in eager
             self.saved = served.saved_of(leaves, made)
             ctx.save_for_backward(_PLACEHOLDER)
-        self.versions = self._versions()
+        self.marks = served.marks(leaves, () if self.saved is None else self.saved.kept)
         return tuple(results)
-
-    def _versions(self) -> tuple[int, ...]:
-        tensors = [each for each in self.leaves if isinstance(each, torch.Tensor)]
-        return tuple(each._version for each in (*tensors, *self.served.halves.parameters))
 
     def backward(self, ctx: Any, given: Sequence[torch.Tensor | None]) -> list[Any]:
         """Return the gradients of the arguments and parameters that have one."""
@@ -602,7 +620,7 @@ class _Called:
             if each is not None and place in served.halves.tangents
         }
         used = frozenset(tangents)
-        saved = () if self.saved is None else self.saved.of(ctx, served, used)
+        saved = () if self.saved is None else self.saved.of(ctx, self, used)
         plain = all(
             type(each) is torch.Tensor and each.layout is torch.strided
             for each in tangents.values()
@@ -625,7 +643,7 @@ class _Called:
 
         Raises:
             RunnerError: the program draws random numbers, which would be others.
-            RuntimeError: an argument or a parameter was written to since the call.
+            RuntimeError: an argument, a parameter or a buffer was written to since the call.
         """
         served, halves = self.served, self.served.halves
         name = served.program.name
@@ -635,16 +653,17 @@ class _Called:
                 "of gradients; but it drew random numbers, which a second forward would not draw "
                 'again; compile it with symshape.compile(..., runner="eager")'
             )
-        if self.versions != self._versions():
+        now = served.marks(self.leaves)
+        if self.marks[: len(now)] != now:
             raise RuntimeError(_written(name))
         create, wanted = torch.is_grad_enabled(), list(tangents)
         with torch.enable_grad():
             # views: hooks of the caller's tensors run once, in the backward in progress
             leaves, parameters = list(self.leaves), halves.parameters
             for place in halves.asking:
-                leaves[place] = leaves[place].view_as(leaves[place])
-            if any(each._backward_hooks for each in parameters):
-                parameters = tuple(each.view_as(each) for each in parameters)
+                leaves[place] = _view(leaves[place])
+            if any(each._backward_hooks or not each.requires_grad for each in parameters):
+                parameters = tuple(map(_view, parameters))
                 results = served.with_parameters([*leaves, *parameters], self.values)
             else:
                 results = served.eager.run(leaves, self.values)
@@ -682,14 +701,12 @@ class _Saved:
     Attributes:
         results: the places of the results that can have a backward still.
         kept: the tensors, by place; None for one that is freed.
-        versions: theirs at the call, and then those of the parameters and buffers.
     """
 
     results: frozenset[int]
     kept: list[torch.Tensor | None]
-    versions: tuple[int, ...]
 
-    def of(self, ctx: Any, served: _Served, used: frozenset[int]) -> Sequence[Any]:
+    def of(self, ctx: Any, called: _Called, used: frozenset[int]) -> Sequence[Any]:
         """Return what is saved for backward of these results, by place.
 
         Raises:
@@ -697,20 +714,53 @@ class _Saved:
         """
         if not used <= self.results:
             return tuple(ctx.saved_tensors)  # raises
-        needs, first = served.needs(used), len(self.kept)
-        now = [(each, place) for place in needs.kept if (each := self.kept[place]) is not None]
-        now += [(served.read[place], first + place) for place in needs.read]
-        if any(each._version != self.versions[place] for each, place in now):
-            raise RuntimeError(_written(served.program.name))
+        served = called.served
+        needs = served.needs(used)
+        if needs is not None:
+            tensors = [*(self.kept[e] for e in needs.kept), *(served.read[e] for e in needs.read)]
+            marked = [served.marked_kept[each] for each in needs.kept]
+            marked += [served.marked_read[each] for each in needs.read]
+            if _marks(tensors) != [called.marks[each] for each in marked]:
+                raise RuntimeError(_written(served.program.name))
         return self.kept
 
     def free(self, served: _Served, used: frozenset[int]) -> None:
         """Let go of all but what backward can still be asked for, as in eager: of results that
-        share nothing with these.
+        share nothing with these, and of those for which nothing was saved.
         """
-        self.results = served.apart(used, self.results - used)
-        needed = {place for each in self.results for place in served.needs(frozenset((each,))).kept}
+        again = {each for each in used if served.needs(frozenset((each,))) == _Needs((), ())}
+        self.results = served.apart(used, self.results - used) | again
+        needed = set[int]()
+        for each in self.results:
+            needs = served.needs(frozenset((each,)))
+            needed.update(() if needs is None else needs.kept)
         self.kept = [each if place in needed else None for place, each in enumerate(self.kept)]
+
+
+_Mark = tuple[int, int]
+"""The version of a tensor, and the address of its elements: one of them changes if it is written
+to, except through ``.data`` in place.
+"""
+
+
+def _marks(tensors: Iterable[torch.Tensor | None]) -> list[_Mark]:
+    """Return a mark of each tensor; None stands for one that is freed."""
+    return [
+        (0, 0)
+        if each is None
+        else (
+            0 if each.is_inference() else each._version,
+            each.data_ptr() if each.layout is torch.strided else 0,
+        )
+        for each in tensors
+    ]
+
+
+def _view(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view with a gradient, also of a tensor that has none any more."""
+    if tensor.requires_grad:
+        return tensor.view_as(tensor)
+    return tensor.detach().requires_grad_()
 
 
 _PLACEHOLDER = torch.empty(0)
@@ -722,8 +772,8 @@ own error.
 def _written(name: str) -> str:
     return (
         "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: an argument or a parameter of {name} was written to between its call and its "
-        "backward"
+        f"operation: an argument, a parameter or a buffer of {name} was written to, or was given "
+        "other memory, between its call and its backward"
     )
 
 

@@ -1044,6 +1044,82 @@ def test_a_further_trace_takes_the_place_of_the_one_with_the_fewest_calls(
     assert one._offer.price == 2 * before.price > 0
 
 
+def _two_results(x: torch.Tensor, buffer: torch.Tensor) -> Tensors:
+    return (x * buffer).sin(), x.std(0)  # whose backward writes in place
+
+
+@pytest.mark.parametrize("how", ["gradients of gradients", "op by op"])
+@pytest.mark.parametrize("what", ["buffer", "frozen weight"])
+def test_a_buffer_is_written_to_before_a_backward_that_runs_forward_again(
+    how: str, what: str
+) -> None:
+    buffer = torch.ones(4)
+    if what == "frozen weight":
+        buffer = nn.Parameter(buffer, requires_grad=False)
+    mine = compiled(lambda x: _two_results(x, buffer))
+    for rows in (2, 3, 5):
+        mine(torch.randn(rows, 4, requires_grad=True))[0].sum().backward()
+    x = torch.randn(6, 4, requires_grad=True)
+    for written in (False, True):
+        first, _ = mine(x)
+        if written:
+            buffer.mul_(2)
+            with pytest.raises(RuntimeError, match=r"a buffer of .*<lambda> was written to"):
+                torch.autograd.grad(first.sum(), x, create_graph=how != "op by op")
+        else:
+            (found,) = torch.autograd.grad(first.sum(), x, create_graph=how != "op by op")
+            close(found, torch.autograd.grad(_two_results(x, buffer)[0].sum(), x)[0])
+
+
+def test_a_weight_is_given_other_memory_before_backward() -> None:
+    """Eager has saved the old memory; a gradient with the new one would be wrong."""
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+    mine = compiled(lambda x: model(x))
+    for rows in (2, 3, 5):
+        mine(torch.randn(rows, 4, requires_grad=True)).sum().backward()
+    old, last = model[2].weight.data, model[2]
+    loss = mine(torch.randn(7, 4, requires_grad=True)).sum()
+    last.weight.data = torch.zeros(3, 6)
+    with pytest.raises(RuntimeError, match="was given other memory"):
+        loss.backward(retain_graph=True)
+    last.weight.data = old
+    loss.backward()
+
+
+def test_a_second_backward_of_a_result_for_which_nothing_is_saved() -> None:
+    def program(x: torch.Tensor) -> Tensors:
+        return x + 1, x.sin()
+
+    mine = compiled(program)
+    for rows in (2, 3, 5):
+        mine(torch.randn(rows, 4, requires_grad=True))[0].sum().backward()
+    for fn in (program, mine):
+        x = torch.ones(6, 4, requires_grad=True)
+        first, second = fn(x)
+        for _ in range(3):
+            first.sum().backward()
+        second.sum().backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            second.sum().backward()
+        close(x.grad, 3 + torch.ones(6, 4).cos())
+
+
+def test_a_weight_is_frozen_before_gradients_of_gradients() -> None:
+    eager = nn.Linear(4, 3)
+    mine = compiled(lambda x: eager(x).sin())
+    for rows in (2, 3, 5):
+        mine(torch.randn(rows, 4, requires_grad=True)).sum().backward()
+    found = []
+    for fn in (lambda x: eager(x).sin(), mine):
+        x = torch.ones(6, 4, requires_grad=True)
+        made = fn(x).sum()
+        eager.weight.requires_grad_(False)
+        (slope,) = torch.autograd.grad(made, x, create_graph=True)
+        eager.weight.requires_grad_(True)
+        found.append((slope, torch.autograd.grad(slope.square().sum(), x)[0]))
+    close(*found)
+
+
 def test_nothing_is_recorded_without_gradients() -> None:
     mine = compiled(Encoder())
     for size in (2, 3, 4, 5):
