@@ -139,6 +139,8 @@ class Program:
             ``calls/container_arguments.py``).
         handed_over: the results that only another program reads: nobody sees their strides at sizes
             of 0 and 1.
+        told_compiling: whether the function asked ``torch.compiler.is_compiling()`` and was told
+            yes: run eagerly, it may take another way.
     """
 
     name: str
@@ -158,6 +160,7 @@ class Program:
     given: ArgumentWrites | None = None
     apart: frozenset[int] = frozenset()
     handed_over: frozenset[Value] = frozenset()
+    told_compiling: bool = False
 
     @property
     def lifted_tensors(self) -> list[torch.Tensor]:

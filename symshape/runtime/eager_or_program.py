@@ -2,7 +2,8 @@
 
 A call of a small function on the CPU takes a few µs; reading its arguments, finding the program and
 building its results take as many.  Where programs are not faster, calls run eagerly, which is right
-by definition, until the next trial.
+by definition, until the next trial.  A function that takes another way while it is traced always
+runs by its programs: results of the two ways would take turns.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from symshape.runtime.entry import Entry
 from symshape.runtime.trials import EVERY, LONGEST, PAIRS, REST, Times, Verdict, elements
 
 __all__ = ["EagerOrProgram", "may_run_eagerly"]
-
-_NOTHING: Sequence[Entry] = ()
 
 
 class EagerOrProgram:
@@ -44,7 +43,8 @@ class EagerOrProgram:
         """Forget all trials and counts."""
         self._cache.plain, self._cache.plain_until = self._fn, 0
         self._next, self._rest, self._since = EVERY, REST, 0
-        self._traces, self._on_host = 0, (_NOTHING, False)
+        self._traces = 0
+        self._allowed: tuple[Sequence[Entry] | None, bool] = (None, False)
         self._counted = self.hooked = 0
         self.verdict: Verdict | None = None
 
@@ -64,26 +64,27 @@ class EagerOrProgram:
         if not self._wanted or tick < self._next:
             return
         self._counted, self._since = self.calls - self.hooked, 0
-        if traces != self._traces or not self._timed_by_the_host():
+        if traces != self._traces or not self._may_be_timed():
             self._traces = traces
             return
         self._next = tick + 2 * EVERY  # in case the trial never ends
         self._cache.plain = _Trial(self, self._fn, compiled, self._cache)
         self._cache.plain_until = tick + 1 + 2 * PAIRS
 
-    def _timed_by_the_host(self) -> bool:
-        """Return whether the host's clock measures all of a call: no program uses another
-        device.
+    def _may_be_timed(self) -> bool:
+        """Return whether programs do what the function does, and the host's clock measures all of a
+        call: no program uses another device.
         """
-        if not torch.accelerator.is_available():
-            return True
         entries = self._cache.entries
-        if self._on_host[0] is not entries:
-            self._on_host = (
-                entries,
-                bool(entries) and all(_on_cpu(each.program.graph) for each in entries),
+        if self._allowed[0] is not entries:
+            elsewhere = torch.accelerator.is_available()
+            programs = [each.program for each in entries]
+            alike = not any(each.told_compiling for each in programs)
+            on_host = not elsewhere or (
+                bool(entries) and all(_on_cpu(each.graph) for each in programs)
             )
-        return self._on_host[1]
+            self._allowed = entries, alike and on_host
+        return self._allowed[1]
 
     def tried(self) -> None:
         """Count an eager call of a trial."""

@@ -297,6 +297,11 @@ def _cause(entry: Entry, find: Find, spare: Arguments, expected: Seen) -> str:
             f"the runner {fresh.runner_name}, or an operator's rule: traced again, the program "
             "still differs"
         )
+    if fresh.program.told_compiling:
+        return (
+            "the function asks torch.compiler.is_compiling(), which is true in a trace, and "
+            "computes something else then"
+        )
     return (
         "traced again, the program still differs: the function reads something that changes at "
         "every call, or a rule is wrong"

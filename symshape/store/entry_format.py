@@ -59,7 +59,7 @@ from symshape.tracing.capture import between_traces
 from symshape.tracing.state.compare.state import State
 from symshape.tracing.traced_modes import without_autocast
 
-FORMAT, VERSION = "symshape entry", 4
+FORMAT, VERSION = "symshape entry", 5
 LARGEST = 256 << 20
 """The largest size of a file, in bytes."""
 _STRUCTURE = ("modes", "tree", "leaves", "duplicates", "shared")
@@ -171,6 +171,7 @@ def to_bytes(
             for each, answer in program.questions.items()
             if each.what == DATA
         ],
+        "told_compiling": program.told_compiling,
         "documented": state.documented,
         "objects": state.objects,
         "checks": state.checks,
@@ -302,6 +303,7 @@ class EntryBody:
             "conditions",
             "questions",
             "data",
+            "told_compiling",
             "documented",
             "objects",
             "checks",
@@ -321,7 +323,7 @@ class EntryBody:
         """Free the parts that are of no use after building; they are read again if the entry is
         built again.
         """
-        self._found = {each: self._found[each] for each in ("symbols", "questions", "data")}
+        self._found = {each: self._found[each] for each in _KEPT}
         self.checks, self.objects, self._whole = [], [], False
 
     def admits(self, values: Sequence[int]) -> bool:
@@ -454,7 +456,12 @@ class EntryBody:
             0.0,
             questions,
         )
-        return Program(name, skeleton(call), *parts)
+        told = found["told_compiling"] is not False
+        return Program(name, skeleton(call), *parts, told_compiling=told)
+
+
+_KEPT = ("symbols", "questions", "data", "told_compiling")
+"""The parts of an entry that are of use after building."""
 
 
 def _check_symbols(graph: Graph, positions: Mapping[str, int]) -> None:

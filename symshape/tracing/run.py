@@ -48,7 +48,7 @@ from symshape.tracing.outputs import (
     writes_of,
     written_by,
 )
-from symshape.tracing.restart import Restart
+from symshape.tracing.restart import Restart, current
 from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.compare.state import State
 from symshape.tracing.state.instrument.hooks import (
@@ -314,6 +314,7 @@ def trace_once(
         variables=new_variables,
         given=given,
         apart=containers_apart(call, tree, writes, given, recorder),
+        told_compiling=current().compiling_asked,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from itertools import cycle
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -342,3 +343,28 @@ def test_calls_of_like_sizes_are_compared(clock: Clock, share: float, faster: bo
         world(torch.empty(size))
     assert world.of.verdict is not None
     assert world.of.verdict.faster is faster
+
+
+def _another_way(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if torch.compiler.is_compiling() else x * 3
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_takes_another_way_in_a_trace_runs_by_its_programs(
+    stored: bool, tmp_path: Path
+) -> None:
+    """Else the results of the two ways would take turns."""
+    x = torch.ones(3)
+    store = tmp_path if stored else None
+    for _ in range(1 + stored):
+        compiled = symshape.compile(_another_way, store=store)
+        for _ in range(3 * EVERY + 4 * PAIRS):
+            assert compiled(x)[0] == 2
+        assert compiled.stats().plain == 0
+    assert compiled.stats().loaded == stored
+
+
+def test_such_a_function_is_named_by_verify() -> None:
+    compiled = symshape.compile(_another_way, options=Options(verify=1.0))
+    with pytest.raises(symshape.VerificationError, match="is_compiling"):
+        compiled(torch.ones(3))
