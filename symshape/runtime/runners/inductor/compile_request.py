@@ -20,6 +20,7 @@ import torch.fx
 
 from meta_fns.torch_internals import OpOverload
 from symshape.errors import Reason, UnsupportedError
+from symshape.interrupts import pass_on
 from symshape.runtime.runners.inductor.assumptions import assumptions
 from symshape.runtime.runners.inductor.code import Code, compiled, compiled_to_keep
 
@@ -59,7 +60,26 @@ class Request:
     def compiled(self, *, keep: bool) -> tuple[Code, tuple[str, ...] | None, bytes | None]:
         """Return the code, its assumptions on named integers (None: exact values only), and its
         bytes if ``keep``.
+
+        Layers that repeat are compiled once, unless gradients are recorded or Inductor cannot do
+        it.
         """
+        recorded = torch.is_grad_enabled() and any(
+            isinstance(each.leaf, torch.Tensor) and each.leaf.requires_grad
+            for each in self.arguments
+        )
+        if not recorded:
+            try:
+                found = self._compiled(keep, once=True)
+                if found[2] is not None or not keep:
+                    return found
+            except Exception as error:  # a compiler may raise anything
+                pass_on(error)
+        return self._compiled(keep, once=False)
+
+    def _compiled(
+        self, keep: bool, once: bool
+    ) -> tuple[Code, tuple[str, ...] | None, bytes | None]:
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -69,10 +89,15 @@ class Request:
         symbols: dict[str, str] = {}
         fixed: dict[str, int] = {}
         fakes = [_fake(mode, each, symbols, fixed) for each in self.arguments]
+        module = self.module
+        if once:
+            from symshape.runtime.runners.inductor.repeats import with_repeats_once
+
+            module = with_repeats_once(module, fakes, mode)
         if keep:
-            code, content = compiled_to_keep(self.module, fakes, mode, self.options)
+            code, content = compiled_to_keep(module, fakes, mode, self.options)
         else:
-            code, content = compiled(self.module, fakes, mode, self.options), None
+            code, content = compiled(module, fakes, mode, self.options), None
         return code, assumptions(mode.shape_env, symbols, fixed), content
 
     def packed(self) -> bytes:
