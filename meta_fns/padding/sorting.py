@@ -1,7 +1,8 @@
 """Padded tensors in the order of their elements: padding comes last, behind what is equal to it.
 
 An order that is not stable puts equal elements as its algorithm happens to, which depends on how
-many there are in memory: their values are eager's, their positions are not known.
+many there are in memory: their positions are not known.  Their values are eager's but for the sign
+of zeros, which are equal, whatever their sign.
 """
 
 from __future__ import annotations
