@@ -191,7 +191,8 @@ def max_pool1d(
     if len(spec.sizes) not in (2, 3):
         return torch.max_pool1d(input, *windows, ceil_mode)  # type: ignore[call-arg, unused-ignore]
     if tracked or spec.device.type != "cpu":
-        return torch.max_pool1d_with_indices(input, *windows, ceil_mode)[0]
+        found = torch.max_pool1d_with_indices(input, *windows, ceil_mode)  # type: ignore[call-arg, unused-ignore]
+        return found[0]
     return input._tracer.dispatch(aten.max_pool1d.default, (input, *windows, ceil_mode), {})
 
 
