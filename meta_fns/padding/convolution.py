@@ -4,6 +4,7 @@ the op.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,10 @@ def convolution(
 
     Padding of the positions becomes 0 always: a transposed convolution writes what it makes of them
     over valid results too, and kernels by transforms mix positions, so that NaN would spread.
+
+    An infinite weight times 0 is NaN.  Transposed convolutions with one are refused when they run
+    on the CPU.  Others are not: whether eager multiplies its own margin with the weights depends
+    on the kernel, which it chooses by dtype, batch and length.
     """
     if weight.sizes or (bias is not None and bias.sizes):
         raise Refuse("a kernel of a convolution is padded", *weight.sizes)
@@ -66,6 +71,8 @@ def convolution(
     for dim in spatial:
         prefix(input.axes[dim])
     filled = masked(emit, input, 0, spatial)
+    if transposed:
+        _need_finite(emit, weight, spatial)
     rest = [
         lowered(each) for each in (stride, padding, dilation, transposed, output_padding, groups)
     ]
@@ -76,6 +83,23 @@ def convolution(
             "the size of the result in memory is another one than its formula says", *input.sizes
         )
     return Padded(tensor, axes)
+
+
+def _need_finite(emit: Emitter, weight: Padded, spatial: Sequence[int]) -> None:
+    """Emit a check that weights are finite whose products with padding's 0 are added to valid
+    results.
+
+    There is none on devices, where a check that fails ends the process, nor for half precision,
+    where eager's kernels have such products themselves.
+    """
+    whole = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64)
+    if not whole or all(capacity_of(weight.axes[dim]) == 1 for dim in spatial):
+        return
+    norm = emit.call(_aten.linalg_vector_norm.default, weight.tensor, 2)
+    finite = emit.call(_aten.lt.Scalar, norm, math.inf)
+    emit.call(
+        _aten._assert_async.msg, finite, "a transposed convolution by weights that are not finite"
+    )
 
 
 def columns(

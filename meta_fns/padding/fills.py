@@ -10,6 +10,7 @@ Fill(kind='garbage', value=None)
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import attrs
@@ -25,6 +26,7 @@ __all__ = [
     "ZERO",
     "Fill",
     "constant",
+    "holds",
     "of_dtype",
 ]
 
@@ -66,11 +68,33 @@ def constant(value: Number) -> Fill:
     return GARBAGE if value != value else Fill("constant", value)
 
 
+@lru_cache(maxsize=1024, typed=True)
+def holds(dtype: torch.dtype, value: Number) -> bool:
+    """Return whether a tensor of this dtype holds exactly this number.
+
+    >>> holds(torch.float32, 2**24), holds(torch.float32, 2**24 + 1), holds(torch.uint8, -100)
+    (True, False, False)
+    """
+    if value != value:
+        return dtype.is_floating_point or dtype.is_complex
+    try:
+        return bool(torch.scalar_tensor(value, dtype=dtype).item() == value)
+    except (RuntimeError, OverflowError):
+        return False
+
+
 def of_dtype(fill: Fill, dtype: torch.dtype) -> Fill:
-    """The same with what the dtype tells: integers and truth values are always finite."""
-    if fill.kind == "garbage" and not (dtype.is_floating_point or dtype.is_complex):
-        return FINITE
-    return fill
+    """The same with what the dtype tells: integers and truth values are always finite, and a
+    constant that the dtype does not hold is another number.
+    """
+    integral = not (dtype.is_floating_point or dtype.is_complex)
+    if fill.kind == "constant" and type(fill.value) in (bool, int, float):
+        assert fill.value is not None
+        if holds(dtype, fill.value):
+            return fill
+        inside = not integral and abs(fill.value) <= torch.finfo(dtype).max
+        return FINITE if integral or inside else GARBAGE
+    return FINITE if fill.kind == "garbage" and integral else fill
 
 
 GARBAGE = Fill("garbage")

@@ -305,6 +305,9 @@ def convolution(
 ) -> tuple[Padded | None, ...]:
     """The gradients of a convolution: beyond the true sizes both its input and its gradient are
     0.
+
+    An infinite number times 0 is NaN, at the true end and in the gradient of weights: eager has an
+    infinite one there. A check that all three are finite took 9 to 25 % of a call on the CPU.
     """
     output_mask = rest[-1]
     if weight.sizes or input.ndim != weight.ndim or is_padded(input.axes[1]):

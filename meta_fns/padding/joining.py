@@ -12,7 +12,7 @@ from meta_fns.core.dims import wrap_dim
 from meta_fns.core.sizes import Size, known
 from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, prefix, varies
 from meta_fns.padding.broadcasting import need_agreement
-from meta_fns.padding.fills import Fill, constant
+from meta_fns.padding.fills import Fill, constant, holds
 from meta_fns.padding.padded import Emitter, Handle, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import compacted, masked, positions
@@ -109,6 +109,16 @@ def stack(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
     return Padded(apply(emit, tensors, at), axes, fill, valid)
 
 
+def _rounded(value: Any, x: Padded) -> Any:
+    """The number that a tensor like ``x`` holds for another one."""
+    if type(value) not in (bool, int, float) or holds(x.dtype, value):
+        return value
+    try:
+        return torch.scalar_tensor(value, dtype=x.dtype).item()
+    except RuntimeError as error:
+        raise Refuse(f"{x.dtype} holds no number like {value}", *x.sizes) from error
+
+
 def margin(emit: Emitter, self: Padded, pad: Sequence[Size], value: Any = 0) -> Padded:
     """``constant_pad_nd``: padding behind a dimension that gets a margin holds the margin's number
     already.
@@ -140,6 +150,7 @@ def margin(emit: Emitter, self: Padded, pad: Sequence[Size], value: Any = 0) -> 
             amounts[2 * (self.ndim - 1 - dim) + 1] = (
                 capacity_of(axes[dim]) - capacity_of(self.axes[dim]) - int(before)
             )
+    value = _rounded(value, self)
     filled = masked(emit, self, value, wide)
     tensor = emit.call(_aten.constant_pad_nd.default, filled.tensor, amounts, lowered(value))
     if [capacity_of(axis) for axis in axes] != list(tensor.spec.sizes):

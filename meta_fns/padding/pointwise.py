@@ -23,6 +23,30 @@ __all__ = ["first_alone", "pointwise"]
 
 _aten = torch.ops.aten
 
+_POLYNOMIALS = tuple(
+    f"aten::special_{name}"
+    for name in (
+        *(
+            f"{shifted}chebyshev_polynomial_{kind}"
+            for shifted in ("", "shifted_")
+            for kind in "tuvw"
+        ),
+        *("hermite_polynomial_h", "hermite_polynomial_he"),
+        *("laguerre_polynomial_l", "legendre_polynomial_p"),
+    )
+)
+_HARMLESS: dict[str, dict[int, int]] = {
+    "aten::lcm": {0: 0, 1: 0},
+    **{name: {1: 0} for name in _POLYNOMIALS},
+    "aten::special_zeta": {1: 1},
+}
+"""For kernels that stop the process or run for hours, by the place of an argument: a number for its
+padding that they can compute with.
+
+``lcm`` divides the least integer by a greatest common divisor that overflowed to -1.  Polynomials
+loop as often as their degree says, and ``zeta`` until a negative argument has become positive.
+"""
+
 
 def pointwise(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
     """Any elementwise op: the broadcast of the axes; the fill is the op applied to the fills."""
@@ -34,13 +58,7 @@ def pointwise(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
     spec = emit.results[0]
     assert spec is not None
     _need_one_device(emit, operands, kwargs)
-    if (
-        op._schema.name in DIVIDING
-        and not spec.dtype.is_floating_point
-        and isinstance(args[1], Padded)
-    ):
-        divisor = never_zero(emit, size, masked(emit, args[1], 1), axes)
-        args = (args[0], divisor, *args[2:])
+    args = _harmless(emit, op, args, kwargs, size, axes)
     tensor = emit.call(
         op, *map(lowered, args), **{name: lowered(arg) for name, arg in kwargs.items()}
     )
@@ -54,6 +72,55 @@ def pointwise(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
     valid = {id(each): each.valid for each in (*args, *kwargs.values()) if isinstance(each, Padded)}
     return Padded(
         tensor, axes, _applied(op, args, kwargs, padding), _applied(op, args, kwargs, valid)
+    )
+
+
+def _harmless(
+    emit: Emitter,
+    op: OpOverload,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    size: Any,
+    axes: tuple[Axis, ...],
+) -> tuple[Any, ...]:
+    """The arguments with numbers in their padding that the kernel can compute with."""
+    name = op._schema.name
+    values = _HARMLESS.get(name, {})
+    args = tuple(
+        masked(emit, arg, values[place]) if place in values and isinstance(arg, Padded) else arg
+        for place, arg in enumerate(args)
+    )
+    spec = emit.results[0]
+    assert spec is not None
+    if name not in DIVIDING or spec.dtype.is_floating_point or spec.dtype.is_complex:
+        return args
+    dividend, divisor, *rest = args
+    if isinstance(divisor, Padded):
+        divisor = never_zero(emit, size, masked(emit, divisor, 1), axes)
+    elif divisor == 0:
+        raise Refuse("a division by 0, which raises only where there are elements")
+    if (
+        _truncates(op, kwargs)
+        and isinstance(dividend, Padded)
+        and (isinstance(divisor, Padded) or divisor == -1)
+    ):  # the least integer over -1 stops the process
+        dividend = masked(emit, dividend, 0, _padded_alone(dividend, divisor))
+    return dividend, divisor, *rest
+
+
+def _truncates(op: OpOverload, kwargs: dict[str, Any]) -> bool:
+    return op._schema.name == "aten::div" and kwargs.get("rounding_mode") == "trunc"
+
+
+def _padded_alone(operand: Padded, other: Any) -> frozenset[int]:
+    """The padded dimensions of an operand along which the other one may have valid elements."""
+    if not isinstance(other, Padded):
+        return operand.padded_dims()
+    offset = other.ndim - operand.ndim
+    return frozenset(
+        dim
+        for dim in operand.padded_dims()
+        if dim + offset < 0 or not agree(operand.axes[dim], other.axes[dim + offset])
     )
 
 
@@ -92,6 +159,8 @@ def _applied(
     op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], fills: dict[int, Fill]
 ) -> Fill:
     """The op on operands of which only fills are known."""
+    if op._schema.name in _HARMLESS or _truncates(op, kwargs):
+        return GARBAGE  # valid elements may be what the kernel stops at, if there are none
     chosen = _chosen(op, args, fills)
     if chosen is not None:
         return chosen

@@ -90,7 +90,8 @@ def roll(emit: Emitter, self: Padded, shifts: Sequence[Size], dims: Sequence[int
             tensor=emit.call(_aten.reshape.default, flat.tensor, shape), axes=self.axes
         )
     made = self
-    for shift, dim in zip(shifts, wrap_dims(dims, self.ndim), strict=True):
+    for shift, each in zip(shifts, dims, strict=True):  # a dimension may come twice
+        dim = wrap_dim(each, self.ndim)
         made = compacted(emit, made, dim)
         size = prefix(made.axes[dim])
         if not varies(size) and not varies(shift):

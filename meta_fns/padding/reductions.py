@@ -254,6 +254,8 @@ def moments(
     squares = masked(emit, Padded(emit.call(_aten.mul.Tensor, off, off), x.axes), 0, dims)
     total = emit.call(_aten.sum.dim_IntList, squares.tensor, sorted(dims), True)
     elements = count(emit, [x.axes[i] for i in sorted(dims)])
+    if isinstance(correction, float):  # an integer less a fraction would be of the default dtype
+        elements = emit.call(_aten._to_copy.default, elements, dtype=torch.float64)
     free = emit.call(_aten.sub.Tensor, elements, correction)
     if correction < 0:  # nothing has no variance, however many are added to it
         free = emit.call(_aten.mul.Tensor, free, emit.call(_aten.gt.Scalar, elements, 0))

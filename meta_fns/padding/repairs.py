@@ -24,7 +24,7 @@ from meta_fns.padding.axes import (
     prefix,
     varies,
 )
-from meta_fns.padding.fills import FINITE, Fill, constant
+from meta_fns.padding.fills import FINITE, Fill, constant, holds
 from meta_fns.padding.padded import Emitter, Handle, Padded
 from meta_fns.padding.refusals import Refuse
 
@@ -127,11 +127,17 @@ def valid_mask(
 def masked(
     emit: Emitter, x: Padded, value: bool | int | float, dims: Iterable[int] | None = None
 ) -> Padded:
-    """``x`` with ``value`` at the padding of these dimensions (all of them if not given)."""
+    """``x`` with ``value`` at the padding of these dimensions (all of them if not given).
+
+    Raises: Refuse where the dtype does not hold this number exactly.
+    """
     padded = x.padded_dims()
     wanted = padded if dims is None else padded & frozenset(dims)
     if not wanted or x.fill.is_constant(value):
         return x
+    if type(value) in (bool, int, float) and not holds(x.dtype, value):
+        sizes = padded_sizes(x.axes[dim] for dim in wanted)
+        raise Refuse(f"padding has to be {value}, which {x.dtype} does not hold", *sizes)
     mask = valid_mask(emit, x.axes, wanted, x.device)
     tensor = emit.call(_aten.where.self, mask, x.tensor, number(emit, value, x))
     where = ", ".join(str(length(x.axes[dim])) for dim in sorted(wanted))

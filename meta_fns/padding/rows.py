@@ -73,8 +73,16 @@ def in_buckets(emit: Emitter, self: Padded, boundaries: Padded, **kwargs: Any) -
 
 
 def searched(emit: Emitter, sorted_sequence: Padded, self: Padded, **kwargs: Any) -> Padded:
-    """``searchsorted``: for each element the place in a row, which is whole."""
+    """``searchsorted``: for each element the place in a row, which is whole.
+
+    An index of the sorter that is out of range is refused, in the rows of padding too.
+    """
     _need_whole(sorted_sequence.axes[-1:], "rows that are searched")
+    sorter = kwargs.get("sorter")
+    if sorter is not None:
+        for own, other in zip(sorter.axes, sorted_sequence.axes, strict=True):
+            need_agreement(own, other)
+        kwargs = {**kwargs, "sorter": masked(emit, sorter, 0)}
     if sorted_sequence.ndim > 1:
         for own, other in zip(self.axes[:-1], sorted_sequence.axes[:-1], strict=True):
             need_agreement(own, other)
@@ -83,8 +91,14 @@ def searched(emit: Emitter, sorted_sequence: Padded, self: Padded, **kwargs: Any
 
 
 def is_in(emit: Emitter, elements: Padded, test_elements: Padded, **kwargs: Any) -> Padded:
-    """For each element whether it is among others."""
+    """For each element whether it is among others.
+
+    The kernel sorts elements that are said to be unique together with many others: of two that are
+    equal it takes the first one to be found, and padding may equal a valid element.
+    """
     _need_whole(test_elements.axes, "elements that are compared with")
+    if any(map(is_padded, elements.axes)):
+        kwargs = {**kwargs, "assume_unique": False}
     return Padded(
         emit.call(emit.op, elements.tensor, test_elements.tensor, **kwargs), elements.axes
     )

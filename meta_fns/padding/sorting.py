@@ -1,7 +1,8 @@
 """Padded tensors in the order of their elements: padding comes last, behind what is equal to it.
 
 An order that is not stable puts equal elements as its algorithm happens to, which depends on how
-many there are in memory: their values are eager's, their positions are not known.
+many there are in memory: their positions are not known.  Their values are eager's but for the sign
+of zeros, which are equal, whatever their sign.
 """
 
 from __future__ import annotations
@@ -154,16 +155,25 @@ def median_of_all(emit: Emitter, self: Padded) -> Padded:
 def histogram(emit: Emitter, self: Padded, bins: int = 100, min: Any = 0, max: Any = 0) -> Padded:  # noqa: A002
     """``histc``: what lies outside of its range is not counted, and padding does.
 
-    Raises: Refuse where the range is the data's own.
+    Raises: Refuse where the range is the data's own, as it is where both ends are one number of
+        the dtype; or where counts are rounded, which depends on the size in memory.
     """
-    if self.sizes and min >= max:
-        raise Refuse(
-            "the range is that of the data", *padded_sizes(self.axes), remedy="give min and max"
-        )
-    outside = min - 1 if self.sizes else 0
-    if not self.dtype.is_floating_point and outside < torch.iinfo(self.dtype).min:
-        raise Refuse(f"{self.dtype} has no number outside of the range", *self.sizes)
-    filled = masked(emit, self, type(lowest(self.dtype))(outside)) if self.sizes else self
-    return Padded(
-        emit.call(emit.op, filled.tensor, bins, lowered(min), lowered(max)), (normal((bins,)),)
+    ends = lowered(min), lowered(max)
+    made = emit.call(emit.op, _outside(emit, self, *ends).tensor, bins, *ends)
+    return Padded(made, (normal((bins,)),))
+
+
+def _outside(emit: Emitter, x: Padded, low: int | float, high: int | float) -> Padded:
+    """``x`` with padding outside of a range."""
+    sizes = padded_sizes(x.axes)
+    if not sizes:
+        return x
+    if x.dtype in (torch.float16, torch.bfloat16):
+        raise Refuse(f"counts as numbers of {x.dtype} are rounded", *sizes, remedy="use float32")
+    floating = x.dtype.is_floating_point
+    first, last = (
+        torch.tensor(each, dtype=x.dtype).item() if floating else int(each) for each in (low, high)
     )
+    if first >= last:
+        raise Refuse("the range is that of the data", *sizes, remedy="give min and max")
+    return masked(emit, x, -math.inf if floating else first - 1)

@@ -18,6 +18,7 @@ from meta_fns.core.derived_rules import functional_rule
 from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.registry import lookup, resolve
 from meta_fns.core.sizes import same, same_shape
+from meta_fns.errors import MetaError
 from meta_fns.padding.axes import Axis, agree, capacity_of, length, normal, varies
 from meta_fns.padding.padded import Padded
 from meta_fns.padding.pointwise import pointwise
@@ -148,6 +149,7 @@ class _Transform:
                 AssertionError,
                 AttributeError,
                 LookupError,
+                MetaError,
                 TypeError,
                 ValueError,
             ) as error:

@@ -33,6 +33,12 @@ def _gradient_of_pairs(x: torch.Tensor) -> torch.Tensor:
         return torch.autograd.grad(loss, leaf)[0]
 
 
+def _gradient_of_a_mean(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        return torch.autograd.grad(F.mse_loss(leaf, y), leaf)[0]
+
+
 NUMBERS: tuple[Case, ...] = (
     case(
         "number, half precision",
@@ -138,6 +144,31 @@ NUMBERS: tuple[Case, ...] = (
     ),
     case(
         "variance of nothing", lambda x: (x[1:].var(0, correction=-1), x[1:].var(correction=0)), X
+    ),
+    case(
+        "variance less a fraction, in float64",
+        lambda x: (x.var(correction=0.1), x.std(1, correction=0.3), x.var(0, correction=-1.7)),
+        Arg((3, 5), torch.float64),
+        tolerance=1e-14,
+    ),
+    case(
+        "mean beside a variance less a fraction, in float64",
+        lambda x: (*torch.var_mean(x, 1, correction=0.7), *torch.std_mean(x, correction=1.3)),
+        Arg((3, 5), torch.float64),
+        tolerance=1e-14,
+    ),
+    case(
+        "means and norms in float64",
+        lambda x: (x.mean(1), torch.linalg.vector_norm(x, 3, 1), x.var(1), x.mean()),
+        Arg((3, 5), torch.float64),
+        tolerance=1e-14,
+    ),
+    case(
+        "gradient of a mean loss in float64",
+        lambda x, y: _gradient_of_a_mean(x, y),
+        Arg((3, 5), torch.float64),
+        Arg((3, 5), torch.float64),
+        tolerance=1e-14,
     ),
     case("mean beside a variance of all", lambda x: torch.var_mean(_infinite(x)), WITH_INFINITIES),
     case(

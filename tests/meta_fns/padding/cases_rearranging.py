@@ -97,6 +97,11 @@ REARRANGING: tuple[Case, ...] = (
         floats(3, 5),
     ),
     case(
+        "roll of one dimension twice",
+        lambda x: (x.roll((1, 2), (1, 1)), x.roll((1, -1, x.shape[0]), (-1, 0, 1))),
+        floats(3, 5),
+    ),
+    case(
         "repeat",
         lambda x, y: (x.repeat(2, 1, 3), x.repeat(y.shape[0], 2).sum(0), x.repeat(1, 2).cumsum(1)),
         floats(3, 5),

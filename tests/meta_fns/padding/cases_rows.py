@@ -65,6 +65,12 @@ def _diagonal_written(x: torch.Tensor) -> torch.Tensor:
     return y.sum(0)
 
 
+def _unique_among(x: torch.Tensor, **options: Any) -> torch.Tensor:
+    """Different elements, unless some are 7, as padding may be: 7 of them is an element, too."""
+    different = torch.where(x < 4, torch.arange(x.shape[0]), x)
+    return torch.isin(different, torch.arange(100, 160), assume_unique=True, **options)
+
+
 def _cells(x: torch.Tensor, h: torch.Tensor) -> Any:
     w, v = WEIGHTS
     return (
@@ -217,6 +223,24 @@ ROWS_AND_WINDOWS: tuple[Case, ...] = (
         X,
     ),
     case("among others", lambda x: torch.isin(x, torch.tensor([1, 3])), ints(3, 5)),
+    case("unique ones among many", lambda x: _unique_among(x), ints(13)),
+    case("unique ones not among many", lambda x: _unique_among(x, invert=True), ints(13)),
+    case(
+        "unique ones in two dimensions among many",
+        lambda x: torch.isin(
+            torch.where(x < 4, torch.arange(x.shape[0] * x.shape[1]).view(x.shape), x),
+            torch.arange(200, 260),
+            assume_unique=True,
+        ),
+        ints(3, 5),
+    ),
+    case(
+        "places in rows that are sorted by a sorter",
+        lambda x, y, i: torch.searchsorted(x, y, sorter=i),
+        floats(3, 5, static=(1,)),
+        floats(3, 4),
+        ints(3, 5),
+    ),
     case(
         "sampled",
         lambda x, g: F.grid_sample(x, g.tanh(), align_corners=False),

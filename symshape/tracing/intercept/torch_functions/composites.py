@@ -176,7 +176,7 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Any:
     """Compute ``F.max_pool1d``. On a CPU without gradients it is one op, whose kernel has a memory
-    layout of its own.
+    layout of its own; elsewhere pooling in two dimensions, for which C++ first asks for the sizes.
 
     Source: aten/src/ATen/native/MaxPooling.cpp.
     """
@@ -188,8 +188,11 @@ def max_pool1d(
         [each] if isinstance(each, (int, torch.SymInt)) else list(each)
         for each in (kernel_size, [] if stride is None else stride, padding, dilation)
     ]
-    if tracked or spec.device.type != "cpu" or len(spec.sizes) not in (2, 3):
+    if len(spec.sizes) not in (2, 3):
         return torch.max_pool1d(input, *windows, ceil_mode)  # type: ignore[call-arg, unused-ignore]
+    if tracked or spec.device.type != "cpu":
+        found = torch.max_pool1d_with_indices(input, *windows, ceil_mode)  # type: ignore[call-arg, unused-ignore]
+        return found[0]
     return input._tracer.dispatch(aten.max_pool1d.default, (input, *windows, ceil_mode), {})
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
+import pytest
 import torch
 
 import symshape
+from meta_fns.core import registry
+from meta_fns.errors import ShapeError
 
 
 def test_repairs_are_named_with_their_lines() -> None:
@@ -58,3 +64,27 @@ def test_checks_of_data_are_refused() -> None:
         return x * n
 
     assert symshape.trace(program, torch.ones(3)).padding().padded == ()
+
+
+def test_a_rule_that_takes_a_call_for_wrong_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eager has taken the call: the rule is wrong, and nobody who asks for a report is to blame."""
+
+    def padding(emit: Any, *args: Any) -> Any:
+        raise ShapeError("a dimension appears twice")
+
+    rule = attrs.evolve(registry._rules["aten.flip.default"], padding=padding)
+    monkeypatch.setitem(registry._rules, "aten.flip.default", rule)
+    registry._by_op.clear()
+    try:
+        made = symshape.trace(lambda x: x.flip(1), torch.ones(3, 4)).padding()
+    finally:
+        monkeypatch.undo()
+        registry._by_op.clear()
+    refusal = made.symbols["s1"].refusal
+    assert refusal is not None
+    assert "ShapeError: a dimension appears twice" in refusal.reason
+    compiled = symshape.compile(lambda x: x.roll((1, 2), (1, 1)), dynamic=True, runner="padded")
+    for n in (5, 6, 7):
+        x = torch.randn(n, n + 1)
+        assert torch.equal(compiled(x), x.roll(3, 1))
+    assert "turned by 2 of s1" in str(compiled.report())

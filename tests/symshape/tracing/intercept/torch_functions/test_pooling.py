@@ -70,3 +70,53 @@ def test_windows_that_vary_are_not_padded() -> None:
     y = torch.randn(1, 1, 100)
     for n in (5, 6, 7, 9, 11, 13):
         assert torch.equal(fast(torch.ones(n), y), F.max_pool1d(y, n, stride=50))
+
+
+@pytest.mark.parametrize("runner", ["auto", "padded"])
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: F.max_pool1d(x, 2),
+        lambda x: torch.max_pool1d(x, 3, 2, 1),
+        torch.nn.MaxPool1d(2, ceil_mode=True),
+        lambda x: F.max_pool1d(x, 3, 1, 1, return_indices=True)[0],
+        lambda x: F.max_pool1d(x[0], 2, dilation=2),
+        lambda x: F.max_pool2d(x[:, None], (1, 2)),
+        lambda x: F.adaptive_max_pool1d(x, 1),
+    ],
+)
+def test_gradients_of_maxima_keep_their_sizes(pool: Callable[..., Any], runner: Any) -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        leaf = x.detach().requires_grad_()
+        out = pool(leaf)
+        return out.detach(), torch.autograd.grad(out.square().sum(), [leaf])[0]
+
+    fast = symshape.compile(fn, dynamic=True, runner=runner, fullgraph=True)
+    for n, m in ((5, 8), (5, 9), (4, 8), (7, 11), (7, 12), (3, 7)):
+        x = torch.randn(n, 4, m)
+        for expected, got in zip(fn(x), fast(x), strict=True):
+            assert torch.equal(expected, got)
+            assert runner == "padded" or expected.stride() == got.stride()
+    assert fast.stats().traces == 1
+
+
+@pytest.mark.parametrize(
+    ("pool", "sizes"),
+    [
+        (lambda x: F.max_pool1d(x, 9), (2, 3, 4)),
+        (lambda x: F.max_pool1d(x, 2), (2, 0, 4)),
+        (lambda x: F.max_pool1d(x, 2), (0, 4)),
+        (lambda x: F.max_pool1d(x, 2), (4,)),
+        (lambda x: F.max_pool1d(x, 2, padding=2), (2, 3, 4)),
+        (lambda x: F.max_pool1d(x, 0), (2, 3, 4)),
+    ],
+)
+def test_errors_of_maxima_with_gradients_are_those_of_eager(
+    pool: Callable[..., Any], sizes: tuple[int, ...]
+) -> None:
+    with pytest.raises(RuntimeError) as expected:
+        pool(torch.ones(sizes, requires_grad=True))
+    fast = symshape.compile(lambda x: pool(x.detach().requires_grad_()), dynamic=True)
+    with pytest.raises(RuntimeError) as got:
+        fast(torch.ones(sizes))
+    assert str(got.value) == str(expected.value)
