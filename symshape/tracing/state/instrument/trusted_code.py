@@ -30,6 +30,16 @@ _FLOWS = tuple(  # they call functions that a trace makes nodes of
 _SCALER = f"{_TORCH}amp/grad_scaler.py"  # stores in dictionaries what it did with each optimiser
 _OF_TORCH_BUT_READ = (_MODULES, f"{_TORCH}nn/utils/", f"{_TORCH}optim/", _SCALER, *_FLOWS)
 _MACHINERY = (f"{_MODULES}module.py", f"{_MODULES}_functions.py", f"{_MODULES}lazy.py")
+_FOLLOWED = tuple(  # classes whose objects hold a user's objects, or settings that a user may change
+    f"{_TORCH}{each}"
+    for each in ("ao/", "distributed/", "distributions/", "nn/parallel/", "utils/data/")
+)
+_PYTHONS_OWN = re.compile(  # modules that the recording uses itself, or handles by class
+    r"(abc|ast|codecs|contextlib|copy|copyreg|dataclasses|enum|fractions|functools|inspect|"
+    r"linecache|numbers|operator|os|pathlib|pickle|posixpath|random|reprlib|threading|traceback|"
+    r"types|typing|warnings|weakref|_weakrefset|_pydecimal|_pydatetime)\.py$|"
+    r"(asyncio|concurrent|ctypes|encodings|importlib|logging|multiprocessing|re|zoneinfo)/"
+)
 _ARRAYS = re.compile(r"/(numpy|sympy|mpmath|z3|_pytest|pluggy|typeguard)/")
 
 
@@ -52,6 +62,26 @@ def is_trusted(filename: str) -> bool:
     if "/site-packages/" in filename or "/dist-packages/" in filename:
         return bool(_ARRAYS.search(filename))
     return filename.startswith(_STANDARD)
+
+
+def is_followed(code: types.CodeType) -> bool:
+    """Return whether trusted code belongs to a class, and its reads and writes are recorded.
+
+    A method reads and sets attributes of its object, and calls methods that a user's class
+    overrides.  Properties are often inner functions.
+    """
+    return "." in code.co_qualname and _is_followed(code.co_filename)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_followed(filename: str) -> bool:
+    if filename.startswith(_TORCH):
+        return filename.startswith(_FOLLOWED)
+    if filename.startswith((*OURS, "<")) or not filename.startswith(_STANDARD):
+        return False
+    return not any(
+        _PYTHONS_OWN.match(filename, len(each)) for each in _STANDARD if filename.startswith(each)
+    )
 
 
 def is_of_torch(filename: str) -> bool:

@@ -310,10 +310,17 @@ def _special_methods(recorder: Recorder, kind: type, no_other_names: bool) -> No
     recorder.known.setdefault(id(kind), kind)
     for home in kind.__mro__:
         if trusted_code.is_machinery(home.__module__):
+            functions_of(home, False, functools.partial(_follow, recorder))
             continue
         functions_of(home, False, functools.partial(touch_member, recorder))
         if not is_of_library(home):
             class_as_it_is(recorder, home, False, no_other_names)
+
+
+def _follow(recorder: Recorder, found: Any, name: str) -> None:
+    code = getattr(getattr(found, "__func__", found), "__code__", None)
+    if code is not None and trusted_code.is_followed(code):
+        touch_member(recorder, found, name)
 
 
 def class_as_it_is(

@@ -110,6 +110,9 @@ def load_global(
     """Record that a global name is about to be read for the first time, or perhaps changed by
     another thread.
     """
+    if trusted_code.is_trusted(recorder.asker):
+        _of_trusted(recorder, namespace.get(name, builtins.get(name)), name)
+        return
     before = recorder.namespace("", namespace)
     if name in namespace:
         value = namespace[name]
@@ -124,6 +127,15 @@ def load_global(
         recorder.entry(builtins, name, name, recorder.namespace("builtins", builtins))
     else:
         recorder.absent("builtins", builtins, name, recorder.namespace("builtins", builtins))
+
+
+_CALLED = (type, types.FunctionType, types.BuiltinFunctionType)
+
+
+def _of_trusted(recorder: Recorder, value: Any, name: str) -> None:
+    """Record a global that trusted code reads: only what a function reads or calls may change."""
+    if isinstance(value, _CALLED):
+        recorder.touch(value, name)
 
 
 def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
@@ -220,6 +232,10 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     """Record the read of an attribute of a Python module."""
     attributes = owner.__dict__
     name = f"{owner.__name__}.{key}"
+    if trusted_code.is_trusted(recorder.asker):
+        process_groups.notice(recorder, owner.__name__, key)
+        _of_trusted(recorder, attributes.get(key), name)
+        return
     if not trusted_code.is_machinery(owner.__name__):
         recorder.attribute(
             owner, "__class__", type(owner), f"the class of the module {owner.__name__}"

@@ -180,11 +180,12 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
         for cell in function.__closure__ or ():
             with contextlib.suppress(ValueError):  # an empty variable
                 recorder.touch(cell.cell_contents, name)
+        if trusted_code.is_followed(code):
+            _instrument(recorder, function)
     else:
         recorder.functions.setdefault(id(code), []).append(function)
         recorder.known[id(code)] = code
-        recorder.swapped.append((function, code))
-        function.__code__ = instrumented(code, recorder.hooks)
+        _instrument(recorder, function)
         recorder.attribute(function, "__code__", code, f"{function.__name__}.__code__")
         if not is_library(code.co_filename):
             _function_places(recorder, function)
@@ -193,6 +194,12 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
     wrapped = function.__dict__.get("__wrapped__")
     if wrapped is not None:
         recorder.touch(wrapped, name)
+
+
+def _instrument(recorder: Recorder, function: types.FunctionType) -> None:
+    code = function.__code__
+    recorder.swapped.append((function, code))
+    function.__code__ = instrumented(code, recorder.hooks)
 
 
 def touch_dispatching(recorder: Recorder, function: Any, name: str) -> None:
@@ -462,8 +469,7 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
         recorder.attribute(value, "__dict__", attributes, f"the attributes of {name}")
     if machinery:
         torch_functions.watch(kind)
-    else:
-        special_methods(recorder, kind)
+    special_methods(recorder, kind)
 
 
 def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None:
