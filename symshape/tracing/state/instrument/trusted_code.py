@@ -30,16 +30,22 @@ _FLOWS = tuple(  # they call functions that a trace makes nodes of
 _SCALER = f"{_TORCH}amp/grad_scaler.py"  # stores in dictionaries what it did with each optimiser
 _OF_TORCH_BUT_READ = (_MODULES, f"{_TORCH}nn/utils/", f"{_TORCH}optim/", _SCALER, *_FLOWS)
 _MACHINERY = (f"{_MODULES}module.py", f"{_MODULES}_functions.py", f"{_MODULES}lazy.py")
-_FOLLOWED = tuple(  # classes whose objects hold a user's objects, or settings that a user may change
-    f"{_TORCH}{each}"
-    for each in ("ao/", "distributed/", "distributions/", "nn/parallel/", "utils/data/")
+_FOLLOWED = (
+    tuple(  # classes whose objects hold a user's objects, or settings that a user may change
+        f"{_TORCH}{each}"
+        for each in ("ao/", "distributed/", "distributions/", "nn/parallel/", "utils/data/")
+    )
+)
+_NOT_FOLLOWED = tuple(  # they prepare calls: of checkpoints, shards, other ranks
+    f"{_TORCH}distributed/{each}/" for each in ("_composable", "fsdp", "tensor")
 )
 _PYTHONS_OWN = re.compile(  # modules that the recording uses itself, or handles by class
-    r"(abc|ast|codecs|contextlib|copy|copyreg|dataclasses|enum|fractions|functools|inspect|"
+    r"(abc|codecs|copy|copyreg|dataclasses|enum|fractions|functools|inspect|"
     r"linecache|numbers|operator|os|pathlib|pickle|posixpath|random|reprlib|threading|traceback|"
     r"types|typing|warnings|weakref|_weakrefset|_pydecimal|_pydatetime)\.py$|"
     r"(asyncio|concurrent|ctypes|encodings|importlib|logging|multiprocessing|re|zoneinfo)/"
 )
+_OF_GENERATORS = ("_GeneratorContextManager", "contextmanager.")  # the recording uses them itself
 _ARRAYS = re.compile(r"/(numpy|sympy|mpmath|z3|_pytest|pluggy|typeguard)/")
 
 
@@ -70,13 +76,14 @@ def is_followed(code: types.CodeType) -> bool:
     A method reads and sets attributes of its object, and calls methods that a user's class
     overrides.  Properties are often inner functions.
     """
-    return "." in code.co_qualname and _is_followed(code.co_filename)
+    name = code.co_qualname
+    return "." in name and not name.startswith(_OF_GENERATORS) and _is_followed(code.co_filename)
 
 
 @functools.lru_cache(maxsize=4096)
 def _is_followed(filename: str) -> bool:
     if filename.startswith(_TORCH):
-        return filename.startswith(_FOLLOWED)
+        return filename.startswith(_FOLLOWED) and not filename.startswith(_NOT_FOLLOWED)
     if filename.startswith((*OURS, "<")) or not filename.startswith(_STANDARD):
         return False
     return not any(
@@ -283,11 +290,16 @@ def is_hidden(kind: type) -> bool:
     )
 
 
+_READ_BY_FUNCTIONS = ("torch.distributions", "configparser", "weakref", "_weakrefset")
+
+
 @_remembered
 def is_whole(kind: type) -> bool:
-    """Return whether a class's methods are trusted code that reads any attribute of an object
+    """Return whether trusted code that is no method of the class reads any attribute of an object
     without a record.
     """
+    if any(each.__module__.startswith(_READ_BY_FUNCTIONS) for each in kind.__mro__):
+        return True
     return kind.__module__.startswith(
         (
             "collections",

@@ -378,6 +378,7 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
     recorder.ask(torch_flags.of_class(value))
     if trusted_code.is_machinery(value.__module__):
         torch_functions.watch(value)
+        special_methods(recorder, value)
         return
     if not trusted_code.is_machinery(type(value).__module__):
         special_methods(recorder, type(value))
