@@ -448,8 +448,7 @@ def _of_module(
         if own:
             stores.by_module_method(recorder, owner, key)
         if key in trusted_code.WALKS:
-            for path, module in owner.named_modules():
-                _whole_module(recorder, f"{name}.{path}".strip("."), module)
+            whole_tree(recorder, owner, name)
             return False
         return not own or key in trusted_code.READING_METHODS
     for each in TABLES:
@@ -464,6 +463,12 @@ def _of_module(
         if (id(table), key) not in recorder.seen:
             return False
     return True
+
+
+def whole_tree(recorder: Recorder, owner: torch.nn.Module, name: str) -> None:
+    """Record all modules in a module, with their parameters and buffers."""
+    for path, module in owner.named_modules():
+        _whole_module(recorder, f"{name}.{path}".strip("."), module)
 
 
 def _whole_module(recorder: Recorder, name: str, module: torch.nn.Module) -> None:

@@ -8,6 +8,7 @@ import abc
 import contextlib
 import contextvars
 import functools
+import inspect
 import os
 import random
 import types
@@ -40,7 +41,7 @@ from symshape.tracing.state.record.class_lookups import (
     static,
     touch_member,
 )
-from symshape.tracing.state.record.loads import of_object
+from symshape.tracing.state.record.loads import of_object, whole_tree
 from symshape.tracing.state.record.lru_caches import objects_of
 from symshape.tracing.state.record.places import (
     MISSING,
@@ -504,6 +505,19 @@ def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None
             known.setdefault(id(hooks), hooks)
             containers.append(Container(hooks, (), hooks_name))
     of_object(recorder, module, "forward")
+    if _is_hidden_forward(type(module)):
+        whole_tree(recorder, module, name)
+
+
+def _is_hidden_forward(kind: type) -> bool:
+    """Return whether a module's ``forward`` is torch's code whose reads are not recorded."""
+    home = next(each for each in kind.__mro__ if "forward" in each.__dict__)
+    if home is torch.nn.Module or not trusted_code.is_machinery(home.__module__):
+        return False
+    code = getattr(inspect.unwrap(home.__dict__["forward"]), "__code__", None)
+    return code is None or (
+        trusted_code.is_trusted(code.co_filename) and not trusted_code.is_followed(code)
+    )
 
 
 def hook_table(recorder: Recorder, name: str, hooks: Any) -> None:
