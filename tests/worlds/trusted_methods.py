@@ -563,3 +563,21 @@ def fake_quantization() -> World:
     return _read(
         made, made.disable_fake_quant, made.disable_observer, see=lambda: list(_buffers(made))
     )
+
+
+@world(TRUSTED, slow=True)
+def unflattened_export() -> World:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x)
+
+    torch.manual_seed(0)
+    made: Any = torch.export.unflatten(torch.export.export(Outer(), (torch.ones(3),)))
+    first = getattr(made.inner, "0")
+    hook: Callable[[], object] = lambda: made.register_forward_hook(_triple) and None  # noqa: E731
+    changes = (put(first, bias=nn.Parameter(torch.ones(3))), hook)
+    return World(made, [ON, *(step for each in changes for step in (each, ON))])

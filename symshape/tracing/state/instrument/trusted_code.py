@@ -45,7 +45,9 @@ _PYTHONS_OWN = re.compile(  # modules that the recording uses itself, or handles
     r"types|typing|warnings|weakref|_weakrefset|_pydecimal|_pydatetime)\.py$|"
     r"(asyncio|concurrent|ctypes|encodings|importlib|logging|multiprocessing|re|zoneinfo)/"
 )
-_OF_GENERATORS = ("_GeneratorContextManager", "contextmanager.")  # the recording uses them itself
+_OF_CONTEXTS = (  # of contextlib: the recording uses them itself, and output is handled elsewhere
+    *("_GeneratorContextManager", "contextmanager.", "_RedirectStream"),
+)
 _ARRAYS = re.compile(r"/(numpy|sympy|mpmath|z3|_pytest|pluggy|typeguard)/")
 
 
@@ -77,7 +79,7 @@ def is_followed(code: types.CodeType) -> bool:
     overrides.  Properties are often inner functions.
     """
     name = code.co_qualname
-    return "." in name and not name.startswith(_OF_GENERATORS) and _is_followed(code.co_filename)
+    return "." in name and not name.startswith(_OF_CONTEXTS) and _is_followed(code.co_filename)
 
 
 @functools.lru_cache(maxsize=4096)
