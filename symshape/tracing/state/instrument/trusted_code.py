@@ -30,15 +30,9 @@ _FLOWS = tuple(  # they call functions that a trace makes nodes of
 _SCALER = f"{_TORCH}amp/grad_scaler.py"  # stores in dictionaries what it did with each optimiser
 _OF_TORCH_BUT_READ = (_MODULES, f"{_TORCH}nn/utils/", f"{_TORCH}optim/", _SCALER, *_FLOWS)
 _MACHINERY = (f"{_MODULES}module.py", f"{_MODULES}_functions.py", f"{_MODULES}lazy.py")
-_FOLLOWED = (
-    tuple(  # classes whose objects hold a user's objects, or settings that a user may change
-        f"{_TORCH}{each}"
-        for each in ("ao/", "distributed/", "distributions/", "nn/parallel/", "utils/data/")
-    )
-)
-_NOT_FOLLOWED = tuple(  # they prepare calls: of checkpoints, shards, other ranks
-    f"{_TORCH}distributed/{each}/" for each in ("_composable", "fsdp", "tensor")
-)
+_OF_USERS_OBJECTS = ["ao", "distributed/algorithms", "distributions", "nn/parallel", "utils/data"]
+_FOLLOWED = tuple(f"{_TORCH}{each}/" for each in _OF_USERS_OBJECTS)
+"""The folders of classes whose objects hold a user's objects, or settings that a user changes."""
 _PYTHONS_OWN = re.compile(  # modules that the recording uses itself, or handles by class
     r"(abc|codecs|copy|copyreg|dataclasses|enum|fractions|functools|inspect|"
     r"linecache|numbers|operator|os|pathlib|pickle|posixpath|random|reprlib|threading|traceback|"
@@ -85,7 +79,7 @@ def is_followed(code: types.CodeType) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _is_followed(filename: str) -> bool:
     if filename.startswith(_TORCH):
-        return filename.startswith(_FOLLOWED) and not filename.startswith(_NOT_FOLLOWED)
+        return filename.startswith(_FOLLOWED)
     if filename.startswith((*OURS, "<")) or not filename.startswith(_STANDARD):
         return False
     return not any(

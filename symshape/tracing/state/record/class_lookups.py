@@ -139,24 +139,15 @@ def is_called(value: Any) -> bool:
     """Return whether an implicitly called method is an object of another class than a function:
     one with a ``__call__``, or a descriptor.
     """
-    return not isinstance(value, _PLAIN_MEMBERS) and (
-        callable(value) or hasattr(type(value), "__get__")
+    kind = type(value)
+    return issubclass(kind, _CALLED_OF_C) or (
+        (hasattr(kind, "__call__") or hasattr(kind, "__get__"))  # noqa: B004
+        and not issubclass(kind, (type, *FUNCTIONS))
+        and not trusted_code.is_of_c(kind)
     )
 
 
-_PLAIN_MEMBERS = (
-    type,
-    types.FunctionType,
-    staticmethod,
-    classmethod,
-    property,
-    types.BuiltinFunctionType,
-    types.WrapperDescriptorType,
-    types.MethodDescriptorType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-)
+_CALLED_OF_C = (functools.partial, functools._lru_cache_wrapper, types.MethodType)
 FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
 _BINARY = trusted_code.words(
     "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or"
