@@ -30,6 +30,18 @@ _FLOWS = tuple(  # they call functions that a trace makes nodes of
 _SCALER = f"{_TORCH}amp/grad_scaler.py"  # stores in dictionaries what it did with each optimiser
 _OF_TORCH_BUT_READ = (_MODULES, f"{_TORCH}nn/utils/", f"{_TORCH}optim/", _SCALER, *_FLOWS)
 _MACHINERY = (f"{_MODULES}module.py", f"{_MODULES}_functions.py", f"{_MODULES}lazy.py")
+_OF_USERS_OBJECTS = ["ao", "distributed/algorithms", "distributions", "nn/parallel", "utils/data"]
+_FOLLOWED = tuple(f"{_TORCH}{each}/" for each in _OF_USERS_OBJECTS)
+"""The folders of classes whose objects hold a user's objects, or settings that a user changes."""
+_PYTHONS_OWN = re.compile(  # modules that the recording uses itself, or handles by class
+    r"(abc|codecs|copy|copyreg|dataclasses|enum|fractions|functools|inspect|"
+    r"linecache|numbers|operator|os|pathlib|pickle|posixpath|random|reprlib|threading|traceback|"
+    r"types|typing|warnings|weakref|_weakrefset|_pydecimal|_pydatetime)\.py$|"
+    r"(asyncio|concurrent|ctypes|encodings|importlib|logging|multiprocessing|re|zoneinfo)/"
+)
+_OF_CONTEXTS = (  # of contextlib: the recording uses them itself, and output is handled elsewhere
+    *("_GeneratorContextManager", "contextmanager.", "_RedirectStream"),
+)
 _ARRAYS = re.compile(r"/(numpy|sympy|mpmath|z3|_pytest|pluggy|typeguard)/")
 
 
@@ -52,6 +64,27 @@ def is_trusted(filename: str) -> bool:
     if "/site-packages/" in filename or "/dist-packages/" in filename:
         return bool(_ARRAYS.search(filename))
     return filename.startswith(_STANDARD)
+
+
+def is_followed(code: types.CodeType) -> bool:
+    """Return whether trusted code belongs to a class, and its reads and writes are recorded.
+
+    A method reads and sets attributes of its object, and calls methods that a user's class
+    overrides.  Properties are often inner functions.
+    """
+    name = code.co_qualname
+    return "." in name and not name.startswith(_OF_CONTEXTS) and _is_followed(code.co_filename)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_followed(filename: str) -> bool:
+    if filename.startswith(_TORCH):
+        return filename.startswith(_FOLLOWED)
+    if filename.startswith((*OURS, "<")) or not filename.startswith(_STANDARD):
+        return False
+    return not any(
+        _PYTHONS_OWN.match(filename, len(each)) for each in _STANDARD if filename.startswith(each)
+    )
 
 
 def is_of_torch(filename: str) -> bool:
@@ -253,11 +286,16 @@ def is_hidden(kind: type) -> bool:
     )
 
 
+_READ_BY_FUNCTIONS = ("torch.distributions", "configparser", "weakref", "_weakrefset")
+
+
 @_remembered
 def is_whole(kind: type) -> bool:
-    """Return whether a class's methods are trusted code that reads any attribute of an object
+    """Return whether trusted code that is no method of the class reads any attribute of an object
     without a record.
     """
+    if any(each.__module__.startswith(_READ_BY_FUNCTIONS) for each in kind.__mro__):
+        return True
     return kind.__module__.startswith(
         (
             "collections",

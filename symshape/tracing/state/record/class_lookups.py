@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from symshape.tracing.state.instrument import trusted_code
+from symshape.tracing.state.instrument.rewriter import original_of
 from symshape.tracing.state.record.places import (
     MISSING,
     PLAIN,
@@ -128,10 +129,25 @@ def functions_of(kind: type, everything: bool, tell: Callable[[Any, str], None])
     """
     wanted = _USED.__contains__ if is_of_library(kind) else is_special
     for key, value in list(kind.__dict__.items()):
-        if (everything or wanted(key)) and isinstance(value, FUNCTIONS):
+        if ((everything or wanted(key)) and isinstance(value, FUNCTIONS)) or (
+            wanted(key) and is_called(value)
+        ):
             tell(value, f"{kind.__qualname__}.{key}")
 
 
+def is_called(value: Any) -> bool:
+    """Return whether an implicitly called method is an object of another class than a function:
+    one with a ``__call__``, or a descriptor.
+    """
+    kind = type(value)
+    return issubclass(kind, _CALLED_OF_C) or (
+        (hasattr(kind, "__call__") or hasattr(kind, "__get__"))  # noqa: B004
+        and not issubclass(kind, (type, *FUNCTIONS))
+        and not trusted_code.is_of_c(kind)
+    )
+
+
+_CALLED_OF_C = (functools.partial, functools._lru_cache_wrapper, types.MethodType)
 FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
 _BINARY = trusted_code.words(
     "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or"
@@ -223,9 +239,8 @@ def dispatching_methods(recorder: Recorder, kind: type) -> None:
             if type(found) is types.FunctionType and trusted_code.is_trusted(
                 found.__code__.co_filename
             ):
-                recorder.attribute(
-                    found, "__code__", found.__code__, f"{found.__qualname__}.__code__"
-                )
+                code = original_of(found.__code__, recorder.hooks)
+                recorder.attribute(found, "__code__", code, f"{found.__qualname__}.__code__")
             if found is not MISSING:
                 touch_member(recorder, found, name)
                 break
@@ -310,10 +325,36 @@ def _special_methods(recorder: Recorder, kind: type, no_other_names: bool) -> No
     recorder.known.setdefault(id(kind), kind)
     for home in kind.__mro__:
         if trusted_code.is_machinery(home.__module__):
+            for key, value in _followed(home):
+                touch_member(recorder, value, f"{home.__qualname__}.{key}")
             continue
         functions_of(home, False, functools.partial(touch_member, recorder))
         if not is_of_library(home):
             class_as_it_is(recorder, home, False, no_other_names)
+
+
+def _is_followed(value: Any) -> bool:
+    code = getattr(getattr(value, "__func__", value), "__code__", None)
+    return code is not None and trusted_code.is_followed(code)
+
+
+def _followed(home: type) -> tuple[tuple[str, Any], ...]:
+    """Return the implicitly called methods of a trusted class whose reads are recorded."""
+    module = sys.modules.get(home.__module__)
+    stays = getattr(module, home.__name__, None) is home  # a Mock has a class of its own
+    return _followed_of(home) if stays else _find_followed(home)
+
+
+def _find_followed(home: type) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (key, value)
+        for key, value in list(home.__dict__.items())
+        if is_special(key)
+        and (_is_followed(value) if isinstance(value, FUNCTIONS) else is_called(value))
+    )
+
+
+_followed_of = functools.lru_cache(maxsize=1024)(_find_followed)
 
 
 def class_as_it_is(
@@ -331,8 +372,9 @@ def class_as_it_is(
     before = recorder.class_namespace(home)
     functions = FUNCTIONS if everything else types.FunctionType
     for key, value in before.before.items():
-        if (everything or (key.startswith("__") and key.endswith("__"))) and isinstance(
-            value, functions
+        implicit = key.startswith("__") and key.endswith("__")
+        if ((everything or implicit) and isinstance(value, functions)) or (
+            implicit and is_called(value)
         ):
             recorder.place(
                 Cell(recorder.class_namespace(home).owner, key, value, f"{home.__qualname__}.{key}")

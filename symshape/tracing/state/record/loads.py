@@ -110,6 +110,9 @@ def load_global(
     """Record that a global name is about to be read for the first time, or perhaps changed by
     another thread.
     """
+    if trusted_code.is_trusted(recorder.asker):
+        _of_trusted(recorder, namespace.get(name, builtins.get(name)), name)
+        return
     before = recorder.namespace("", namespace)
     if name in namespace:
         value = namespace[name]
@@ -124,6 +127,15 @@ def load_global(
         recorder.entry(builtins, name, name, recorder.namespace("builtins", builtins))
     else:
         recorder.absent("builtins", builtins, name, recorder.namespace("builtins", builtins))
+
+
+_CALLED = (type, types.FunctionType, types.BuiltinFunctionType)
+
+
+def _of_trusted(recorder: Recorder, value: Any, name: str) -> None:
+    """Record a global that trusted code reads: only what a function reads or calls may change."""
+    if isinstance(value, _CALLED):
+        recorder.touch(value, name)
 
 
 def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
@@ -220,6 +232,10 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     """Record the read of an attribute of a Python module."""
     attributes = owner.__dict__
     name = f"{owner.__name__}.{key}"
+    if trusted_code.is_trusted(recorder.asker):
+        process_groups.notice(recorder, owner.__name__, key)
+        _of_trusted(recorder, attributes.get(key), name)
+        return
     if not trusted_code.is_machinery(owner.__name__):
         recorder.attribute(
             owner, "__class__", type(owner), f"the class of the module {owner.__name__}"
@@ -432,8 +448,7 @@ def _of_module(
         if own:
             stores.by_module_method(recorder, owner, key)
         if key in trusted_code.WALKS:
-            for path, module in owner.named_modules():
-                _whole_module(recorder, f"{name}.{path}".strip("."), module)
+            whole_tree(recorder, owner, name)
             return False
         return not own or key in trusted_code.READING_METHODS
     for each in TABLES:
@@ -448,6 +463,12 @@ def _of_module(
         if (id(table), key) not in recorder.seen:
             return False
     return True
+
+
+def whole_tree(recorder: Recorder, owner: torch.nn.Module, name: str) -> None:
+    """Record all modules in a module, with their parameters and buffers."""
+    for path, module in owner.named_modules():
+        _whole_module(recorder, f"{name}.{path}".strip("."), module)
 
 
 def _whole_module(recorder: Recorder, name: str, module: torch.nn.Module) -> None:

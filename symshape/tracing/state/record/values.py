@@ -8,6 +8,7 @@ import abc
 import contextlib
 import contextvars
 import functools
+import inspect
 import os
 import random
 import types
@@ -40,7 +41,7 @@ from symshape.tracing.state.record.class_lookups import (
     static,
     touch_member,
 )
-from symshape.tracing.state.record.loads import of_object
+from symshape.tracing.state.record.loads import of_object, whole_tree
 from symshape.tracing.state.record.lru_caches import objects_of
 from symshape.tracing.state.record.places import (
     MISSING,
@@ -180,11 +181,12 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
         for cell in function.__closure__ or ():
             with contextlib.suppress(ValueError):  # an empty variable
                 recorder.touch(cell.cell_contents, name)
+        if trusted_code.is_followed(code):
+            _instrument(recorder, function)
     else:
         recorder.functions.setdefault(id(code), []).append(function)
         recorder.known[id(code)] = code
-        recorder.swapped.append((function, code))
-        function.__code__ = instrumented(code, recorder.hooks)
+        _instrument(recorder, function)
         recorder.attribute(function, "__code__", code, f"{function.__name__}.__code__")
         if not is_library(code.co_filename):
             _function_places(recorder, function)
@@ -193,6 +195,12 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
     wrapped = function.__dict__.get("__wrapped__")
     if wrapped is not None:
         recorder.touch(wrapped, name)
+
+
+def _instrument(recorder: Recorder, function: types.FunctionType) -> None:
+    code = function.__code__
+    recorder.swapped.append((function, code))
+    function.__code__ = instrumented(code, recorder.hooks)
 
 
 def touch_dispatching(recorder: Recorder, function: Any, name: str) -> None:
@@ -371,6 +379,7 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
     recorder.ask(torch_flags.of_class(value))
     if trusted_code.is_machinery(value.__module__):
         torch_functions.watch(value)
+        special_methods(recorder, value)
         return
     if not trusted_code.is_machinery(type(value).__module__):
         special_methods(recorder, type(value))
@@ -462,8 +471,7 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
         recorder.attribute(value, "__dict__", attributes, f"the attributes of {name}")
     if machinery:
         torch_functions.watch(kind)
-    else:
-        special_methods(recorder, kind)
+    special_methods(recorder, kind)
 
 
 def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None:
@@ -497,6 +505,19 @@ def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None
             known.setdefault(id(hooks), hooks)
             containers.append(Container(hooks, (), hooks_name))
     of_object(recorder, module, "forward")
+    if _is_hidden_forward(type(module)):
+        whole_tree(recorder, module, name)
+
+
+def _is_hidden_forward(kind: type) -> bool:
+    """Return whether a module's ``forward`` is torch's code whose reads are not recorded."""
+    home = next(each for each in kind.__mro__ if "forward" in each.__dict__)
+    if home is torch.nn.Module or not trusted_code.is_machinery(home.__module__):
+        return False
+    code = getattr(inspect.unwrap(home.__dict__["forward"]), "__code__", None)
+    return code is None or (
+        trusted_code.is_trusted(code.co_filename) and not trusted_code.is_followed(code)
+    )
 
 
 def hook_table(recorder: Recorder, name: str, hooks: Any) -> None:
