@@ -27,6 +27,7 @@ from typing import Any
 import attrs
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from tests.worlds.world import Call, World, on, values, world
 
@@ -304,6 +305,33 @@ _changing(
     lambda x, a: x.double() * float(a.divide(decimal.Decimal(1), decimal.Decimal(3))),
     _set("prec", 5),
 )
+
+
+@world(READERS)
+def node_of_a_tree() -> World:
+    world = SimpleNamespace(k=2.0)
+    kind = _kind()
+    pytree.register_pytree_node(kind, lambda _: ([world.k], None), lambda items, _: items[0])
+    held = kind()
+    change = lambda: setattr(world, "k", 3.0)  # noqa: E731
+    undo = lambda: pytree._deregister_pytree_node(kind)  # noqa: E731
+    twice = lambda x: x * pytree.tree_map(lambda v: v * 2, held)  # noqa: E731
+    return World(twice, [ON, ON, change, ON], undo=undo)
+
+
+@world(READERS)
+def look_up_that_asks_its_own_dictionary() -> World:
+    class Asking:
+        def __init__(self) -> None:
+            self.k = 2
+
+        def __getattribute__(self, name: str) -> Any:
+            other = super().__getattribute__("__dict__").get("other")
+            return super().__getattribute__(name if other is None else other)
+
+    a = Asking()
+    change = lambda: a.__dict__.update(other="j", j=5)  # noqa: E731
+    return World(lambda x: x * a.k, [ON, ON, change, ON])
 
 
 @world(READERS)

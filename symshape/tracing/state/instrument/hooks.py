@@ -235,7 +235,7 @@ def _read_of(table: Table, key: Any) -> dict[str, Any]:
     """Return the dictionary behind a table, and record the read of the entry ``key`` (of all, if it
     is no string).
     """
-    is_class = isinstance(table.owner, type)
+    is_class = issubclass(type(table.owner), type)
     attributes: dict[str, Any] | None = (
         table.owner.__dict__ if is_class else attributes_of(table.owner)
     )

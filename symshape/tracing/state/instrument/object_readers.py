@@ -90,10 +90,10 @@ class ObjectReaders:
     def method(self, owner: Any, name: str, value: Any) -> Any:
         """Return what traced code gets for a method with a name in ``NAMES``."""
         if name in FORMATS:
-            reads_attributes = isinstance(owner, (str, string.Formatter)) or owner is str
+            reads_attributes = issubclass(type(owner), (str, string.Formatter)) or owner is str
             return functools.partial(self._format, owner, value) if reads_attributes else value
-        if not isinstance(value, _OF_C) or not (
-            owner is object or not isinstance(owner, (type, types.ModuleType))
+        if not issubclass(type(value), _OF_C) or not (
+            owner is object or not issubclass(type(owner), (type, types.ModuleType))
         ):
             return value
         return functools.partial(self._reduce, owner, value)
@@ -114,8 +114,8 @@ class ObjectReaders:
         self._whole(owner, deep)
 
     def _annotations(self, owner: Any) -> None:
-        for each in owner.__mro__ if isinstance(owner, type) else (owner,):
-            if not isinstance(owner, types.ModuleType):
+        for each in owner.__mro__ if issubclass(type(owner), type) else (owner,):
+            if not issubclass(type(owner), types.ModuleType):
                 self._read(each, "__annotations__")
 
     def _getattr_static(self, owner: Any, name: str, *default: Any) -> Any:
@@ -141,14 +141,14 @@ class ObjectReaders:
     def _format(self, owner: Any, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         text: Any = owner
         values: Any = args
-        if not isinstance(owner, str):
+        if not issubclass(type(owner), str):
             text, values = (args[0], args[1:]) if args else ("", ())
         named: Any = kwargs
         if getattr(method, "__name__", "") == "format_map" and values:
             values, named = (), values[0]
         elif getattr(method, "__name__", "") == "vformat" and len(values) == 2:
             values, named = values
-        if isinstance(text, str):
+        if issubclass(type(text), str):
             for field in _fields_of(text):
                 self._field(field, values, named)
         return call_for_program(method, *args, **kwargs)
@@ -188,11 +188,11 @@ class ObjectReaders:
 
     def checked(self, value: Any, kind: type, kinds: Any) -> None:
         """Record what decides whether a class is one of ``kinds``: protocols look at attributes."""
-        if isinstance(kinds, (tuple, types.UnionType)):
-            for each in kinds if isinstance(kinds, tuple) else kinds.__args__:
+        if issubclass(type(kinds), (tuple, types.UnionType)):
+            for each in kinds if issubclass(type(kinds), tuple) else kinds.__args__:
                 self.checked(value, kind, each)
             return
-        if not isinstance(kinds, abc.ABCMeta) or trusted_code.is_of_c(kind):
+        if not issubclass(type(kinds), abc.ABCMeta) or trusted_code.is_of_c(kind):
             return
         if type(kinds) is _PROTOCOL and kinds not in kind.__mro__:
             for name in _attributes_of_protocol(kinds):
@@ -203,6 +203,22 @@ class ObjectReaders:
 
 
 _OF_C = (types.BuiltinFunctionType, types.MethodWrapperType, types.MethodDescriptorType)
+
+
+@typing.runtime_checkable
+class _Empty(Protocol):
+    """A protocol that asks for nothing."""
+
+    __slots__ = ()
+
+
+_OF_EVERY_PROTOCOL = frozenset(_Empty.__dict__) | frozenset(
+    trusted_code.words(
+        "__annotations__ __class_getitem__ __dict__ __match_args__ __new__ __orig_bases__ "
+        "__type_params__ __weakref__"
+    )
+)
+"""The names in the dictionary of a protocol that it does not ask for."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -216,7 +232,7 @@ def _attributes_of_protocol(kind: type) -> Iterator[str]:
     for each in kind.__mro__:
         if type(each) is _PROTOCOL and each is not Protocol and each.__dict__.get("_is_protocol"):
             for name in (*each.__dict__, *inspect.get_annotations(each)):
-                if not name.startswith("_abc_"):
+                if not name.startswith("_abc_") and name not in _OF_EVERY_PROTOCOL:
                     yield name
 
 

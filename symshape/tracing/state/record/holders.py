@@ -15,6 +15,7 @@ import typing
 from collections import defaultdict
 from typing import Any
 
+from symshape.torch_internals import pytree
 from symshape.tracing.state.instrument import trusted_code
 from symshape.tracing.state.record.class_lookups import look_up
 from symshape.tracing.state.record.places import MISSING, PLAIN, Answer
@@ -35,7 +36,7 @@ _OF_ZONES = ("utcoffset", "dst", "tzname", "fromutc")
 def touch_parts(recorder: Recorder, value: Any, name: str) -> None:
     """Record the objects that a ``slice`` and the like hold for ever."""
     for kind, parts in _PARTS.items():
-        if isinstance(value, kind):
+        if issubclass(type(value), kind):
             for part in parts:
                 held = getattr(value, part)
                 if type(held) not in PLAIN:
@@ -61,9 +62,13 @@ def touch_called_by_c(recorder: Recorder, value: Any, name: str) -> None:
     kind = type(value)
     if is_open_enum(kind):
         _touch_enum_member(recorder, value, name)
-    if isinstance(value, datetime.tzinfo):
+    if issubclass(kind, datetime.tzinfo):
         for key in _OF_ZONES:
             look_up(recorder, kind, key, kind.__qualname__)
+    node = pytree.SUPPORTED_NODES.get(kind)
+    if node is not None and not trusted_code.is_of_machinery(kind):
+        recorder.touch(node.flatten_fn, f"how {kind.__name__} is flattened")
+        recorder.touch(node.unflatten_fn, f"how {kind.__name__} is made")
 
 
 def _touch_enum_member(recorder: Recorder, value: enum.Enum, name: str) -> None:

@@ -577,7 +577,7 @@ class Table:
 def has_table(recorder: Recorder, owner: Any) -> bool:
     """Return whether an object's ``__dict__`` is the plain dictionary of its attributes."""
     kind = type(owner)
-    if isinstance(owner, type):
+    if issubclass(kind, type):  # ``isinstance`` would ask the object's own ``__getattribute__``
         return True
     if kind in loads.QUIET or loads.reader_of(kind) is not loads.of_object:
         return False
@@ -589,7 +589,7 @@ def of_table(recorder: Recorder, owner: Any, key: str) -> None:
     """Record the read of one entry of an object's ``__dict__``, which bypasses the object's
     class.
     """
-    if isinstance(owner, type):
+    if issubclass(type(owner), type):
         if not trusted_code.is_of_machinery(owner):
             then, label = recorder.class_namespace(owner), f"{owner.__qualname__}.{key}"
             recorder.place(Cell(then.owner, key, then.before.get(key, MISSING), label))

@@ -297,7 +297,7 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
         recorder.containers.append(Container(value, items, name))
     if isinstance(value, bytearray):
         return
-    if isinstance(value, defaultdict):
+    if issubclass(type(value), defaultdict):
         holders.touch_default_factory(recorder, value, name)
     placed = not recorder.fresh
     table = recorder.names.get(id(value))  # of a module: its entries are named like attributes
@@ -428,7 +428,7 @@ def touch_object(recorder: Recorder, value: Any, name: str) -> None:
     touch_instance(recorder, value, name)
     attributes = attributes_of(value)
     # the ``==`` and ``repr`` of a SimpleNamespace are C, and read all of it
-    whole = trusted_code.is_whole(type(value)) or isinstance(value, types.SimpleNamespace)
+    whole = trusted_code.is_whole(type(value)) or issubclass(type(value), types.SimpleNamespace)
     if attributes is not None and whole:
         recorder.touch(attributes, name, True)
 
