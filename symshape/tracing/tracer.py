@@ -274,6 +274,7 @@ class Tracer(TraceState):
         """End the trace: no more nodes are recorded."""
         self.closed = True
         self.originals = {}
+        self.on_answer = lambda *_: None  # the recording would live on with the tracer
 
     def raise_if_gradients_were_read(self) -> None:
         """Raise ``GradientsRead`` if ``asks`` is set and gradients of earlier calls were read."""

@@ -13,7 +13,6 @@ import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import attrs
@@ -33,6 +32,7 @@ from symshape.tracing.state.record.places import (
     Cell,
     Place,
     WeakAttribute,
+    WeakQuestion,
     same,
 )
 from symshape.tracing.state.record.reads import Namespace, Reads, is_symbolic
@@ -281,7 +281,7 @@ class Recorder(Reads):
         if (id(tensor), name) not in self.seen:
             self.seen[id(tensor), name] = tensor
             label = f"{name} of {self.tensors.get(id(tensor), 'a tensor')}"
-            self.places.append(Answer(partial(question, tensor), answer, label, name))
+            self.places.append(Answer(WeakQuestion(tensor, question), answer, label, name))
 
     def attribute(self, owner: Any, key: str, value: Any, name: str) -> None:
         """Note an attribute that is stored in no dictionary; inside :meth:`weak`, refer to the
