@@ -9,6 +9,7 @@ or slowly, makes it of ``EQUAL`` and of the layout.
 
 from __future__ import annotations
 
+import collections
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -160,13 +161,16 @@ class Call:
 
     @property
     def constants(self) -> list[Any]:
-        """The leaves that a program is given unchanged."""
+        """The leaves that a program is given unchanged, and the functions that its dictionaries
+        call.
+        """
         pairs = zip(self.leaves, self.keys, strict=True)
-        return [
+        leaves = [
             leaf
             for leaf, key in pairs
             if key is not RECORD_KEY and not isinstance(leaf, torch.Tensor)
         ]
+        return [*leaves, *_default_factories(self.tree)]
 
     @property
     def classes(self) -> set[type]:
@@ -182,6 +186,14 @@ class Call:
         """
         args, kwargs, *values = unflatten(leaves, self.tree, self.shared)
         return args, kwargs, values[0] if values else ()
+
+
+def _default_factories(tree: pytree.TreeSpec) -> Iterator[Any]:
+    """Yield the ``default_factory`` of each ``defaultdict``; a missing key calls it."""
+    if tree.type is collections.defaultdict:
+        yield tree.context[0]
+    for each in tree.children():
+        yield from _default_factories(each)
 
 
 def flatten_call(

@@ -233,7 +233,7 @@ def trace_once(
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
-        tracer.asks = asks
+        tracer.asks, tracer.on_answer = asks, recorder.of_tensor
         arguments = SymbolicArguments(tracer, call, policies, options)
         memos = MemoCalls(tracer, recorder, arguments, Identity(tracer, call.leaves))
         around = Surroundings(

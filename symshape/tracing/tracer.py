@@ -4,7 +4,7 @@ node.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -218,9 +218,11 @@ class Tracer(TraceState):
         asks: whether the first op after gradients of earlier calls were read raises
             ``GradientsRead``.
         read_first: these gradients.
+        on_answer: called with a question about a real tensor, the tensor, the answer, and a name.
     """
 
     own: OwnHistories
+    on_answer: Callable[[Callable[[Any], Any], torch.Tensor, Any, str], object]
 
     def __init__(
         self,
@@ -231,6 +233,7 @@ class Tracer(TraceState):
         super().__init__(env, {} if names is None else names, generators)
         self._bounds = Bounds(env, self.steps)
         self.asks = False
+        self.on_answer = lambda *_: None
         self.read_first: list[Gradient] = []
         self.own = OwnHistories(self, self.op_arguments, self.told)
         self.kept, self.flows = KeptStates(self), ControlFlows(self)
@@ -271,6 +274,7 @@ class Tracer(TraceState):
         """End the trace: no more nodes are recorded."""
         self.closed = True
         self.originals = {}
+        self.on_answer = lambda *_: None  # the recording would live on with the tracer
 
     def raise_if_gradients_were_read(self) -> None:
         """Raise ``GradientsRead`` if ``asks`` is set and gradients of earlier calls were read."""

@@ -219,6 +219,9 @@ class Lifting(Protocol):
 class RepeatingTrace(Trace, Protocol):
     """The members of a tracer that replaying calls needs."""
 
+    on_answer: Callable[[Callable[[Any], Any], torch.Tensor, Any, str], object]
+    """Called with a question about a real tensor, the tensor, the answer, and a name."""
+
     @property
     def lifting(self) -> Lifting:
         """The real tensors and constants of the trace."""

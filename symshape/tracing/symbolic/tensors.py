@@ -176,12 +176,12 @@ class SymbolicTensor(torch.Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         if wants_value():
-            _refuse_text()
+            refuse_text()
         return f"SymbolicTensor({self._spec})"
 
     def __format__(self, spec: str) -> str:
         if spec or wants_value(formats=True):
-            _refuse_text()
+            refuse_text()
         return f"SymbolicTensor({self._spec})"
 
     # -- the class and attributes that the program sees
@@ -323,7 +323,12 @@ def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
     return tensor.clone()
 
 
-def _refuse_text() -> None:
+def refuse_text() -> None:
+    """Refuse the text of a tensor.
+
+    Raises:
+        UnsupportedError: always.
+    """
     raise UnsupportedError(
         "the text of a tensor (str, repr, an f-string) needs its data, which does not exist during "
         "a trace; make "

@@ -41,7 +41,13 @@ from symshape.tracing.intercept.torch_functions.sized_composites import QUANTILE
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.tensors import SymbolicTensor, outward, under_gradients
+from symshape.tracing.symbolic.nodes.texts import wants_text
+from symshape.tracing.symbolic.tensors import (
+    SymbolicTensor,
+    outward,
+    refuse_text,
+    under_gradients,
+)
 
 aten = torch.ops.aten
 
@@ -270,6 +276,26 @@ def _refuse(what: str) -> Callable[..., Any]:
     return refuse
 
 
+_PASS_TEXTS_ON = frozenset(
+    (
+        __file__,
+        *(str(each.__file__) for each in (torch._tensor, torch.overrides, torch.nn.parameter)),
+    )
+)
+"""The files with functions that ask for the text of a tensor because another one asked."""
+
+
+def _text(function: Callable[..., str]) -> Callable[..., str]:
+    """Return ``function``, which makes a text of a real tensor's data, for people only."""
+
+    def text(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
+        if wants_text(_PASS_TEXTS_ON):
+            refuse_text()
+        return function(tensor, *args, **kwargs)
+
+    return text
+
+
 def _is_inference(tensor: SymbolicTensor) -> Any:
     """Return whether the tensor was made in inference mode; a view of an argument is as the
     argument is.
@@ -354,14 +380,31 @@ _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.__bool__: _truth_outside,
     torch.Tensor.numpy: _refuse("Tensor.numpy()"),
     torch.Tensor.__array__: _refuse("numpy"),
-    torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
     torch.nn.functional.interpolate: nn_functional.interpolate_outside,
+    **{
+        getattr(torch.Tensor, name): _refuse(f"Tensor.{name}()")
+        for name in (
+            *("data_ptr", "untyped_storage", "storage", "_typed_storage", "is_shared"),
+            "__reduce_ex__",
+        )
+    },
+    **{function: _text(function) for function in (torch.Tensor.__repr__, torch.Tensor.__format__)},
     **autograd.OF_ANY_TENSOR,
     **_WRAPPED,
 }
 """The replacements for functions on real tensors (parameters, buffers, constants) that a dispatch
 mode cannot see.
 """
+
+_ASKED = {
+    torch.Tensor.storage_offset: "storage_offset",
+    **{
+        _getter(getattr(torch.Tensor, name)): name
+        for name in ("retains_grad", "_post_accumulate_grad_hooks", "grad_dtype", "output_nr")
+        if hasattr(torch.Tensor, name)
+    },
+}
+"""The functions on real tensors whose answers each call asks for again."""
 
 
 def _sym_ite(condition: Any, then: Any, otherwise: Any) -> Any:
@@ -452,6 +495,11 @@ class FunctionMode(TorchFunctionMode):
                 return handler(*args, **kwargs) if kwargs else handler(*args)
         elif func in self._gradients and args and not functorch.is_wrapped(args[0]):
             return self._gradients[func](*args, **kwargs or {})
+        elif func in _ASKED and args and isinstance(args[0], torch.Tensor):
+            answer = func(*args)
+            if not functorch.is_wrapped(args[0]):
+                self._trace.on_answer(func, args[0], answer, _ASKED[func])
+            return answer
         elif func in _readers and args and isinstance(args[0], torch.Tensor):
             return _readers[func](*args, **kwargs or {})
         elif _is_indexed(func, args):

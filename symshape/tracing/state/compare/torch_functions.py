@@ -36,7 +36,7 @@ import torch.utils.checkpoint
 from symshape import forks
 from symshape.errors import Problem, Reason, UnsupportedError
 from symshape.tracing.state import compiled
-from symshape.tracing.state.instrument.trusted_code import words
+from symshape.tracing.state.instrument.trusted_code import is_made, words
 from symshape.tracing.state.record.places import MISSING, PLAIN
 from symshape.user_code import is_library, is_torchs
 
@@ -292,7 +292,8 @@ def watch(kind: type) -> None:
     """
     for each in kind.__mro__:
         known = id(each) in _by_owner or len(_watched) >= _MOST
-        if not known and each.__flags__ & _HEAP_TYPE and each.__module__.startswith("torch."):
+        of_torch = each.__module__.startswith("torch.") and not is_made(each)
+        if not known and each.__flags__ & _HEAP_TYPE and of_torch:
             _wanted[id(each)] = each
 
 

@@ -25,12 +25,12 @@ from symshape.tracing.intercept.python_numbers.builtins import (
 )
 from symshape.tracing.intercept.python_numbers.identity import class_of, subject_of
 from symshape.tracing.state import compiled
-from symshape.tracing.state.instrument import stores
+from symshape.tracing.state.instrument import object_readers, stores
 from symshape.tracing.state.instrument.rewriter import Hooks, instrumented, original_of
 from symshape.tracing.state.instrument.stores import is_alone
 from symshape.tracing.state.instrument.substitutes import Substitutes, preparations
 from symshape.tracing.state.instrument.trusted_code import is_trusted
-from symshape.tracing.state.record import loads
+from symshape.tracing.state.record import loads, whole
 from symshape.tracing.state.record.class_lookups import attributes_of, matched, of_made
 from symshape.tracing.state.record.loads import Table, has_table, of_table
 from symshape.tracing.state.record.places import MISSING, Answer
@@ -179,7 +179,10 @@ def _load_attr(owner: Any, name: str) -> Any:
 
 _CODES = frozenset({"__code__", "gi_code", "cr_code", "ag_code"})
 """The attributes that hold the code of a function, a generator or a coroutine."""
-_WRAPPED = {"__class__", "__getattribute__", "__setattr__", "__delattr__", "numel", *_CODES}
+_WRAPPED = {
+    *("__class__", "__getattribute__", "__setattr__", "__delattr__", "numel"),
+    *(*_CODES, *object_readers.NAMES),
+}
 _SPELLED_NOWHERE = frozenset({"__getattribute__", "__setattr__", "__delattr__"})
 
 
@@ -190,6 +193,8 @@ def _wrapped(owner: Any, name: str) -> Any:
     if name == "__class__":
         return class_of(owner)
     value = _with_its_own_code(getattr(owner, name))
+    if name in object_readers.NAMES and _is_recorded():
+        value = _readers.method(owner, name, value)
     if name in _CODES:
         return _instead.get(id(value), value)
     if name == "numel":
@@ -230,7 +235,10 @@ def _read_of(table: Table, key: Any) -> dict[str, Any]:
     """Return the dictionary behind a table, and record the read of the entry ``key`` (of all, if it
     is no string).
     """
-    attributes = attributes_of(table.owner)
+    is_class = issubclass(type(table.owner), type)
+    attributes: dict[str, Any] | None = (
+        table.owner.__dict__ if is_class else attributes_of(table.owner)
+    )
     assert attributes is not None
     if type(key) is str:
         tell(of_table, table.owner, key, asker=sys._getframe(2).f_code.co_filename)
@@ -358,6 +366,11 @@ def _subject(value: Any) -> Any:
     return subject_of(value)
 
 
+def _matched(value: Any, kind: Any) -> None:
+    if _is_recorded():
+        _readers.checked(value, type(value), kind)
+
+
 def _called(function: Any) -> Any:
     if not _is_recorded():
         return function
@@ -389,6 +402,9 @@ def _exchange(recorder: Recorder, value: Any) -> None:
     if isinstance(value, functools._lru_cache_wrapper):
         _exchange_memo(recorder, value)
         return
+    if isinstance(value, (types.BuiltinFunctionType, types.MethodWrapperType)):
+        _exchange_method(recorder, value)
+        return
     if isinstance(value, functools.singledispatchmethod):
         attributes, before = value.dispatcher.__dict__, value.dispatcher.dispatch
         recorder.exchanged.append(functools.partial(attributes.__setitem__, "dispatch", before))
@@ -413,6 +429,20 @@ def _exchange_memo(recorder: Recorder, memo: Any) -> None:
         _WRAPPED.add(name)
 
 
+def _exchange_method(recorder: Recorder, method: Any) -> None:
+    """Substitute a bound method of C that reads any attribute of its object (``"{.k}".format``)."""
+    owner, name = method.__self__, method.__name__
+    if id(method) in _instead or name not in {"__getattribute__", *object_readers.NAMES}:
+        return
+    ours = (
+        _Reading(method, owner)
+        if name == "__getattribute__"
+        else _readers.method(owner, name, method)
+    )
+    recorder.exchanged.append(functools.partial(_instead.pop, id(method), None))
+    _instead[id(method)] = ours
+
+
 def _listed(owner: Any) -> None:
     tell(loads.listed, owner)
 
@@ -425,6 +455,22 @@ def _answered(question: Callable[[], Any], answer: Any, name: str) -> None:
     tell(Recorder.place, Answer(question, answer, name))
 
 
+def _whole(owner: Any, deep: bool) -> None:
+    tell(lambda recorder: whole.touch_whole(recorder, owner, _name(recorder, owner), deep=deep))
+
+
+def _name(recorder: Recorder, owner: Any) -> str:
+    return recorder.names.get(id(owner), type(owner).__name__)
+
+
+def _members(owner: Any) -> None:
+    tell(lambda recorder: whole.touch_members(recorder, owner, _name(recorder, owner)))
+
+
+def _unpickled(value: Any) -> None:
+    tell(lambda recorder: recorder.touch(value, getattr(value, "__name__", "a pickle")))
+
+
 def _exchanged(module: Any) -> None:
     if isinstance(module, torch.nn.Module):
         _read(module, "named_parameters")
@@ -434,7 +480,9 @@ def _exchanged(module: Any) -> None:
 _substitutes = Substitutes(
     _read, _listed, _answered, _printed, _store_attr, _exchanged, _with_its_own_code
 )
+_readers = object_readers.ObjectReaders(_read, _whole, _members, _unpickled, _answered, _printed)
 _instead = _substitutes.table
+_instead.update(_readers.table)
 if compiled.READS is not None:
     compiled.READS.setup(
         hooks=globals(),
@@ -462,5 +510,6 @@ HOOKS = Hooks(
     super_table_of=lambda kind, start, owner: _table_of(kind(start, owner)),
     get_of=_get_of,
     subject=_subject,
+    matched=_matched,
     called=_called,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dis import HAVE_ARGUMENT, stack_effect
 from opcode import opmap
 from typing import Any
@@ -134,6 +134,8 @@ class Hooks:
         get_of: called with the result of one of these, or any other object; returns its ``get``.
         subject: called with the subject of a class pattern of ``match``; returns the subject to
             match.
+        matched: called with the subject of a pattern of ``match``, and the class that it is checked
+            against.
         called: called with a function that is about to be called and was not loaded by a global
             name, or with ``int`` and the like; returns the function to call.
     """
@@ -156,6 +158,7 @@ class Hooks:
     super_table_of: Callable[[Any, Any, Any], Any]
     get_of: Callable[[Any], Any]
     subject: Callable[[Any], Any]
+    matched: Callable[[Any, Any], None]
     called: Callable[[Any], Any]
 
 
@@ -461,7 +464,15 @@ def _answered(hook: str) -> _Write:
 def _match_class(
     to: _Writer, arg: int, own: bytes
 ) -> bytes:  # the subject is below the class and the names
-    return _op("SWAP", 3) + to.call_on_top(to.hooks.subject, 1) + _op("SWAP", 3) + own
+    checked = to.call(to.hooks.matched, [_op("COPY", 5), _op("COPY", 5)]) + _POP
+    return checked + _op("SWAP", 3) + to.call_on_top(to.hooks.subject, 1) + _op("SWAP", 3) + own
+
+
+def _match_kind(kind: type) -> _Write:
+    """Return a writer that calls a hook with the subject of a pattern and the class of its kind."""
+    return lambda to, arg, own: (
+        to.call(to.hooks.matched, [_op("COPY", 3), to.load(kind)]) + _POP + own
+    )
 
 
 def _called(
@@ -485,6 +496,8 @@ _WRITERS: dict[str, _Write] = {
     "IS_OP": _answered("is_same"),
     "CONTAINS_OP": _answered("contains"),
     "MATCH_CLASS": _match_class,
+    "MATCH_MAPPING": _match_kind(Mapping),
+    "MATCH_SEQUENCE": _match_kind(Sequence),
 }
 _REPLACED = {opmap[name]: write for name, write in _WRITERS.items() if opmap.get(name, 256) < 256}
 """By opcode, the function that writes the replacement of an instruction from its argument and its

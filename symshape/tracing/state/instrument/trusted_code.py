@@ -5,6 +5,7 @@ see.
 from __future__ import annotations
 
 import builtins
+import decimal
 import functools
 import re
 import sys
@@ -42,6 +43,7 @@ _PYTHONS_OWN = re.compile(  # modules that the recording uses itself, or handles
 _OF_CONTEXTS = (  # of contextlib: the recording uses them itself, and output is handled elsewhere
     *("_GeneratorContextManager", "contextmanager.", "_RedirectStream"),
 )
+_OUR_ATTRS = re.compile(r"<attrs generated (\w+ )?(symshape|guards|meta_fns)\.")
 _ARRAYS = re.compile(r"/(numpy|sympy|mpmath|z3|_pytest|pluggy|typeguard)/")
 
 
@@ -59,8 +61,10 @@ def is_trusted(filename: str) -> bool:
     """
     if filename.startswith(_TORCH):
         return not filename.startswith(_OF_TORCH_BUT_READ) or filename.startswith(_MACHINERY)
-    if filename.startswith((*OURS, "<frozen", "<attrs generated")):
+    if filename.startswith((*OURS, "<frozen")):
         return True
+    if filename.startswith("<attrs generated"):
+        return bool(_OUR_ATTRS.match(filename))
     if "/site-packages/" in filename or "/dist-packages/" in filename:
         return bool(_ARRAYS.search(filename))
     return filename.startswith(_STANDARD)
@@ -269,6 +273,25 @@ def is_of_c(kind: type) -> bool:
 
 
 @_remembered
+def is_made(kind: type) -> bool:
+    """Return whether a class does not stand in the module that it names, as where torch makes a
+    class at run time for each module (``torch.fx.GraphModule``).
+    """
+    if is_of_c(kind):
+        return False
+    found: Any = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, "__dict__", {}).get(part)
+    return found is not kind
+
+
+@_remembered
+def is_of_machinery(kind: type) -> bool:
+    """Return whether a class is Python's or torch's, so that it is assumed not to change."""
+    return is_machinery(kind.__module__) and not is_made(kind)
+
+
+@_remembered
 def is_hidden(kind: type) -> bool:
     """Return whether a class's objects hold a changing state that is not recorded: a C class,
     unless harmless.
@@ -334,13 +357,15 @@ def has_trusted_base(kind: type) -> bool:
     class's objects.
     """
     return any(
-        is_machinery(each.__module__) and not is_of_c(each) and each.__module__ not in _SETS_NOTHING
+        is_of_machinery(each) and not is_of_c(each) and each.__module__ not in _SETS_NOTHING
         for each in kind.__mro__
     )
 
 
 def is_harmless(kind: type) -> bool:
     """Return whether the values of a C class never change, or are handled elsewhere."""
+    if issubclass(kind, decimal.Context):  # its precision can be set
+        return False
     if issubclass(kind, _HARMLESS) or kind.__module__.partition(".")[0] in _HARMLESS_MODULES:
         return True
     name = f"{kind.__module__}.{kind.__qualname__}"

@@ -54,7 +54,7 @@ def matched(value: Any) -> list[str]:
     if (
         isinstance(value, torch.Tensor)
         or trusted_code.is_of_c(kind)
-        or trusted_code.is_machinery(kind.__module__)
+        or trusted_code.is_of_machinery(kind)
     ):
         return []
     members = (each.__dict__.items() for each in kind.__mro__ if not trusted_code.is_of_c(each))
@@ -168,7 +168,10 @@ def _is_of_library(name: str) -> bool:
 
 def is_of_library(kind: type) -> bool:
     """Return whether a class is defined in an installed library."""
-    return _is_of_library(kind.__module__)
+    name = kind.__module__
+    return _is_of_library(name) and not (
+        trusted_code.is_machinery(name) and trusted_code.is_made(kind)
+    )
 
 
 def look_up(recorder: Recorder, kind: type, key: str, name: str) -> Any:
@@ -178,7 +181,7 @@ def look_up(recorder: Recorder, kind: type, key: str, name: str) -> Any:
     for each in kind.__mro__:
         if key in each.__dict__:
             found = each.__dict__[key]
-            if not trusted_code.is_machinery(each.__module__) or key == "forward":
+            if not trusted_code.is_of_machinery(each) or key == "forward":
                 _class_place(recorder, kind, each, key, found, f"{name}.{key}")
             touch_member(recorder, found, f"{name}.{key}")
             return found
@@ -187,7 +190,7 @@ def look_up(recorder: Recorder, kind: type, key: str, name: str) -> Any:
 
 def absent(recorder: Recorder, kind: type, key: str, name: str) -> None:
     """Record that a class was asked for a name that neither the class nor a base has."""
-    if not trusted_code.is_machinery(kind.__module__):
+    if not trusted_code.is_of_machinery(kind):
         _class_place(recorder, kind, kind, key, MISSING, f"{name}.{key}")
 
 
@@ -206,14 +209,14 @@ def _class_place(
 def class_entry(recorder: Recorder, home: type, key: str, name: str) -> None:
     """Record an attribute that was found in a class."""
     found = home.__dict__[key]
-    if not trusted_code.is_machinery(home.__module__) or key == "forward":
+    if not trusted_code.is_of_machinery(home) or key == "forward":
         recorder.place(Cell(recorder.class_namespace(home).owner, key, found, name))
     touch_member(recorder, found, name)
 
 
 def absent_here(recorder: Recorder, home: type, key: str, name: str) -> None:
     """Record that a class, without its bases, was asked for an attribute and does not have it."""
-    if not trusted_code.is_machinery(home.__module__) and not is_of_library(home):
+    if not trusted_code.is_of_machinery(home) and not is_of_library(home):
         recorder.place(Cell(recorder.class_namespace(home).owner, key, MISSING, name))
 
 
@@ -323,8 +326,9 @@ def of_made(recorder: Recorder, kind: type) -> None:
 
 def _special_methods(recorder: Recorder, kind: type, no_other_names: bool) -> None:
     recorder.known.setdefault(id(kind), kind)
+    bases(recorder, kind)
     for home in kind.__mro__:
-        if trusted_code.is_machinery(home.__module__):
+        if trusted_code.is_of_machinery(home):
             for key, value in _followed(home):
                 touch_member(recorder, value, f"{home.__qualname__}.{key}")
             continue
@@ -355,6 +359,14 @@ def _find_followed(home: type) -> tuple[tuple[str, Any], ...]:
 
 
 _followed_of = functools.lru_cache(maxsize=1024)(_find_followed)
+
+
+def bases(recorder: Recorder, kind: type) -> None:
+    """Record the bases of a class of the program: look-ups in it and ``isinstance`` depend on
+    them.
+    """
+    if not trusted_code.is_of_machinery(kind) and not is_of_library(kind):
+        recorder.attribute(kind, "__mro__", kind.__mro__, f"the bases of {kind.__qualname__}")
 
 
 def class_as_it_is(

@@ -4,6 +4,7 @@ owner.
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import functools
 import logging
@@ -11,6 +12,7 @@ import os
 import sys
 import types
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,8 +26,8 @@ from symshape.tracing.state.record.class_lookups import (
     absent,
     absent_here,
     attributes_of,
+    bases,
     class_entry,
-    is_of_library,
     look_up,
     special_methods,
     touch_member,
@@ -46,7 +48,7 @@ def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
     subclass's attribute.
     """
     of_every_tensor(recorder, owner, key)
-    if not trusted_code.is_machinery((kind := type(owner)).__module__):
+    if not trusted_code.is_of_machinery(kind := type(owner)):
         special_methods(recorder, kind)
         look_up(recorder, kind, key, kind.__qualname__)
     elif kind is not torch.Tensor and not hasattr(torch.Tensor, key):
@@ -86,6 +88,8 @@ _SET_OF_FUNCTIONS = frozenset(
     )
 )
 """The attributes of functions that can be assigned, and therefore are recorded as slots."""
+_OF_CLASSES = frozenset(("__mro__", "__bases__", "__base__", "__name__", "__qualname__"))
+"""The attributes of classes that Python itself keeps outside of their dictionaries."""
 _OF_METHODS = frozenset(vars(types.MethodType))
 _NAMES_OF_FUNCTIONS = frozenset(("__globals__", "__builtins__"))
 """The attributes of functions that hold the dictionaries in which their code looks up global
@@ -295,18 +299,50 @@ def of_flags(recorder: Recorder, owner: Any, key: str) -> None:
 def of_class(recorder: Recorder, owner: type, key: str) -> None:
     """Record the read of an attribute of a class."""
     process_groups.notice(recorder, owner.__module__, key)
-    if key == "__subclasses__" or (
-        key in trusted_code.CHANGING_METHODS and owner.__module__ == "datetime"
-    ):
+    if key == "__subclasses__":
         recorder.refuse(f"reads {owner.__qualname__}.{key}, {NOT_TO_SEE}", Reason.UNCOMPARED)
-    if key in ("__dict__", "__mro__", "__bases__"):
+    refuse_clock(recorder, owner.__mro__, key)
+    if key == "__dict__":
+        touch_class_whole(recorder, owner, owner.__qualname__)
+        return
+    if key in _OF_CLASSES:
+        if not trusted_code.is_of_machinery(owner):
+            recorder.attribute(owner, key, getattr(owner, key), f"{key} of {owner.__qualname__}")
         return
     if look_up(recorder, owner, key, owner.__qualname__) is MISSING:
         absent(recorder, owner, key, owner.__qualname__)
-    if not trusted_code.is_machinery(owner.__module__):
+    if not trusted_code.is_of_machinery(owner):
         recorder.attribute(owner, "__class__", type(owner), f"the class of {owner.__qualname__}")
     if type(owner) is not type:
         look_up(recorder, type(owner), key, type(owner).__qualname__)
+
+
+def refuse_clock(recorder: Recorder, order: Sequence[type], key: str) -> None:
+    """Refuse ``now`` and the like of ``datetime``, looked up in classes in this order."""
+    if key in trusted_code.CHANGING_METHODS:
+        home = next((each for each in order if key in each.__dict__), None)
+        if home is not None and home.__module__ == "datetime":
+            recorder.refuse(f"reads {home.__qualname__}.{key}, {NOT_TO_SEE}", Reason.UNCOMPARED)
+
+
+def of_date(recorder: Recorder, owner: datetime.date, key: str) -> None:
+    """Record the read of an attribute of a date; refuse its class's methods that read the clock."""
+    refuse_clock(recorder, type(owner).__mro__, key)
+    if not trusted_code.is_of_c(type(owner)):
+        of_object(recorder, owner, key)
+
+
+def touch_class_whole(recorder: Recorder, kind: type, name: str) -> None:
+    """Record the names in a class, without its bases, and their values: its ``__dict__`` is
+    read.
+    """
+    if trusted_code.is_of_machinery(kind):
+        return
+    before = recorder.class_namespace(kind)
+    for key, found in before.before.items():
+        recorder.place(Cell(before.owner, key, found, f"{name}.{key}"))
+        touch_member(recorder, found, f"{name}.{key}")
+    recorder.place(Keys(before.owner, tuple(before.before), f"the names in {name}"))
 
 
 def of_super(recorder: Recorder, owner: Any, key: str) -> None:
@@ -315,8 +351,8 @@ def of_super(recorder: Recorder, owner: Any, key: str) -> None:
     if (id(start), id(kind), key) in recorder.supers:
         return
     order = kind.__mro__
-    if not trusted_code.is_machinery(kind.__module__) and not is_of_library(kind):
-        recorder.attribute(kind, "__mro__", order, f"the bases of {kind.__qualname__}")
+    refuse_clock(recorder, order[order.index(start) + 1 :], key)
+    bases(recorder, kind)
     for each in order[order.index(start) + 1 :]:
         if key in each.__dict__:
             if each is torch.nn.Module:
@@ -389,9 +425,7 @@ def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
         return
     before = recorder.namespaces.get(id(attributes))
     if before is None:
-        before = recorder.namespace(
-            name, attributes, not trusted_code.is_machinery(kind.__module__)
-        )
+        before = recorder.namespace(name, attributes, not trusted_code.is_of_machinery(kind))
     if key in attributes:
         recorder.entry(attributes, key, full, before)
     elif member.of_module:
@@ -523,6 +557,7 @@ _BY_CLASS: tuple[tuple[type, Handler], ...] = (
     (super, of_super),
     (types.FunctionType, of_function),
     (types.MethodType, of_method),
+    (datetime.date, of_date),
 )
 _readers: dict[type, Handler] = {}
 of_object: Handler
@@ -563,6 +598,8 @@ class Table:
 def has_table(recorder: Recorder, owner: Any) -> bool:
     """Return whether an object's ``__dict__`` is the plain dictionary of its attributes."""
     kind = type(owner)
+    if issubclass(kind, type):  # ``isinstance`` would ask the object's own ``__getattribute__``
+        return True
     if kind in loads.QUIET or loads.reader_of(kind) is not loads.of_object:
         return False
     found = loads.member_of(recorder, kind, "__dict__").found
@@ -573,6 +610,13 @@ def of_table(recorder: Recorder, owner: Any, key: str) -> None:
     """Record the read of one entry of an object's ``__dict__``, which bypasses the object's
     class.
     """
+    if issubclass(type(owner), type):
+        if not trusted_code.is_of_machinery(owner):
+            then, label = recorder.class_namespace(owner), f"{owner.__qualname__}.{key}"
+            recorder.place(Cell(then.owner, key, then.before.get(key, MISSING), label))
+            if key in then.before:
+                touch_member(recorder, then.before[key], label)
+        return
     if id(owner) not in recorder.known:  # made while tracing
         return
     kind, attributes = type(owner), attributes_of(owner)
@@ -580,9 +624,7 @@ def of_table(recorder: Recorder, owner: Any, key: str) -> None:
     name = recorder.names.get(id(owner), kind.__name__)
     before = recorder.namespaces.get(id(attributes))
     if before is None:
-        before = recorder.namespace(
-            name, attributes, not trusted_code.is_machinery(kind.__module__)
-        )
+        before = recorder.namespace(name, attributes, not trusted_code.is_of_machinery(kind))
     if key in attributes:
         recorder.entry(attributes, key, f"{name}.{key}" if name else key, before)
     else:

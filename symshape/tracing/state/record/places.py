@@ -142,6 +142,20 @@ class WeakAttribute:
         return MISSING if owner is None else getattr(owner, self._key, MISSING)
 
 
+class WeakQuestion:
+    """A question about an object that it does not keep alive; ``MISSING`` when that is gone."""
+
+    __slots__ = ("_ask", "owner")
+
+    def __init__(self, owner: Any, ask: Callable[[Any], Any]) -> None:
+        self.owner, self._ask = weakref.ref(owner), ask
+
+    def __call__(self) -> Any:
+        """Return the answer now."""
+        owner = self.owner()
+        return MISSING if owner is None else self._ask(owner)
+
+
 Place = Cell | Attribute | Answer | Keys
 
 

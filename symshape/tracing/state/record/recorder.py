@@ -32,6 +32,7 @@ from symshape.tracing.state.record.places import (
     Cell,
     Place,
     WeakAttribute,
+    WeakQuestion,
     same,
 )
 from symshape.tracing.state.record.reads import Namespace, Reads, is_symbolic
@@ -272,6 +273,15 @@ class Recorder(Reads):
         """
         for name in names:
             self.place(Answer(torch_flags.FLAGS[name], self.flags[name], name))
+
+    def of_tensor(
+        self, question: Callable[[Any], Any], tensor: torch.Tensor, answer: Any, name: str
+    ) -> None:
+        """Note the answer to a question about a real tensor that later calls ask again."""
+        if (id(tensor), name) not in self.seen:
+            self.seen[id(tensor), name] = tensor
+            label = f"{name} of {self.tensors.get(id(tensor), 'a tensor')}"
+            self.places.append(Answer(WeakQuestion(tensor, question), answer, label, name))
 
     def attribute(self, owner: Any, key: str, value: Any, name: str) -> None:
         """Note an attribute that is stored in no dictionary; inside :meth:`weak`, refer to the

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import contextvars
 import functools
 import inspect
 import os
 import random
 import types
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -28,9 +27,10 @@ from symshape.tracing.intercept.python_warnings import PYTHONS_WARN
 from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.instrument import trusted_code
 from symshape.tracing.state.instrument.rewriter import instrumented, is_instrumented
-from symshape.tracing.state.record import process_groups, torch_flags
+from symshape.tracing.state.record import holders, process_groups, torch_flags
 from symshape.tracing.state.record.class_lookups import (
     attributes_of,
+    bases,
     class_as_it_is,
     dispatching_methods,
     functions_of,
@@ -41,7 +41,7 @@ from symshape.tracing.state.record.class_lookups import (
     static,
     touch_member,
 )
-from symshape.tracing.state.record.loads import of_object, whole_tree
+from symshape.tracing.state.record.loads import of_object, refuse_clock, whole_tree
 from symshape.tracing.state.record.lru_caches import objects_of
 from symshape.tracing.state.record.places import (
     MISSING,
@@ -265,12 +265,15 @@ def touch_c_function(recorder: Recorder, value: Any, name: str) -> None:
         recorder.tells("warns")
     _notice(recorder, value)
     owner = getattr(value, "__self__", None)
+    if isinstance(owner, type):
+        refuse_clock(recorder, owner.__mro__, value.__name__)
     if (
         owner is not None
         and owner is not random._inst
         and not isinstance(owner, (type, types.ModuleType))
     ):
         recorder.touch(owner, name)
+        recorder.on_exchange(recorder, value)
 
 
 def touch_tuple(recorder: Recorder, value: Any, name: str) -> None:
@@ -302,6 +305,8 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
         recorder.containers.append(Container(value, items, name))
     if isinstance(value, bytearray):
         return
+    if issubclass(type(value), defaultdict):
+        holders.touch_default_factory(recorder, value, name)
     placed = not recorder.fresh
     table = recorder.names.get(id(value))  # of a module: its entries are named like attributes
     if table is not None:
@@ -332,13 +337,6 @@ def touch_array(recorder: Recorder, value: Any, name: str) -> None:
             Reason.UNCOMPARED,
         )
     recorder.containers.append(Container(value, items_of(value), name))
-
-
-def touch_context_variable(recorder: Recorder, value: Any, name: str) -> None:
-    """Record a context variable, whose value each call asks for again."""
-    ask = functools.partial(value.get, MISSING)
-    recorder.place(Answer(ask, ask(), name))
-    recorder.touch(ask(), name, True)
 
 
 def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
@@ -377,11 +375,14 @@ def touch_tensor(recorder: Recorder, value: torch.Tensor, name: str) -> None:
 def touch_class(recorder: Recorder, value: type, name: str) -> None:
     """Record a class: the code that making an object of it runs."""
     recorder.ask(torch_flags.of_class(value))
-    if trusted_code.is_machinery(value.__module__):
+    if trusted_code.is_of_machinery(value):
         torch_functions.watch(value)
         special_methods(recorder, value)
         return
-    if not trusted_code.is_machinery(type(value).__module__):
+    bases(recorder, value)
+    if holders.is_open_enum(value):
+        holders.touch_enum(recorder, value, name)
+    if not trusted_code.is_of_machinery(type(value)):
         special_methods(recorder, type(value))
     if isinstance(value, abc.ABCMeta) and recorder.stays_here and not is_of_library(value):
         recorder.place(
@@ -393,7 +394,7 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
         )
     of_autograd = issubclass(value, torch.autograd.Function)
     for each in value.__mro__:
-        if trusted_code.is_machinery(each.__module__):
+        if trusted_code.is_of_machinery(each):
             continue
         own = not is_of_library(each)
         functions_of(each, own or of_autograd, functools.partial(touch_member, recorder))
@@ -435,7 +436,9 @@ def touch_object(recorder: Recorder, value: Any, name: str) -> None:
     recorder.ask(torch_flags.of_class(type(value)))
     touch_instance(recorder, value, name)
     attributes = attributes_of(value)
-    if attributes is not None and trusted_code.is_whole(type(value)):
+    # the ``==`` and ``repr`` of a SimpleNamespace are C, and read all of it
+    whole = trusted_code.is_whole(type(value)) or issubclass(type(value), types.SimpleNamespace)
+    if attributes is not None and whole:
         recorder.touch(attributes, name, True)
 
 
@@ -445,8 +448,9 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
     """
     kind = type(value)
     recorder.names[id(value)] = name
+    holders.touch_called_by_c(recorder, value, name)
     attributes = attributes_of(value)
-    machinery = trusted_code.is_machinery(kind.__module__)
+    machinery = trusted_code.is_of_machinery(kind)
     if attributes is not None:
         own = kind is types.SimpleNamespace or not machinery
         before = recorder.namespace(name, attributes, own)
@@ -581,7 +585,7 @@ _BY_CLASS: tuple[tuple[Any, Handler], ...] = (
     ((tuple, frozenset), touch_tuple),
     (_CONTAINERS, touch_container),
     (types.MappingProxyType, touch_mapping_proxy),
-    (contextvars.ContextVar, touch_context_variable),
+    *holders.HANDLERS,
     (weakref.ref, touch_weak),
     ((staticmethod, classmethod, property, functools.cached_property), _touch_descriptor),
 )

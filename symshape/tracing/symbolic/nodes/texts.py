@@ -15,7 +15,7 @@ import linecache
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from types import FrameType
@@ -60,10 +60,32 @@ def wants_value(depth: int = 1, *, formats: bool = False) -> bool:
     """
     if not getattr(_thread, "asked", False):
         return False
-    frame = sys._getframe(depth + 1)
+    frame: FrameType = sys._getframe(depth + 1)
+    if frame.f_code is call_for_program.__code__:
+        frame = frame.f_back.f_back  # type: ignore[union-attr,assignment]
+    return _is_programs(frame) and not (formats and is_unsaid(frame))
+
+
+def _is_programs(frame: FrameType) -> bool:
     asker = frame.f_code.co_filename
-    wants = not describes(asker) or asker == __file__  # plain_print acts for the program
-    return wants and not (formats and is_unsaid(frame))
+    return not describes(asker) or asker == __file__  # plain_print acts for the program
+
+
+def wants_text(passed: Collection[str]) -> bool:
+    """Return whether the text of a real tensor is made for the program itself; frames of the files
+    in ``passed`` only pass the question on.
+    """
+    if not getattr(_thread, "asked", False):
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename in passed:
+        frame = frame.f_back
+    return frame is not None and _is_programs(frame) and not is_unsaid(frame)
+
+
+def call_for_program(method: Callable[..., str], *args: Any, **kwargs: Any) -> str:
+    """Return the text that a method makes for the program: the caller of the caller asks for it."""
+    return method(*args, **kwargs)
 
 
 def formatted(number: Any, spec: str, kind: type) -> str:

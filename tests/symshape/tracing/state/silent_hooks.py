@@ -103,6 +103,10 @@ def _subject(value: Any) -> Any:
     return value
 
 
+def _matched(value: Any, kind: Any) -> None:
+    SEEN.append(("matched",))
+
+
 def _called(function: Any) -> Any:
     SEEN.append(("called",))
     return function
@@ -127,5 +131,6 @@ HOOKS = Hooks(
     super_table_of=_super_table_of,
     get_of=_get_of,
     subject=_subject,
+    matched=_matched,
     called=_called,
 )
