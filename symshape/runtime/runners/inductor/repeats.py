@@ -64,24 +64,18 @@ def with_repeats_once(
     if invoke_subgraph is None or not kinds <= {"placeholder", "call_function", "output"}:
         return module
     nodes = _sizes_first(module.graph)
-    sorts = _sorts(nodes)
-    taken = [False] * len(nodes)
-    found: list[_Layers] = []
-    values: Mapping[torch.fx.Node, Any] | None = None
-    while (run := _longest_run(sorts, taken)) is not None:
-        start, period, end = run
-        if values is None:
-            values = _values(module, inputs, mode)
-        layers = next(_layers(nodes, start, period, end, values), None) if values else None
-        if layers is None:
-            taken[start:end] = [True] * (end - start)
-            continue
-        found.append(layers)
-        places = {node: place for place, node in enumerate(nodes)}
-        for block in layers.blocks:
-            for node in block:
-                taken[places[node]] = True
-    return _folded(module, nodes, found) if found else module
+    found = _all_layers(nodes)
+    given = [each for each in module.graph.nodes if each.op == "placeholder"]
+    try:
+        with mode:
+            while found:
+                other = _of_several_kinds(nodes, found, dict(zip(given, inputs, strict=True)))
+                if other is None:
+                    return _folded(module, nodes, found)
+                found.remove(other)
+    except _DependsOnData:
+        pass
+    return module
 
 
 # -- Find runs of nodes that repeat.
@@ -152,15 +146,31 @@ def _longest_run(sorts: Sequence[int], taken: Sequence[bool]) -> tuple[int, int,
 # -- Cut a run into layers that are alike.
 
 
+def _all_layers(nodes: Sequence[torch.fx.Node]) -> list[_Layers]:
+    """Return the layers of all runs of a graph."""
+    sorts, taken, found = _sorts(nodes), [False] * len(nodes), list[_Layers]()
+    places = {node: place for place, node in enumerate(nodes)}
+    while (run := _longest_run(sorts, taken)) is not None:
+        start, period, end = run
+        layers = next(_layers(nodes, places, start, period, end), None)
+        if layers is None:
+            taken[start:end] = [True] * (end - start)
+            continue
+        found.append(layers)
+        for block in layers.blocks:
+            for node in block:
+                taken[places[node]] = True
+    return found
+
+
 def _layers(
     nodes: Sequence[torch.fx.Node],
+    places: Mapping[torch.fx.Node, int],
     start: int,
     period: int,
     end: int,
-    values: Mapping[torch.fx.Node, Any],
 ) -> Iterator[_Layers]:
     """Yield the layers of a run, those with the fewest results first."""
-    places = {node: place for place, node in enumerate(nodes)}
     last = [max((places.get(user, len(nodes)) for user in node.users), default=0) for node in nodes]
 
     def results(border: int) -> int:
@@ -171,7 +181,7 @@ def _layers(
         times = (end - border) // period
         blocks = [nodes[border + k * period : border + (k + 1) * period] for k in range(times)]
         layers = _wired_alike(blocks)
-        if layers is not None and _of_one_kind(layers, values):
+        if layers is not None and all(map(_is_pure, layers.blocks[0])):
             yield layers
 
 
@@ -210,24 +220,6 @@ def _read(node: torch.fx.Node) -> list[torch.fx.Node]:
     return found
 
 
-def _of_one_kind(layers: _Layers, values: Mapping[torch.fx.Node, Any]) -> bool:
-    """Return whether one subgraph may stand for all layers: their operands have equal metadata, no
-    node writes or draws random numbers, and no result shares memory with an operand or another
-    result.
-    """
-    if not all(map(_is_pure, layers.blocks[0])):
-        return False
-    kinds = [[_kind(values.get(each)) for each in given] for given in layers.operands]
-    if any(None in kind for kind in kinds) or any(kind != kinds[0] for kind in kinds):
-        return False
-    for block, given in zip(layers.blocks, layers.operands, strict=True):
-        made = {_memory(values.get(block[place])) for place in layers.results}
-        others = {_memory(values[each]) for each in given}
-        if None in made or len(made) < len(layers.results) or made & (others - {None}):
-            return False
-    return True
-
-
 def _is_pure(node: torch.fx.Node) -> bool:
     target = node.target
     if not isinstance(target, OpOverload):
@@ -244,8 +236,77 @@ def _drops_nothing(node: torch.fx.Node) -> bool:
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}.get("dropout_p") == 0.0
 
 
+# -- Compare the metadata of what layers are given.
+
+
+class _DependsOnData(Exception):
+    """Raised for a node whose sizes depend on data: running it would make new symbols."""
+
+
+def _of_several_kinds(
+    nodes: Sequence[torch.fx.Node], found: Sequence[_Layers], values: dict[torch.fx.Node, Any]
+) -> _Layers | None:
+    """Return layers for which one subgraph may not stand: they are given tensors or integers of
+    other kinds, or a result shares memory with what is given or with another result.  None if
+    there are no such layers.
+
+    The first layer alone is run: what is alike and is given the same makes the same.
+
+    Args:
+        nodes: the calls of the graph.
+        found: the layers in it.
+        values: the fake values of its inputs; those of the nodes are added.
+
+    Raises:
+        _DependsOnData: sizes depend on data.
+    """
+    first = {block[0]: (each, k) for each in found for k, block in enumerate(each.blocks)}
+    ends = {each.blocks[0][-1]: each for each in found}
+    later = {node for each in found for block in each.blocks[1:] for node in block}
+    for node in nodes:
+        layers, k = first.get(node, (None, 0))
+        if layers is not None:
+            kinds = [_kind(values[each]) for each in layers.operands[k]]
+            if None in kinds or kinds != [_kind(values[each]) for each in layers.operands[0]]:
+                return layers
+            for place in layers.results if k else ():
+                values[layers.blocks[k][place]] = values[layers.blocks[0][place]]
+        if node in later:
+            continue
+        values[node] = _run(node, values)
+        if node in ends:
+            layers = ends[node]
+            made = {
+                _memory(values[node]) for node in map(layers.blocks[0].__getitem__, layers.results)
+            }
+            taken = {_memory(values[each]) for each in layers.operands[0]}
+            if None in made or len(made) < len(layers.results) or made & taken:
+                return layers
+    return None
+
+
+def _run(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
+    """Return the fake value of a node.
+
+    Raises:
+        _DependsOnData: its sizes depend on data.
+    """
+    target: Any = node.target
+    given: Any = map_arg((node.args, node.kwargs), values.__getitem__)
+    args, kwargs = given
+    tags = getattr(target, "tags", ())
+    if torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags:
+        masks = (torch.bool, torch.uint8)
+        by_numbers = target is torch.ops.aten.index.Tensor and not any(
+            each is not None and each.dtype in masks for each in args[1]
+        )
+        if not by_numbers:
+            raise _DependsOnData
+    return target(*args, **kwargs)
+
+
 def _kind(value: Any) -> Any:
-    """Return the metadata of an operand; None for what a subgraph may not be given."""
+    """Return the metadata of what a layer is given; None for what a subgraph may not be given."""
     if isinstance(value, torch.Tensor):
         sizes = [str(each) for each in (*value.shape, *value.stride(), value.storage_offset())]
         return (*sizes, value.dtype, value.device)
@@ -257,53 +318,6 @@ def _memory(value: Any) -> int | None:
     if not isinstance(value, torch.Tensor):
         return None
     return int(value.untyped_storage()._cdata)
-
-
-class _DependsOnData(Exception):
-    """Raised for a node whose sizes depend on data: running it would make new symbols."""
-
-
-class _Recording(torch.fx.Interpreter):
-    """Runs a graph and keeps the value of each node.
-
-    Raises:
-        _DependsOnData: by ``run``.
-    """
-
-    def __init__(self, module: torch.fx.GraphModule) -> None:
-        super().__init__(module, garbage_collect_values=False)
-        self.values: dict[torch.fx.Node, Any] = {}
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        tags = getattr(n.target, "tags", ())
-        by_data = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
-        by_numbers = n.target is torch.ops.aten.index.Tensor and not self._by_a_mask(n)
-        if by_data and not by_numbers:
-            raise _DependsOnData
-        found = self.values[n] = super().run_node(n)
-        return found
-
-    def _by_a_mask(self, node: torch.fx.Node) -> bool:
-        """Return whether a node indexes by a mask."""
-        given: Any = node.args[1]
-        indices = [self.values.get(each) for each in given]
-        return any(
-            isinstance(each, torch.Tensor) and each.dtype in (torch.bool, torch.uint8)
-            for each in indices
-        )
-
-
-def _values(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any
-) -> Mapping[torch.fx.Node, Any] | None:
-    """Return the fake value of each node; None if sizes depend on data."""
-    recording = _Recording(module)
-    try:
-        with mode:
-            recording.run(*inputs)
-    except _DependsOnData:
-        return None
-    return recording.values
 
 
 # -- Make the graph with subgraphs.
