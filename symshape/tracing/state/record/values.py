@@ -374,7 +374,7 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
         return
     if not trusted_code.is_machinery(type(value).__module__):
         special_methods(recorder, type(value))
-    if isinstance(value, abc.ABCMeta) and recorder.stays_here and not is_of_library(value):
+    if isinstance(value, abc.ABCMeta) and recorder.serves and not is_of_library(value):
         recorder.place(
             Answer(
                 abc.get_cache_token,
