@@ -5,6 +5,7 @@ microseconds.
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -518,12 +519,12 @@ class Compiled:
         return self if instance is None else functools.partial(self, instance)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Copy or pickle without programs; an object that a module holds by name stays the same
-        object.
+        """Copy or pickle without programs; an object that a module or a class holds by name stays
+        the same object.
         """
-        name = getattr(self, "__qualname__", "")
-        if name and getattr(sys.modules.get(self.__module__), name, None) is self:
-            return name
+        name, module = getattr(self, "__qualname__", ""), getattr(self, "__module__", None)
+        if name and module in sys.modules and _named(module, name) is self:
+            return name if "." not in name else (_named, (module, name))
         make = functools.partial(type(self), fullgraph=self._fullgraph)
         return make, (self.fn, self._dynamic, self._runner, self._options)
 
@@ -547,6 +548,16 @@ class Compiled:
         from symshape.frontends.exploration.caches import cache_report
 
         return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))
+
+
+def _named(module: str, name: str) -> Any:
+    """Return the object with a qualified name in a module, or None; of a ``staticmethod`` or a
+    ``classmethod``, the function in it.
+    """
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, "__dict__", {}).get(part)
+    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
 
 
 def _source_of(
