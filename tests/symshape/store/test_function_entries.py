@@ -469,6 +469,11 @@ _UNSEEN = {
         "def f(x): return x * (2 if T.retains_grad else 3)",
         ("* 2\n", "* 2\nT.retain_grad()\n"),
     ),
+    "a module that was missing": (
+        "def f(x):\n    try: import missing_of_symshape\n    except ImportError: return x * 3\n"
+        "    return x * 2",
+        ("def f", "import sys; sys.modules['missing_of_symshape'] = torch\ndef f"),
+    ),
     "lines": (
         "def g(): pass\ndef f(x): return x * g.__code__.co_firstlineno",
         ("def g", "\ndef g"),
@@ -490,6 +495,7 @@ def test_what_no_trace_sees_is_described(
 ) -> None:
     text, (old, new) = _UNSEEN[case]
     assert text.count(old) == 1
+    monkeypatch.delitem(sys.modules, "missing_of_symshape", raising=False)
     x = torch.ones(2)
     for each in (text, text.replace(old, new)):
         program = _program(each, monkeypatch)

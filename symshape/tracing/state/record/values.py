@@ -219,6 +219,9 @@ def _notice(recorder: Recorder, function: Any) -> None:
     hidden = trusted_code.hides(function)
     if hidden:
         recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}", Reason.UNSEEN)
+    if trusted_code.asks_what_is_installed(function) and not is_library(recorder.asker):
+        name = f"{function.__module__}.{function.__name__}"
+        recorder.refuse(f"calls {name}, {NOT_TO_SEE}", Reason.UNSEEN)
     refusal = torch_flags.refusal(function)
     if refusal:
         recorder.refuse(refusal, Reason.FLAGS)
