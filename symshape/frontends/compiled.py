@@ -5,7 +5,6 @@ microseconds.
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -522,9 +521,12 @@ class Compiled:
         """Copy or pickle without programs; an object that a module or a class holds by name stays
         the same object.
         """
-        name, module = getattr(self, "__qualname__", ""), getattr(self, "__module__", None)
-        if name and module in sys.modules and _named(module, name) is self:
-            return name if "." not in name else (_named, (module, name))
+        *outer, name = getattr(self, "__qualname__", "").split(".")
+        owner: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for each in outer:
+            owner = _held(owner, each)
+        if name and _held(owner, name) is self:
+            return (_held, (owner, name)) if outer else name
         make = functools.partial(type(self), fullgraph=self._fullgraph)
         return make, (self.fn, self._dynamic, self._runner, self._options)
 
@@ -550,13 +552,11 @@ class Compiled:
         return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))
 
 
-def _named(module: str, name: str) -> Any:
-    """Return the object with a qualified name in a module, or None; of a ``staticmethod`` or a
+def _held(owner: Any, name: str) -> Any:
+    """Return what a module or a class holds by a name, or None; of a ``staticmethod`` or a
     ``classmethod``, the function in it.
     """
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, "__dict__", {}).get(part)
+    found = getattr(owner, "__dict__", {}).get(name)
     return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
 
 
