@@ -162,7 +162,7 @@ def _context(owner: Any, _: Any) -> Any:
 
 
 def default_of(variable: ContextVar[Any]) -> Any:
-    """Return the default of a context variable, whatever it is set to; ``MISSING`` without one."""
+    """Return the default of a context variable, also while it is set; ``MISSING`` without one."""
     try:
         return Context().run(variable.get)
     except LookupError:
