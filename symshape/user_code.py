@@ -282,7 +282,11 @@ def origin_of(location: Location | None, op: str = "", rule: str = "") -> Origin
     if location is None:
         return Origin(file="", line=0, op=op, rule=rule)
     file, line, function = location
-    return Origin(file, line, function, linecache.getline(file, line).strip(), op, rule)
+    try:
+        source = linecache.getline(file, line)
+    except ValueError:  # a name from a stored file that no file system takes
+        source = ""
+    return Origin(file, line, function, source.strip(), op, rule)
 
 
 _TRACE_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')

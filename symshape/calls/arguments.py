@@ -374,27 +374,35 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
 
 
 def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
-    if type(tensor) not in TENSOR_TYPES:
-        raise InputError(
-            f"argument {path} is a {type(tensor).__name__}; only plain tensors can be traced"
-        )
+    refused = refused_tensor(tensor, path)
+    if refused:
+        raise InputError(refused)
+    same: tuple[Any, ...] = (*equal_part(tensor), tensor.dim(), layout_of(tensor), type(tensor))
+    return TensorKey(*same)
+
+
+def refused_tensor(tensor: torch.Tensor, path: str, kinds: Sequence[type] = TENSOR_TYPES) -> str:
+    """Return why a tensor cannot be an argument of a program; empty if it can.
+
+    Args:
+        tensor: the argument, or Dynamo's fake tensor for it.
+        path: its name, for people.
+        kinds: the classes that are allowed.
+    """
+    if type(tensor) not in kinds:
+        return f"argument {path} is a {type(tensor).__name__}; only plain tensors can be traced"
     if tensor.layout is not torch.strided:
-        raise InputError(
-            f"argument {path} has layout {tensor.layout}; only strided tensors can be traced"
-        )
+        return f"argument {path} has layout {tensor.layout}; only strided tensors can be traced"
     if tensor.is_nested:
-        raise InputError(f"argument {path} is a nested tensor; only plain tensors can be traced")
-    if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
-        if tensor.is_quantized:
-            raise InputError(f"argument {path} is quantized; only plain tensors can be traced")
+        return f"argument {path} is a nested tensor; only plain tensors can be traced"
+    if tensor.is_quantized:
+        return f"argument {path} is quantized; only plain tensors can be traced"
+    if tensor.is_conj() or tensor.is_neg():
         lazy, resolve = (
             ("conjugated", "resolve_conj") if tensor.is_conj() else ("negated", "resolve_neg")
         )
-        raise InputError(
-            f"argument {path} is lazily {lazy}, which cannot be traced; pass {path}.{resolve}()"
-        )
-    same: tuple[Any, ...] = (*equal_part(tensor), tensor.dim(), layout_of(tensor), type(tensor))
-    return TensorKey(*same)
+        return f"argument {path} is lazily {lazy}, which cannot be traced; pass {path}.{resolve}()"
+    return ""
 
 
 def is_canonical(tensor: torch.Tensor) -> bool:

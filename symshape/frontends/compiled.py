@@ -518,12 +518,15 @@ class Compiled:
         return self if instance is None else functools.partial(self, instance)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Copy or pickle without programs; an object that a module holds by name stays the same
-        object.
+        """Copy or pickle without programs; an object that a module or a class holds by name stays
+        the same object.
         """
-        name = getattr(self, "__qualname__", "")
-        if name and getattr(sys.modules.get(self.__module__), name, None) is self:
-            return name
+        *outer, name = getattr(self, "__qualname__", "").split(".")
+        owner: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for each in outer:
+            owner = _held(owner, each)
+        if name and _held(owner, name) is self:
+            return (_held, (owner, name)) if outer else name
         make = functools.partial(type(self), fullgraph=self._fullgraph)
         return make, (self.fn, self._dynamic, self._runner, self._options)
 
@@ -547,6 +550,14 @@ class Compiled:
         from symshape.frontends.exploration.caches import cache_report
 
         return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))
+
+
+def _held(owner: Any, name: str) -> Any:
+    """Return what a module or a class holds by a name, or None; of a ``staticmethod`` or a
+    ``classmethod``, the function in it.
+    """
+    found = getattr(owner, "__dict__", {}).get(name)
+    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
 
 
 def _source_of(

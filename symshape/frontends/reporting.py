@@ -12,7 +12,7 @@ from symshape.cost.devices import DevicePeaks
 from symshape.cost.peak_memory import PeakMemory
 from symshape.cost.roofline import Roofline
 from symshape.cost.units import shown
-from symshape.errors import SymShapeError
+from symshape.errors import InputError, SymShapeError
 from symshape.exploring.report_records import BucketRecord, ServingRecord
 from symshape.exploring.tables import (
     guards_table,
@@ -222,7 +222,14 @@ def report(entries: Sequence[Entry], store: GraphStore, peaks: DevicePeaks | Non
 
     With the ``peaks`` of a device, also the least time of each entry on it, and what replays
     achieve of that.
+
+    Raises:
+        InputError: ``peaks`` is something else.
     """
+    if peaks is not None and not isinstance(peaks, DevicePeaks):
+        raise InputError(
+            f"peaks={peaks!r} must be a symshape.DevicePeaks, as measure_device makes it"
+        )
     lines: list[str] = []
     differ = len({str(entry.program.modes) for entry in entries}) > 1
     for entry in entries:

@@ -186,7 +186,13 @@ def foretold_buckets(work: Work) -> list[BucketGraph]:
 def settle(entries: Sequence[Entry], seconds: float | None) -> bool:
     """Wait for background compilation of kernels, at most these seconds; return whether none is
     left.
+
+    Raises:
+        InputError: ``seconds`` is no number.
     """
+    given: object = seconds
+    if given is not None and (type(given) not in (int, float) or given != given):
+        raise InputError(f"seconds={given!r} must be None or a number of seconds")
     until = None if seconds is None else time.monotonic() + seconds
     parts = [part for each in entries for part in padded_parts(each.runner, each.program)]
     return all(runner.settle(until) for _, runner in parts)
@@ -347,6 +353,8 @@ def most_general(entries: Sequence[Entry]) -> Entry:
 
 
 def _numbered(entries: Sequence[Entry], number: int) -> Entry:
+    if type(number) is not int:
+        raise InputError(f"entry={number!r} must be the number of an entry")
     found = next((each for each in entries if each.number == number), None)
     if found is None:
         raise InputError(

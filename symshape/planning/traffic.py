@@ -170,8 +170,10 @@ def _point(call: Any, symbols: tuple[str, ...], where: str) -> tuple[int, ...]:
 
 def _size(value: Any, where: str) -> int:
     try:
+        if isinstance(value, bool):
+            raise TypeError
         size = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{where}: {value!r} is no size") from None
     if size != (float(value) if isinstance(value, float) else size) or not 0 <= size < _LARGEST:
         raise InputError(f"{where}: {value!r} is no size; a size is an integer, 0 or more")

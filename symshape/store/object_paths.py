@@ -6,13 +6,14 @@ Each kind of step is one row of a table: how it is taken, and the recorded place
 
 from __future__ import annotations
 
+import abc
 import functools
 import os
 import sys
 import types
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any
 
 import torch
@@ -160,6 +161,27 @@ def _context(owner: Any, _: Any) -> Any:
     return owner.get(MISSING) if isinstance(owner, ContextVar) else MISSING
 
 
+def default_of(variable: ContextVar[Any]) -> Any:
+    """Return the default of a context variable, also while it is set; ``MISSING`` without one."""
+    try:
+        return Context().run(variable.get)
+    except LookupError:
+        return MISSING
+
+
+def _default(owner: Any, _: Any) -> Any:
+    return default_of(owner) if isinstance(owner, ContextVar) else MISSING
+
+
+def _factory(owner: Any, _: Any) -> Any:
+    return owner.default_factory if isinstance(owner, defaultdict) else MISSING
+
+
+def _registration(_: Any, key: Any) -> Any:
+    """Return the same in each process: the classes describe what is registered with them."""
+    return 0
+
+
 def _decimal(_: Any, key: Any) -> Any:
     return decimal_context()
 
@@ -276,6 +298,13 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
     "context": (
         _context,
         lambda o, key, v, name: Answer(functools.partial(o.get, MISSING), v, name),
+    ),
+    "context default": (_default, None),
+    "factory": (_factory, None),
+    "base of view": (lambda o, _: o._base if isinstance(o, torch.Tensor) else MISSING, None),
+    "abstract classes": (
+        _registration,
+        lambda o, key, v, name: Answer(abc.get_cache_token, abc.get_cache_token(), name),
     ),
     "process group": (_group, _group_here),
     "decimal": (_decimal, lambda o, key, v, name: Answer(decimal_context, v, name)),

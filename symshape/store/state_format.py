@@ -9,11 +9,12 @@ cannot be stored.
 
 from __future__ import annotations
 
+import abc
 import functools
 import os
 import sys
 import types
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -24,7 +25,7 @@ from symshape.calls.arguments import Call, identity_of
 from symshape.store.code_digests import makes_sets, nested, reads_documentation
 from symshape.store.descriptions import Describer, is_described_whole, present
 from symshape.store.json_values import Json, from_json, integer_of, label_of, list_of, to_json
-from symshape.store.object_paths import GROUPS, STEPS, Roots, flags_of_hooks
+from symshape.store.object_paths import GROUPS, STEPS, Roots, default_of, flags_of_hooks
 from symshape.store.store_errors import Differs, EntryError, NotStorable
 from symshape.tracing.state.compare.state import State
 from symshape.tracing.state.instrument import trusted_code
@@ -50,7 +51,17 @@ _MOST_CHECKS = 500_000
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _OF_MODULES = (*TABLES, *_HOOKS)
 _GLOBAL = "torch.nn.modules.module"
-_HIDDEN_NAMES = frozenset({"id"})
+_HIDDEN_NAMES = {
+    "id": "may call id(), whose result differs between processes",
+    **dict.fromkeys(
+        trusted_code.words(
+            "co_firstlineno co_lines co_positions co_linetable co_lnotab co_filename f_lineno "
+            "tb_lineno getsource getsourcelines findsource getcomments getsourcefile"
+        ),
+        "may read its source, which is not compared between processes",
+    ),
+}
+"""The names in code that cannot be stored, with the reason."""
 
 
 class StateWriter:
@@ -114,17 +125,22 @@ class StateWriter:
                 raise NotStorable(
                     f"{code.co_qualname} creates a set, whose order may differ between processes"
                 )
-            if not _HIDDEN_NAMES.isdisjoint(code.co_names):
-                raise NotStorable(
-                    f"{code.co_qualname} may call id(), whose result differs between processes"
-                )
+            for name in code.co_names:
+                if name in _HIDDEN_NAMES:
+                    raise NotStorable(f"{code.co_qualname} {_HIDDEN_NAMES[name]}")
 
     # -- what is wanted
     def _sort(self, state: State) -> None:
         """Group the places that were read by the id of their owner."""
         for place in state.places:
             owner, step, table = owner_and_step(place)
-            value = GROUPS[step[1]][1]() if step[0] == "process group" else place.value
+            value = place.value
+            if step[0] == "process group":
+                value = GROUPS[step[1]][1]()
+            elif step[0] == "abstract classes":
+                value = 0  # the token differs between processes
+            elif step[0] == "module" and value is MISSING:
+                raise NotStorable(f"{place.name}, which is missing here; it may exist elsewhere")
             note = functools.partial(self._check, step, value, place.name)
             if owner is None:
                 note(-1)
@@ -331,6 +347,12 @@ class StateWriter:
                     yield (name, None), inner
         elif kind is dict:
             yield from self._of_namespace(value)
+        elif isinstance(value, defaultdict):
+            yield ("factory", None), value.default_factory
+        elif isinstance(value, ContextVar):
+            yield ("context default", None), default_of(value)
+        elif isinstance(value, torch.Tensor) and value._base is not None:
+            yield ("base of view", None), value._base
         elif isinstance(value, (tuple, frozenset)):
             for position, item in enumerate(value):
                 yield ("nth", position), item
@@ -503,6 +525,8 @@ def _of_answer(place: Answer) -> tuple[Any, Step]:
         bound = getattr(question.func, "__self__", None)
         if isinstance(bound, ContextVar):
             return bound, ("context", None)
+    if question is abc.get_cache_token:
+        return None, ("abstract classes", None)
     if question is decimal_context:
         return None, ("decimal", None)
     for name, (here, _) in GROUPS.items():
@@ -576,12 +600,12 @@ class StateReader:
         if any(GROUPS[key][1]() != then for key, then in self._groups):
             return False
         for value, then in self._alterable:
-            if isinstance(value, types.FunctionType):
-                same = value.__code__ is then
-            elif isinstance(value, type):
-                same = value.__mro__ is then
-            else:
+            if isinstance(value, torch.Tensor):
                 same = value.layout is torch.strided and present(value) == then
+            elif isinstance(value, defaultdict):
+                same = value.default_factory is then
+            else:
+                same = self._describing.of(value) == then
             if not same:
                 return False
         return True
@@ -657,11 +681,12 @@ class StateReader:
                 )
             self._numbers[id(value)] = number
             self._bound.append(value)
-            if description[0] in _ALTERABLE:
-                attribute = _ALTERABLE[description[0]]
-                self._alterable.append(
-                    (value, getattr(value, attribute) if attribute else present(value))
-                )
+            if description[0] in ("function", "class"):
+                self._alterable.append((value, description))
+            elif description[0] == "tensor":
+                self._alterable.append((value, present(value)))
+            elif isinstance(value, defaultdict):
+                self._alterable.append((value, value.default_factory))
         elif known is None or known != number:
             raise Differs(_words(kind, key, name))
 
@@ -671,10 +696,6 @@ def _is_written(value: Any, expected: Json) -> bool:
     return type(written) is type(expected) and bool(written == expected)
 
 
-_ALTERABLE = {"function": "__code__", "class": "__mro__", "tensor": ""}
-"""The attribute that changes when an object is changed in place, by the first word of its
-description.
-"""
 _WITH_ITEMS = (list, tuple, dict, set, frozenset, bytearray, deque)
 
 

@@ -5,6 +5,7 @@ arguments, options and exit codes.
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -70,7 +71,7 @@ def list_entries(store: _Where = None) -> None:
 
     Example: symshape cache list --store /srv/store
     """
-    here = _store(store)
+    here = _existing(store, "list")
     found = sorted(here.all(), key=lambda each: -each.used)
     rows = tuple(
         (each.digest[:12], *_described(here, each), shown(each.bytes, "B"), _age(each))
@@ -97,7 +98,7 @@ def show_one(
 
     Example: symshape cache show 5f0e
     """
-    here = _store(store)
+    here = _existing(store, "show")
     found = [each for each in here.all() if each.digest.startswith(entry)]
     if len(found) != 1:
         typer.echo(
@@ -121,7 +122,7 @@ def verify(
 
     Example: symshape cache verify --remove
     """
-    here, wrong, count = _store(store), 0, 0
+    here, wrong, count = _existing(store, "verify"), 0, 0
     for each in here.all():
         count += 1
         try:
@@ -171,8 +172,9 @@ def prune(
 
     Example: symshape cache prune --most '200 MB'
     """
+    here = _existing(store, "prune")
     with usage_errors("cache prune"):
-        gone = _store(store).prune(amount(most, "bytes"))
+        gone = here.prune(amount(most, "bytes"))
     typer.echo(f"{len(gone)} entries of {shown(sum(each.bytes for each in gone), 'B')} gone")
 
 
@@ -184,7 +186,9 @@ def export_entries(
 
     Example: symshape cache export programs.store
     """
-    typer.echo(f"{export_to(_store(store), file)} entries")
+    here = _existing(store, "export")
+    with usage_errors("cache export"):
+        typer.echo(f"{export_to(here, file)} entries")
 
 
 @cache.command("import")
@@ -206,6 +210,21 @@ def import_entries(
 
 def _store(path: Path | None) -> DiskStore:
     return DiskStore(default_path() if path is None else path)
+
+
+def _existing(path: Path | None, command: str) -> DiskStore:
+    """Return a store to read; exit with ``USAGE`` if its folder cannot be read.
+
+    Only the default folder need not exist yet.
+    """
+    here = _store(path)
+    if path is not None or here.path.exists():
+        try:
+            os.scandir(here.path).close()
+        except OSError as error:
+            typer.echo(printable(f"symshape cache {command}: no store: {error}"), err=True)
+            raise typer.Exit(USAGE) from None
+    return here
 
 
 def _described(store: DiskStore, kept: StoredFile) -> tuple[str, str]:

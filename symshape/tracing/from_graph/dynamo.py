@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from guards.sets.guard import Guard
-from symshape.calls.arguments import LeafKey
+from symshape.calls.arguments import LeafKey, refused_tensor
 from symshape.errors import Problem, Reason, UnsupportedError, refusals_noted
 from symshape.graph.codegen import Run
 from symshape.graph.float_terms import FloatTerm
@@ -78,13 +78,9 @@ def retraced(
         node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"
     ]
     for each, path in zip(known, paths, strict=True):
-        if isinstance(each, torch.Tensor) and (
-            type(each) not in _KNOWN or each.layout is not torch.strided
-        ):
-            raise UnsupportedError(
-                f"{path} is a {type(each).__name__} of layout {each.layout}",
-                reason=Reason.DYNAMO_GRAPH,
-            )
+        refused = refused_tensor(each, path, _KNOWN) if isinstance(each, torch.Tensor) else ""
+        if refused:
+            raise UnsupportedError(refused, reason=Reason.DYNAMO_GRAPH)
     sizes = Sizes(known, paths)
     for guard in sizes.guards():
         sizes.env.facts = sizes.env.facts.assume(guard.term)

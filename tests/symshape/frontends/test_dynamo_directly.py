@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import symshape
 from guards.sets.guard import Guard
 from symshape.errors import FallbackWarning, ProgramError, UnsupportedError
 from symshape.frontends import dynamo
@@ -333,7 +334,7 @@ def test_what_dynamos_guards_leave_open_is_refused() -> None:
 def test_what_is_no_plain_tensor_is_refused() -> None:
     module = graph_of(lambda graph, x, y: graph.call_function(torch.add, (x, 1)))
     next(iter(module.graph.nodes)).meta["example_value"] = torch.eye(3).to_sparse()
-    with pytest.raises(UnsupportedError, match=r"x is a Tensor of layout torch\.sparse_coo"):
+    with pytest.raises(UnsupportedError, match=r"argument x has layout torch\.sparse_coo"):
         retraced(module, "f", ["x", "y"])
 
 
@@ -420,3 +421,49 @@ def test_a_call_that_an_op_refuses_raises_what_eager_raises(options: dict[str, A
         serve(torch.ones(6), torch.ones(5))
     assert serve(torch.ones(3), torch.ones(3))[0].item() == 3
     assert graph.stats().fallbacks == 1
+
+
+_LAZY: dict[str, Callable[[], torch.Tensor]] = {
+    "conjugated": lambda: torch.tensor([1 + 2j, 3 - 1j]).conj(),
+    "negated": lambda: torch.tensor([1 + 2j, 3 - 1j]).conj().imag,
+    "neither": lambda: torch.tensor([1 + 2j, 3 - 1j]),
+}
+
+
+@pytest.mark.parametrize("lazy", _LAZY)
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.resolve_conj().resolve_neg(),
+        lambda x: torch.view_as_real(x.resolve_conj()) if x.is_complex() else x + 1,
+        lambda x: x.conj(),
+        lambda x: x.contiguous(),
+        lambda x: x.sin() * (2 if x.is_conj() or x.is_neg() else 3),
+    ],
+)
+def test_arguments_that_are_lazily_conjugated_or_negated(
+    lazy: str, fn: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    compiled = torch.compile(fn, backend=symshape_backend)
+    for each in ("neither", lazy, "neither"):
+        x, y = _LAZY[each](), _LAZY[each]()
+        want, got = fn(x), compiled(y)
+        assert (want.is_conj(), want.is_neg()) == (got.is_conj(), got.is_neg())
+        assert torch.equal(want, got)
+        want.mul_(3)
+        got.mul_(3)
+        assert torch.equal(x, y)  # whether the result shares the argument's memory
+
+
+@pytest.mark.parametrize("lazy", ["conjugated", "negated"])
+def test_such_arguments_are_refused_as_elsewhere(lazy: str) -> None:
+    x = _LAZY[lazy]()
+    with pytest.raises(symshape.InputError) as error:
+        symshape.compile(torch.sin, fullgraph=True)(x)
+    graph = torch.fx.symbolic_trace(lambda x: x.sin())
+    for node in graph.graph.nodes:
+        node.meta["example_value"] = x
+    with pytest.raises(symshape.UnsupportedError, match=f"is lazily {lazy}") as other:
+        retraced(graph, "a graph", ["input"])
+    assert str(other.value).startswith("argument input is lazily")
+    assert "is lazily" in str(error.value)

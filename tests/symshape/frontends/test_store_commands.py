@@ -88,3 +88,29 @@ def test_export_and_import(store: Path, tmp_path: Path) -> None:
     assert found.exit_code == 2
     assert "unknown operator" in found.output
     assert not entries(tmp_path / "third")
+
+
+@pytest.mark.parametrize("kind", ["missing", "file"])
+@pytest.mark.parametrize(
+    "words",
+    [("list",), ("verify",), ("show", "abc"), ("prune",), ("export", "exported.store")],
+)
+def test_a_folder_that_is_none(
+    words: tuple[str, ...], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "place"
+    if kind == "file":
+        place.write_text("x")
+    found = run("cache", *words, "--store", place)
+    assert found.exit_code == 2
+    assert f"symshape cache {words[0]}: no store" in found.output
+    assert str(place) in found.output
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["place"] * (kind == "file")
+
+
+def test_the_default_folder_need_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYMSHAPE_STORE", str(tmp_path / "none"))
+    assert run("cache", "list").exit_code == 0
+    assert run("cache", "verify").output == "0 entries, 0 wrong\n"
+    assert run("cache", "export", tmp_path / "no folder" / "file").exit_code == 2

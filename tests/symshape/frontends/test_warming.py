@@ -220,3 +220,34 @@ def test_the_rarest_sizes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None
     counts = compiled.traffic().counts
     assert len(counts) <= 8
     assert counts[(5,)] == 41, "what comes often is counted to the last call"
+
+
+def test_arguments_of_other_types_are_refused() -> None:
+    compiled = _padded()
+    compiled(torch.ones(5, 4))
+    for call, message in (
+        (lambda: compiled.settle("a"), "seconds='a' must be None or a number"),
+        (lambda: compiled.settle(True), "seconds=True must be None or a number"),
+        (lambda: compiled.settle(float("nan")), "seconds=nan must be None or a number"),
+        (lambda: compiled.report(peaks=3), "peaks=3 must be a symshape.DevicePeaks"),
+        (lambda: compiled.traffic(True), "entry=True must be the number of an entry"),
+        (lambda: compiled.traffic("a"), "entry='a' must be the number of an entry"),
+        (lambda: compiled.warm_up([(True,)], progress=False), "True is no size"),
+        (lambda: Traffic.of([float("inf")], ("n",)), "inf is no size"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()
+    assert compiled.settle(0.5)
+    assert compiled.settle(-1)
+
+
+def test_sizes_for_which_there_is_no_memory_are_told() -> None:
+    compiled = _padded()
+    compiled(torch.ones(5, 4))
+    found = compiled.warm_up([(10**14,), (7,)], progress=False)
+    assert [(each.ready, bool(each.reason)) for _, each in found.made] == [
+        (False, True),
+        (True, False),
+    ]
+    assert "no memory" in found.failures[0].reason
+    assert_same(compiled(torch.ones(6, 4)), _program(torch.ones(6, 4)), "6", tolerance=1e-5)

@@ -19,6 +19,7 @@ import torch
 
 import symshape
 from symshape import events
+from symshape.store.descriptions import Describer
 from symshape.store.disk import DiskStore
 from symshape.store.entry_format import EntryBody
 from tests.discovery import REPOSITORY
@@ -374,3 +375,188 @@ def _calls_scaled(x: torch.Tensor) -> torch.Tensor:
 class _Negated(_Model):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return -super().forward(x)
+
+
+# -- what Python's and torch's own functions read of an object without a record
+_UNSEEN = {
+    "default of a context variable": (
+        "import contextvars\nV = contextvars.ContextVar('v', default=2.0)\n"
+        "def f(x): return x * V.get()",
+        ("default=2.0", "default=3.0"),
+    ),
+    "members of an Enum": (
+        "import enum\nclass C(enum.Enum):\n    A = 1\n    B = 2\ndef f(x): return x * len(C)",
+        ("    B = 2\n", ""),
+    ),
+    "maxlen": (
+        "from collections import deque\nC = deque([1, 2], maxlen=2)\n"
+        "def f(x):\n    d = C.copy(); d.append(3)\n    return x * len(d)",
+        ("maxlen=2", "maxlen=3"),
+    ),
+    "maxlen of a subclass": (
+        "from collections import deque\nclass D(deque): pass\nC = D([1, 2], maxlen=2)\n"
+        "def f(x):\n    d = C.copy(); d.append(3)\n    return x * len(d)",
+        ("maxlen=2", "maxlen=3"),
+    ),
+    "default_factory": (
+        "from collections import defaultdict\nC = defaultdict(int)\n"
+        "def f(x): return x * (2 if C.default_factory is int else 3)",
+        ("(int)", "(float)"),
+    ),
+    "code of a default_factory": (
+        "from collections import defaultdict\nC = defaultdict(lambda: 2)\n"
+        "def f(x): return x * C.copy()['a']",
+        (": 2", ": 3"),
+    ),
+    "metadata of a field": (
+        "import dataclasses\n@dataclasses.dataclass\nclass D:\n"
+        "    a: float = dataclasses.field(default=1.0, metadata={'k': 2})\n"
+        "def f(x): return x * dataclasses.fields(D)[0].metadata['k']",
+        ("'k': 2", "'k': 3"),
+    ),
+    "annotations of a class": (
+        "import typing\nclass K:\n    a: int\n"
+        "def f(x): return x * (2 if typing.get_type_hints(K)['a'] is int else 3)",
+        ("a: int", "a: float"),
+    ),
+    "annotations of a function": (
+        "import typing\ndef g(a: int): pass\n"
+        "def f(x): return x * (2 if typing.get_type_hints(g)['a'] is int else 3)",
+        ("a: int", "a: float"),
+    ),
+    "signature of a class": (
+        "import inspect\nclass K:\n    def __init__(self, a=2): pass\n"
+        "def f(x): return x * inspect.signature(K).parameters['a'].default",
+        ("a=2", "a=3"),
+    ),
+    "names in a class": (
+        "class K:\n    a = 1\n    b = 2\n"
+        "def f(x): return x * len([k for k in vars(K) if k[0] != '_'])",
+        ("    b = 2\n", ""),
+    ),
+    "values in a base": (
+        "class B:\n    a = 1\nclass K(B): pass\n"
+        "def f(x): return x * sum(v for k, v in vars(K.__mro__[1]).items() if k == 'a')",
+        ("a = 1", "a = 4"),
+    ),
+    "registered with an abstract class": (
+        "import abc\nclass K(abc.ABC): pass\nclass Z: pass\nK.register(Z)\nz = Z()\n"
+        "def f(x): return x * (2 if isinstance(z, K) else 3)",
+        ("K.register(Z)\n", ""),
+    ),
+    "registered with Python's": (
+        "import numbers\nclass Z: pass\nz = Z()\n"
+        "def f(x): return x * (2 if isinstance(z, numbers.Number) else 3)",
+        ("z = Z()\n", "z = Z()\nnumbers.Integral.register(Z)\n"),
+    ),
+    "name of a class": (
+        "class K: pass\nK.__name__ = 'a'\ndef f(x): return x * len(K.__name__)",
+        ("'a'", "'bbb'"),
+    ),
+    "storage": (
+        "T = torch.ones(2)\ndef f(x): return x * T.untyped_storage().nbytes()",
+        ("torch.ones(2)", "torch.ones(4)[:2]"),
+    ),
+    "base of a view": (
+        "T = torch.ones(3)\ndef f(x): return x * (2 if T._base is None else 3)",
+        ("T = torch.ones(3)", "B = torch.ones(3); T = B.view(3)"),
+    ),
+    "shared memory": (
+        "T = torch.ones(3)\ndef f(x): return x * (2 if T.is_shared() else 3)",
+        ("T = torch.ones(3)", "T = torch.ones(3).share_memory_()"),
+    ),
+    "retained gradient": (
+        "T = torch.ones(3, requires_grad=True) * 2\n"
+        "def f(x): return x * (2 if T.retains_grad else 3)",
+        ("* 2\n", "* 2\nT.retain_grad()\n"),
+    ),
+    "a module that was missing": (
+        "def f(x):\n    try: import missing_of_symshape\n    except ImportError: return x * 3\n"
+        "    return x * 2",
+        ("def f", "import sys; sys.modules['missing_of_symshape'] = torch\ndef f"),
+    ),
+    "lines": (
+        "def g(): pass\ndef f(x): return x * g.__code__.co_firstlineno",
+        ("def g", "\ndef g"),
+    ),
+}
+
+
+def _program(text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = types.ModuleType("stored_case")
+    monkeypatch.setitem(sys.modules, "stored_case", made)
+    vars(made)["torch"] = torch
+    exec(compile(text, "stored_case.py", "exec"), vars(made))
+    return made
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+@pytest.mark.parametrize("case", _UNSEEN)
+def test_what_no_trace_sees_is_described(
+    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, (old, new) = _UNSEEN[case]
+    assert text.count(old) == 1
+    monkeypatch.setitem(sys.modules, "missing_of_symshape", torch)
+    monkeypatch.delitem(sys.modules, "missing_of_symshape")
+    x = torch.ones(2)
+    for each in (text, text.replace(old, new)):
+        program = _program(each, monkeypatch)
+        fn = compiled(program.f, tmp_path, fullgraph=False)
+        torch.testing.assert_close(fn(x), program.f(x))
+        assert fn.stats().loaded == 0
+
+
+@pytest.mark.parametrize(
+    "case", ["default of a context variable", "maxlen", "signature of a class"]
+)
+def test_what_is_described_alike_loads(
+    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        fn = compiled(_program(_UNSEEN[case][0], monkeypatch).f, tmp_path)
+        fn(torch.ones(2))
+        assert counts(fn) == (1 - number, number)
+
+
+def test_a_registration_after_loading_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = _UNSEEN["registered with an abstract class"][0].replace("K.register(Z)\n", "")
+    x = torch.ones(2)
+    for _ in range(2):  # of a traced program, and of a loaded one
+        program = _program(text, monkeypatch)
+        fn = compiled(program.f, tmp_path)
+        fn(x)
+        program.K.register(program.Z)
+        torch.testing.assert_close(fn(x), x * 2)
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        ("members of an Enum", "C"),
+        ("metadata of a field", "D"),
+        ("annotations of a class", "K"),
+        ("signature of a class", "K"),
+        ("names in a class", "K"),
+        ("registered with an abstract class", "K"),
+        ("name of a class", "K"),
+    ],
+)
+def test_descriptions_of_classes(case: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, (old, new) = _UNSEEN[case]
+    one, same, other = (
+        Describer().of(vars(_program(each, monkeypatch))[name])
+        for each in (text, text, text.replace(old, new))
+    )
+    assert one == same != other
+
+
+def test_a_later_use_of_a_flag_changes_no_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python adds the combinations of a ``Flag`` to its class when they are first asked for."""
+    text = "import enum\nclass C(enum.Flag):\n    A = 1\n    B = 2\n"
+    program = _program(text, monkeypatch)
+    before = Describer().of(program.C)
+    assert program.C.A | program.C.B
+    assert Describer().of(program.C) == before

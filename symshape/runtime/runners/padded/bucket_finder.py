@@ -41,6 +41,7 @@ _REMEMBERED = 4096  # calls remembered, by their sizes
 # calls per storable bucket after which sizes without a bucket of their own ask for one again
 _AGAIN = 4
 _NONE: Mapping[str, Refusal] = {}
+_ON_CPU = "DefaultCPUAllocator: "  # begins the message of torch's RuntimeError there
 # calls after which a bucket that did not fit into memory is tried again; doubled each time
 _PATIENCE = 512
 
@@ -366,7 +367,9 @@ class BucketFinder:
                 loaded=self._is_loaded if self._on_cuda else bool,
                 note=self._note,
             )
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not isinstance(error, torch.OutOfMemoryError) and _ON_CPU not in str(error):
+                raise
             self._failed_for_now(key, f"out of memory: {error}")
             return None
         weight = attrs.evolve(weight, buffers=weight.buffers + bucket.memory.extra)

@@ -108,7 +108,7 @@ def _with_plain_numbers(value: Any) -> Any:
 
 
 def _of_symbols(function: Callable[..., float]) -> Callable[..., Any]:
-    name = function.__name__ if function is math.pow else f"sym_{function.__name__}"
+    name = "float_pow" if function is math.pow else f"sym_{function.__name__}"
     most = 2 if function is math.pow or function.__name__ in OF_TWO else 1
     is_node_method = function.__name__ not in (*OF_ONE, *OF_TWO)
 

@@ -5,6 +5,7 @@ this thread.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sys
 import threading
 import types
@@ -36,6 +37,7 @@ from symshape.tracing.state.record.loads import Table, has_table, of_table
 from symshape.tracing.state.record.places import MISSING, Answer
 from symshape.tracing.state.record.recorder import Recorder
 from symshape.tracing.state.record.values import handler_for, hook_table
+from symshape.user_code import is_library
 
 _GLOBAL_HOOKS = (
     "_global_forward_hooks",
@@ -88,6 +90,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
         for each in recorder.classes:
             of_made(recorder, each)
         yield
+        loads.missing_modules(recorder)
     finally:
         _active = outer
         with_their_own_code(recorder)
@@ -310,6 +313,26 @@ def _stored(store: Callable[..., Any], note: Callable[[Any, str], None], *args: 
     return store(*args)
 
 
+def _importing(level: int, name: str) -> None:
+    """Note a module that the user's code is about to import for the first time: that may fail."""
+    active, frame = _active, sys._getframe(1)
+    file = frame.f_code.co_filename
+    if active is None or not _is_recorded() or is_library(file) or is_trusted(file):
+        return
+    package = frame.f_globals.get("__package__")
+    if level and type(package) is not str:
+        return  # the import raises
+    full = importlib.util.resolve_name("." * level + name, package)
+    if full not in sys.modules:
+        active.imported.append(full)
+
+
+def _importing_from(module: Any, name: str) -> None:
+    """Record a name that a module does not have."""
+    if not hasattr(module, name) and f"{getattr(module, '__name__', '')}.{name}" not in sys.modules:
+        _read(module, name)
+
+
 def _import(module: Any, name: str) -> Any:
     tell(loads.load_module, module, name)
     return module
@@ -496,6 +519,8 @@ HOOKS = Hooks(
     load_global=_load_global if compiled.READS is None else compiled.READS.load_global,
     load_attr=_load_attr if compiled.READS is None else compiled.READS.load_attr,
     load_super=_load_super,
+    importing=_importing,
+    importing_from=_importing_from,
     loaded=_import,
     imported=_imported,
     store_attr=_store_attr,

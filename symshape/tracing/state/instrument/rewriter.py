@@ -113,6 +113,9 @@ class Hooks:
         load_attr: called with the object and the name; returns the attribute.
         load_super: called with ``super``, the class, the object and the name; returns the
             attribute.
+        importing: called with the level and the name of an import that is about to be done.
+        importing_from: called with the module and the name of a ``from`` import that is about to be
+            done.
         loaded: called with a module and the name that it was imported by; returns the module.
         imported: called with the module, the value and the name of a ``from`` import; returns the
             value to use.
@@ -144,6 +147,8 @@ class Hooks:
     load_global: Callable[[str], Any]
     load_attr: Callable[[Any, str], Any]
     load_super: Callable[[Any, Any, Any, str], Any]
+    importing: Callable[[int, str], None]
+    importing_from: Callable[[Any, str], None]
     loaded: Callable[[Any, str], Any]
     imported: Callable[[Any, Any, str], Any]
     store_attr: Callable[[Any, str], None]
@@ -425,13 +430,17 @@ def _load_super_attr(to: _Writer, arg: int, own: bytes) -> bytes:
 
 
 def _import_name(to: _Writer, arg: int, own: bytes) -> bytes:
-    return own + to.call_on_top(to.hooks.loaded, 1, to.names[arg])
+    level = _op("COPY", 4)  # below the names, the NULL and the function
+    before = to.call(to.hooks.importing, [level, to.load(to.names[arg])]) + _POP
+    return before + own + to.call_on_top(to.hooks.loaded, 1, to.names[arg])
 
 
 def _import_from(
     to: _Writer, arg: int, own: bytes
 ) -> bytes:  # the stack in between: module, module, value
-    return _op("COPY", 1) + own + to.call_on_top(to.hooks.imported, 2, to.names[arg])
+    module = _op("COPY", 3)  # below the NULL and the function
+    before = to.call(to.hooks.importing_from, [module, to.load(to.names[arg])]) + _POP
+    return before + _op("COPY", 1) + own + to.call_on_top(to.hooks.imported, 2, to.names[arg])
 
 
 def _before_attr(hook: str) -> _Write:

@@ -134,6 +134,8 @@ _CHANGING_NAMES = frozenset(
     words(
         "sys.getrecursionlimit sys.getrefcount sys._getframe sys.gettrace sys.getprofile "
         "sys.getswitchinterval sys.getallocatedblocks sys.exc_info sys.setrecursionlimit "
+        "sys.set_int_max_str_digits sys.getdlopenflags sys.get_asyncgen_hooks sys._current_frames "
+        "sys.get_coroutine_origin_tracking_depth sys._current_exceptions sys._getframemodulename "
         "inspect.stack inspect.currentframe inspect.trace inspect.getouterframes "
         "traceback.extract_stack traceback.format_stack threading.current_thread "
         "threading.get_ident threading.main_thread threading.active_count threading.enumerate "
@@ -180,6 +182,23 @@ def _hides(module: str, name: str) -> str:
     if module == "builtins" and name in _CHANGING_CALLS:
         return name
     return ""
+
+
+_INSTALLED = frozenset(
+    words(
+        "importlib.util.find_spec importlib.find_loader importlib._bootstrap._find_spec "
+        "pkgutil.find_loader pkgutil.get_loader pkgutil.iter_modules pkgutil.walk_packages"
+    )
+)
+
+
+def asks_what_is_installed(function: Any) -> bool:
+    """Return whether a function tells which modules and packages can be imported."""
+    module = getattr(function, "__module__", None) or ""
+    return (
+        module.startswith("importlib.metadata")
+        or f"{module}.{getattr(function, '__name__', '')}" in _INSTALLED
+    )
 
 
 _HARMLESS_MODULES = (

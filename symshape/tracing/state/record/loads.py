@@ -162,6 +162,13 @@ def load_module(recorder: Recorder, module: Any, name: str) -> None:
         recorder.place(Cell(sys.modules, full, module, f"the module {full}"))
 
 
+def missing_modules(recorder: Recorder) -> None:
+    """Record the modules that could not be imported."""
+    for full in recorder.imported:
+        if full not in sys.modules:
+            recorder.place(Cell(sys.modules, full, MISSING, f"the module {full}"))
+
+
 def load_attr(recorder: Recorder, owner: Any, key: str) -> None:
     """Record that an attribute is about to be read."""
     kind = type(owner)
@@ -198,6 +205,13 @@ def listed(recorder: Recorder, owner: Any) -> None:
         recorder.touch(os.environ._data, "os.environ")
         return
     recorder.touch(owner, type(owner).__name__)
+    if isinstance(owner, type):
+        for each in owner.__mro__:
+            if not trusted_code.is_machinery(each.__module__):
+                held = recorder.class_namespace(each)
+                names = f"the names in {each.__qualname__}"
+                recorder.place(Keys(held.owner, tuple(held.before), names))
+        return
     attributes = attributes_of(owner)
     if attributes is not None:
         name = recorder.names.get(id(owner), type(owner).__name__)
@@ -483,6 +497,8 @@ def _of_module(
             stores.by_module_method(recorder, owner, key)
         if key in trusted_code.WALKS:
             whole_tree(recorder, owner, name)
+            for path, module in owner.named_modules() if key == "state_dict" else ():
+                _stored_in_file(recorder, f"{name}.{path}".strip("."), module)
             return False
         return not own or key in trusted_code.READING_METHODS
     for each in TABLES:
@@ -511,6 +527,18 @@ def _whole_module(recorder: Recorder, name: str, module: torch.nn.Module) -> Non
         table = module.__dict__.get(each)
         if table is not None:
             recorder.touch(table, name, True)
+
+
+_OF_STATE_DICT = ("_non_persistent_buffers_set", "_state_dict_hooks", "_state_dict_pre_hooks")
+
+
+def _stored_in_file(recorder: Recorder, name: str, module: torch.nn.Module) -> None:
+    """Record what decides which of a module's tensors its ``state_dict`` has."""
+    attributes = module.__dict__
+    for each in _OF_STATE_DICT:
+        if each in attributes:
+            recorder.place(Cell(attributes, each, attributes[each], f"{name}.{each}".strip(".")))
+            recorder.touch(attributes[each], f"{name}.{each}".strip("."), True)
 
 
 def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:

@@ -105,6 +105,7 @@ class Recorder(Reads):
         alone: whether no other thread runs Python code.
         memos: functions with an ``lru_cache``, with its old statistics and contents, and their
             names.
+        imported: the modules that were imported for the first time, or could not be.
         stays_here: whether the trace serves calls of this process only.
         from_memos: whether an ``lru_cache`` returned a result that was computed before.
         answered: by id, the results that an ``lru_cache`` returned in that way.
@@ -162,6 +163,7 @@ class Recorder(Reads):
         self.planted: set[Where] = set()
         self.memos: list[tuple[Any, Any, tuple[Any, ...], str]] = []
         self.stays_here = False
+        self.imported: list[str] = []
         self.from_memos = False
         self.answered: dict[int, Any] = {}
         self.on_memo: Callable[..., Any] | None = None

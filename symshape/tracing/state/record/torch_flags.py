@@ -9,6 +9,7 @@ uses.  Functions that set a flag are refused.  (Flags that are attributes, those
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -79,10 +80,11 @@ _AUTOCAST = {
     for kind in ("cpu", "cuda")
 }
 _OWN = {each.__name__: each for each in (matmul_precision, validation_of_distributions)}
-FLAGS: Mapping[str, Question] = {**_read, **_AUTOCAST, **_OWN}
+_PYTHONS = {"get_int_max_str_digits": sys.get_int_max_str_digits}
+FLAGS: Mapping[str, Question] = {**_read, **_AUTOCAST, **_OWN, **_PYTHONS}
 """By name, the questions that are recorded: none of them warns or takes long."""
 _names: dict[int, tuple[str, ...]] = {
-    **{id(function): (name,) for name, function in _read.items()},
+    **{id(function): (name,) for name, function in {**_read, **_PYTHONS}.items()},
     id(torch.get_autocast_dtype): tuple(_AUTOCAST),
     id(torch.get_autocast_cpu_dtype): tuple(_AUTOCAST)[:1],
     id(torch.get_autocast_gpu_dtype): tuple(_AUTOCAST)[1:],

@@ -227,6 +227,9 @@ def _notice(recorder: Recorder, function: Any) -> None:
     hidden = trusted_code.hides(function)
     if hidden:
         recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}", Reason.UNSEEN)
+    if trusted_code.asks_what_is_installed(function) and not is_library(recorder.asker):
+        name = f"{function.__module__}.{function.__name__}"
+        recorder.refuse(f"calls {name}, {NOT_TO_SEE}", Reason.UNSEEN)
     refusal = torch_flags.refusal(function)
     if refusal:
         recorder.refuse(refusal, Reason.FLAGS)
@@ -384,7 +387,7 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
         holders.touch_enum(recorder, value, name)
     if not trusted_code.is_of_machinery(type(value)):
         special_methods(recorder, type(value))
-    if isinstance(value, abc.ABCMeta) and recorder.stays_here and not is_of_library(value):
+    if isinstance(value, abc.ABCMeta) and recorder.serves and not is_of_library(value):
         recorder.place(
             Answer(
                 abc.get_cache_token,

@@ -308,8 +308,11 @@ def test_what_the_hooks_are_told_in_order() -> None:
     assert ours(Owner())[1] is True
     assert SEEN == [
         ("enter", "_sample"),
+        ("importing", 0, "math"),
         ("loaded", "math"),
+        ("importing", 0, "os"),
         ("loaded", "os"),
+        ("importing from", "path"),
         ("imported", "os", "path"),
         ("load_global", "len"),
         ("load_attr", "items"),

@@ -7,6 +7,8 @@ from __future__ import annotations
 import builtins
 import decimal
 import functools
+import importlib.metadata
+import importlib.util
 import logging
 import sys
 import types
@@ -366,3 +368,123 @@ def test_names_of_a_module_that_the_program_writes_between_two_reads(
         wanted = fn(torch.ones(3))
         settings.factor = value  # type: ignore[attr-defined]
         assert torch.equal(compiled(torch.ones(3)), wanted)
+
+
+# -- names that are listed, and modules that are missing
+class _Listed(Base):
+    """A class whose names a program lists."""
+
+
+_MODULE = nn.Module()
+_MODULE.register_buffer("kept", torch.ones(1))
+
+
+def _a_missing_module(x: Any) -> Any:
+    try:
+        import missing_of_symshape  # type: ignore[import-not-found]
+    except ImportError:
+        return x * 3
+    return x * missing_of_symshape.scale
+
+
+def _a_missing_submodule(x: Any) -> Any:
+    try:
+        import xml.missing_of_symshape as module  # type: ignore[import-not-found]
+    except ImportError:
+        return x * 3
+    return x * module.scale
+
+
+def _a_missing_name(x: Any) -> Any:
+    try:
+        from tests.symshape.tracing.state.recorded import missing  # type: ignore[attr-defined]
+    except ImportError:
+        return x * 3
+    return x * missing
+
+
+def _named(name: str, **attributes: Any) -> types.ModuleType:
+    made = types.ModuleType(name)
+    vars(made).update(attributes)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("fn", "change"),
+    [
+        (
+            lambda x: x * len(dir(_Listed)),
+            lambda patch: patch.setattr(_Listed, "more", 1, raising=False),
+        ),
+        (
+            lambda x: x * len(dir(_Listed)),
+            lambda patch: patch.setattr(Base, "more", 1, raising=False),
+        ),
+        (
+            _a_missing_module,
+            lambda patch: patch.setitem(
+                sys.modules, "missing_of_symshape", _named("missing_of_symshape", scale=2)
+            ),
+        ),
+        (
+            _a_missing_submodule,
+            lambda patch: patch.setitem(
+                sys.modules, "xml.missing_of_symshape", _named("xml.missing_of_symshape", scale=2)
+            ),
+        ),
+        (
+            _a_missing_name,
+            lambda patch: patch.setattr(
+                sys.modules["tests.symshape.tracing.state.recorded"], "missing", 2, raising=False
+            ),
+        ),
+        (
+            lambda x: x * len(_MODULE.state_dict()),
+            lambda patch: patch.setattr(_MODULE, "_non_persistent_buffers_set", {"kept"}),
+        ),
+        (
+            lambda x: x * (1 + len(_MODULE.state_dict())),
+            lambda patch: _MODULE._non_persistent_buffers_set.add("kept"),
+        ),
+        (
+            lambda x: x * sys.get_int_max_str_digits(),
+            lambda patch: sys.set_int_max_str_digits(5000),
+        ),
+    ],
+)
+def test_what_is_listed_or_missing_is_compared(
+    fn: Any, change: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled, x = symshape.compile(fn, fullgraph=True), torch.ones(1)
+    before = fn(x)
+    assert torch.equal(compiled(x), before)
+    assert torch.equal(compiled(x), before)
+    assert compiled.stats().traces == 1
+    change(monkeypatch)
+    try:
+        after = fn(x)
+        assert not torch.equal(after, before)
+        assert torch.equal(compiled(x), after)
+    finally:
+        _MODULE._non_persistent_buffers_set.discard("kept")
+        sys.set_int_max_str_digits(_DIGITS)
+
+
+_DIGITS = sys.get_int_max_str_digits()
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x * (2 if importlib.util.find_spec("missing_of_symshape") else 3),
+        lambda x: x * len(importlib.metadata.version("torch")),
+        lambda x: (sys.set_int_max_str_digits(5000), x)[1],
+    ],
+)
+def test_questions_about_what_is_installed_are_refused(fn: Any) -> None:
+    x = torch.ones(1)
+    with pytest.raises(UnsupportedError):
+        symshape.compile(fn, fullgraph=True)(x)
+    with pytest.warns(symshape.FallbackWarning):
+        assert torch.equal(symshape.compile(fn)(x), fn(x))
+    sys.set_int_max_str_digits(_DIGITS)
