@@ -26,6 +26,12 @@ class Trained(torch.nn.Linear):
     def forward(self, x):
         return super().forward(x).mean()
 
+def tied(x, mask):
+    return (x * mask[..., None]).sum(1)
+
+def two():
+    return tied, (torch.ones(3, 8, 4), torch.ones(3, 8))
+
 def training():
     return Trained(4, 8), (torch.ones(3, 4),), {}, {"x": {0: "batch"}}
 
@@ -82,6 +88,26 @@ def test_cost_as_json_and_solved(here: Path) -> None:
     assert found["points"][0]["flops"] == 64 * 3 * 4096
     best = found["largest"]["batch"]
     assert 48 * 4096 * best + 160 <= 10**9 < 48 * 4096 * (best + 1) + 160
+
+
+def test_a_guard_that_is_the_limit_is_named(here: Path) -> None:
+    words = "--largest", "s0", "--memory", "1 GB"
+    result = run("cost", "program_of_a_user:two", *words)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[-2:] == [
+        "largest s0 within 1 GB: 3",
+        "not the budget, but the guard bounds s0: s0 == s3",
+    ]
+    found = json.loads(run("cost", "program_of_a_user:two", "--json", *words).output)
+    assert (found["largest"], found["limits"]) == ({"s0": 3}, ["s0 == s3"])
+    words = "--largest", "length", "--memory", "1 GB"
+    result = run("cost", "program_of_a_user:make", *words)
+    assert result.output.splitlines()[-2:] == [
+        "largest length within 1 GB: 4096",
+        "not the budget, but the guard bounds length: length <= 4096",
+    ]
+    result = run("cost", "program_of_a_user:make", "--largest", "batch", "--memory", "1 GB")
+    assert result.output.splitlines()[-1].startswith("largest batch within 1 GB: ")
 
 
 def test_training(here: Path) -> None:

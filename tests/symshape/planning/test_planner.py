@@ -128,6 +128,36 @@ def test_caps_are_sizes_that_the_guards_allow() -> None:
     assert plan.caps[-1] == (20,)
 
 
+def _within_bounds(x: torch.Tensor) -> torch.Tensor:
+    if x.size(0) > 200 or x.size(1) > 100:
+        raise ValueError("too large")
+    return x + 1
+
+
+def test_calls_outside_of_the_guards_are_left_out_of_a_plan_of_two_sizes() -> None:
+    traced = symshape.trace(
+        _within_bounds, torch.ones(9, 48), dynamic={"x": {0: "batch", 1: "length"}}
+    )
+    calls = [(5, 80), (9, 90), (300, 20), (20, 400)]
+    found = symshape.plan(traced, Traffic.of(calls, ("batch", "length")), max_graphs=3)
+    assert found.caps == ((5, 80), (9, 90))
+    assert found.hit_rate == 0.5
+    with pytest.raises(InputError, match=r"the guards .* allow none"):
+        symshape.plan(traced, Traffic.of([(300, 300), (400, 400)], ("batch", "length")))
+
+
+def test_caps_of_two_sizes_of_which_one_must_be_a_multiple() -> None:
+    traced = symshape.trace(
+        lambda x: x.view(x.size(0), -1, 48) + 1,
+        torch.ones(9, 48),
+        dynamic={"x": {0: "batch", 1: "length"}},
+    )
+    calls = [(5, 80), (9, 90), (300, 20), (20, 400)]
+    found = symshape.plan(traced, Traffic.of(calls, ("batch", "length")), max_graphs=3)
+    assert found.caps == ((9, 96), (20, 432), (300, 48))
+    assert found.hit_rate == 1
+
+
 def test_memory_leaves_the_largest_calls_to_run_exact(traced: symshape.Traced) -> None:
     traffic = Traffic.of([10, 20, 30, 4000], ("length",)).having(batch=1)
     limit = traced.peak_memory().at(batch=1, length=100).total
