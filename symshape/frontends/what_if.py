@@ -156,15 +156,18 @@ def on_any_device(call: Call, example: Call) -> Call:
 
 
 def which_of_sizes(cache: EntryCache, sizes: Sizes) -> Which:
-    """Return the entry that would serve a call with these sizes, otherwise like the call that each
-    was traced for.
+    """Return the entry that would serve a call with these sizes in torch's modes of now, otherwise
+    like the call that each was traced for.
     """
     found = _Search()
     for family, changes in _families(cache):
         program = family.entries[0].program
         integers = integers_at(program, sizes)
+        differences = structure_differences(program, program.call, changes=(), answered={})
         if isinstance(integers, list):
-            found.refuse(family, integers)
+            found.refuse(family, [*integers, *differences])
+        elif differences:
+            found.refuse(family, differences)
         elif found.ask(family, integers, changes):
             break
     return found.answer()
