@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from symshape.errors import DimError
+from symshape.spelling import known_names
 
 
 class Policy(Enum):
@@ -34,6 +35,7 @@ def _check_bound(instance: Dim, attribute: attrs.Attribute[Any], value: Any) -> 
         raise DimError(f"Dim({instance.name!r}): {attribute.name} must be an int, not {value!r}")
 
 
+@known_names(DimError)
 @attrs.frozen(repr=False)
 class Dim:
     """A named dynamic dimension.  Two dimensions with the same name are the same symbol.

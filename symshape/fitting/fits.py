@@ -502,6 +502,11 @@ def _dynamic(
     """
     if not dims:
         raise InputError("say which sizes vary, such as batch=0, length=1 (numbers of dimensions)")
+    if type(dims.get("dynamic", 0)) is not int:
+        raise InputError(
+            "fits takes no dynamic=…: name the sizes that vary, as batch=0, length=1 (numbers of "
+            "dimensions), or batch={'ids': 0, 'mask': 0}"
+        )
     target = model.forward if isinstance(model, torch.nn.Module) else model
     try:
         bound = inspect.signature(target).bind(*args, **kwargs)

@@ -36,6 +36,7 @@ from symshape.frontends.cli.arguments import (
     usage_errors,
 )
 from symshape.frontends.cli.example_programs import traced_program
+from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.planner import plan as make_plan
 
 
@@ -269,13 +270,19 @@ def plan(
     if as_json:
         typer.echo(found.to_json())
         return
-    console.print(terminal_table(found.table()))
-    caps = tuple(tuple(map(str, cap)) for cap in found.caps)
-    console.print(
-        terminal_table(Table("caps", found.symbols, caps, numbers=frozenset(found.symbols)))
-    )
+    show_plan(console, found)
     if traffic is None:
         console.print(Text(f"traffic: {ATTRIBUTION}", "dim"))
+
+
+def show_plan(console: Console, found: BucketPlan, limit: int | None = None) -> None:
+    """Print the tables of a plan: its cost beside other lists of caps, and its caps."""
+    caps = tuple(tuple(map(str, cap)) for cap in found.caps)
+    for each in (
+        found.table(),
+        Table("caps", found.symbols, caps, numbers=frozenset(found.symbols)),
+    ):
+        console.print(terminal_table(each, limit=limit))
 
 
 def fits_command(

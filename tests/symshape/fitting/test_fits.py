@@ -237,6 +237,7 @@ def test_sizes_that_must_be_multiples() -> None:
             "no optimizer 'lion'; choose from adamw, adam, sgd, momentum",
         ),
         ({"batch": 0, "memory": "much"}, "is no amount"),
+        ({"dynamic": {"input": {0: "batch"}}}, "fits takes no dynamic=…: name the sizes that vary"),
         ({"batch": 0, "at": {"length": 3}}, "has no symbol 'length'"),
         ({"batch": 0, "train": "sgd"}, "is not a scalar loss"),
     ],

@@ -131,7 +131,11 @@ def test_training(here: Path) -> None:
             ["program_of_a_user:make", "--train", "lion"],
             "no optimizer 'lion'; choose from adamw, adam, sgd, momentum",
         ),
-        (["program_of_a_user:make", "--train", "sgd"], "is not a scalar loss"),
+        (
+            ["program_of_a_user:make", "--train", "sgd"],
+            "is not a scalar loss and has no attribute .loss; --train needs a module that returns",
+        ),
+        (["program_of_a_user:two", "--train", "sgd"], "--train needs a module with parameters"),
         (["nowhere:make"], "nowhere cannot be imported"),
         (["program_of_a_user:none"], "has no 'none'"),
         (["program_of_a_user:nothing"], "must answer (fn, args)"),
@@ -186,8 +190,9 @@ def test_plan_for_a_program_and_a_file(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--traffic", "none.csv", "-c", "n=tokens"], "cannot be read"),
-        (["--traffic", "none.csv"], "say which column holds which size"),
+        (["--traffic", "none.csv", "-c", "n=tokens"], "cannot be read: there is no file none.csv"),
+        (["--traffic", "none.csv"], "cannot be read: there is no file none.csv"),
+        (["--traffic", "program_of_a_user.py"], "say which column holds which size"),
         (["-c", "n=tokens"], "--column is for --traffic"),
         (["--fixed", "batch"], "should be NAME=SIZE"),
         (["--max-graphs", "0"], "max_graphs=0 must be"),

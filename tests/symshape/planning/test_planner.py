@@ -218,6 +218,10 @@ def test_json_and_regret(traced: symshape.Traced) -> None:
     plan = symshape.plan(traced, lognormal(500), max_graphs=8, memory="1 GB")
     read = BucketPlan.from_json(plan.to_json())
     assert read.to_json() == plan.to_json()
+    assert read == plan
+    assert len({read, plan}) == 1
+    assert read != symshape.plan(traced, lognormal(500), max_graphs=7, memory="1 GB")
+    assert read != plan.caps
     assert (read.caps, read.memory, read.expected) == (plan.caps, plan.memory, plan.expected)
     assert read.regret(lognormal(500)) == pytest.approx(0, abs=0.05)
     assert read.regret(correlated(500)) > 0.1
