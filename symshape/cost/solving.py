@@ -40,6 +40,7 @@ def largest(
     Raises:
         InputError: a symbol is unknown or missing, nothing fits, everything fits, or neither way
             leads to an answer.
+        GuardViolation: the guards do not hold for the other sizes.
     """
     domain.require(symbol)
     if symbol in others:

@@ -67,10 +67,13 @@ class Prices:
 
     def exact(self, sizes: Sizes) -> int | float:
         """Return the price of a call that is not padded, or the least measured price that holds
-        it.
+        it; 0 where the guards do not hold and the formula has no value.
         """
         if self.measured is None:
-            return self.at(sizes)
+            try:
+                return self.at(sizes)
+            except ZeroDivisionError:  # a quotient by a size, which the guards keep above zero
+                return 0
         fitting = [
             price
             for cap, price in self.measured.items()

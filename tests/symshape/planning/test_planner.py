@@ -158,6 +158,24 @@ def test_caps_of_two_sizes_of_which_one_must_be_a_multiple() -> None:
     assert found.hit_rate == 1
 
 
+def test_calls_for_which_the_formula_has_no_value() -> None:
+    """The guards keep what the formula divides by above zero; the traffic does not."""
+
+    def blocks(x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.size(0) * x.size(1) // k.size(0), k.size(0)) * k
+
+    traced = symshape.trace(
+        blocks, torch.ones(4, 6), torch.ones(3), dynamic={"x": {0: "a"}, "k": {0: "k"}}
+    )
+    found = symshape.plan(
+        traced, Traffic.of([(4, 3), (5, 0), (6, 2)], ("a", "k")), max_graphs=3, memory="1 GB"
+    )
+    assert found.caps == ((4, 3), (5, 1), (6, 2))
+    single = symshape.plan(traced, Traffic.of([(4, 3), (4, 0)], ("a", "k")), max_graphs=3)
+    assert (4, 3) in single.caps
+    assert all(k for _, k in single.caps)
+
+
 def test_memory_leaves_the_largest_calls_to_run_exact(traced: symshape.Traced) -> None:
     traffic = Traffic.of([10, 20, 30, 4000], ("length",)).having(batch=1)
     limit = traced.peak_memory().at(batch=1, length=100).total
