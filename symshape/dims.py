@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from symshape.errors import DimError
+from symshape.spelling import known_names
 
 
 class Policy(Enum):
@@ -34,6 +35,7 @@ def _check_bound(instance: Dim, attribute: attrs.Attribute[Any], value: Any) -> 
         raise DimError(f"Dim({instance.name!r}): {attribute.name} must be an int, not {value!r}")
 
 
+@known_names(DimError)
 @attrs.frozen(repr=False)
 class Dim:
     """A named dynamic dimension.  Two dimensions with the same name are the same symbol.
@@ -91,17 +93,22 @@ class Dim:
 
 
 DimLike = Dim | Policy | int | str | None
-"""A statement on one dimension: a Dim, a policy (or its name), ``None`` (static), a string (a Dim
-of that name).
+"""A statement on one dimension: a Dim, a policy (or its name), ``None`` (static), an int (static,
+of that size), a string (a Dim of that name).
 """
 
 
-def normalize(value: object, where: str) -> Dim | Policy:
+def normalize(value: object, where: str, size: int) -> Dim | Policy:
     """Return the ``Dim`` or ``Policy`` for one dimension's spelling; torch.export's hints are
     accepted too.
 
+    Args:
+        value: the spelling.
+        where: names the dimension in messages.
+        size: the dimension's size in the call.
+
     Raises:
-        DimError: ``value`` means nothing here; ``where`` names the dimension in the message.
+        DimError: ``value`` means nothing here, or is another size than the call's.
     """
     if isinstance(value, (Dim, Policy)):
         return value
@@ -110,6 +117,11 @@ def normalize(value: object, where: str) -> Dim | Policy:
     if value is True:
         return Policy.DYNAMIC
     if isinstance(value, int):
+        if value != size:
+            raise DimError(
+                f"{where} is {size} in this call, but is declared to be {value}; call with that "
+                "size, or declare what may vary: None is a constant of any size, a name a symbol"
+            )
         return Policy.STATIC  # torch.export: an int says that the size is static
     if isinstance(value, str):
         if value in Policy._value2member_map_:
@@ -136,13 +148,15 @@ def _from_export(value: object, where: str) -> Dim | Policy:
     raise DimError(f"{where}: expected a Dim, a policy, a string, an int or None, not {value!r}")
 
 
-def per_dimension(spec: object, ndim: int, where: str) -> dict[int, Dim | Policy]:
+def per_dimension(spec: object, shape: Sequence[int], where: str) -> dict[int, Dim | Policy]:
     """Return a policy for each dimension of a tensor, from a mapping, a sequence, or one policy for
     all.
 
     Raises:
-        DimError: a dimension that does not exist, or a sequence of the wrong length.
+        DimError: a dimension that does not exist, a sequence of the wrong length, or a constant
+            that is not the tensor's size.
     """
+    ndim = len(shape)
     if spec is None:
         return {}
     if isinstance(spec, Mapping):
@@ -150,10 +164,10 @@ def per_dimension(spec: object, ndim: int, where: str) -> dict[int, Dim | Policy
         for key, value in spec.items():
             if not isinstance(key, int) or not -ndim <= key < ndim:
                 raise DimError(f"{where} has {ndim} dimension(s), so there is no dimension {key!r}")
-            found[key % ndim] = normalize(value, f"{where}.size({key})")
+            found[key % ndim] = normalize(value, f"{where}.size({key})", shape[key])
         return found
     if isinstance(spec, Sequence) and not isinstance(spec, str):
         if len(spec) != ndim:
             raise DimError(f"{where} has {ndim} dimension(s), but {len(spec)} were described")
-        return {d: normalize(value, f"{where}.size({d})") for d, value in enumerate(spec)}
-    return {d: normalize(spec, where) for d in range(ndim)}
+        return {d: normalize(value, f"{where}.size({d})", shape[d]) for d, value in enumerate(spec)}
+    return {d: normalize(spec, f"{where}.size({d})", shape[d]) for d in range(ndim)}

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import attrs
 
 from symshape.errors import InputError
+from symshape.spelling import known_names, nearest
 
 
 def _positive(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -50,6 +51,7 @@ def _fraction(instance: object, attribute: attrs.Attribute[Any], value: Any) -> 
         raise InputError(f"{attribute.name} must be a number from 0 to 1, not {value!r}")
 
 
+@known_names(InputError)
 @attrs.frozen(kw_only=True)
 class Options:
     """The options of tracing and caching.
@@ -172,6 +174,7 @@ def options_of(given: Options | Mapping[str, Any] | None, *others: str) -> Optio
     unknown = sorted(str(name) for name in given or () if name not in names)
     if unknown:
         raise InputError(
-            f"there is no option {unknown[0]!r}; there are {', '.join((*others, *names))}"
+            f"there is no option {unknown[0]!r}{nearest(unknown[0], (*others, *names))}; there are "
+            f"{', '.join((*others, *names))}"
         )
     return Options(**dict(given or {}))

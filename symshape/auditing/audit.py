@@ -78,6 +78,7 @@ def audit_padding(
         example: an example call with some padding: a mapping from argument names to values, or
             positional arguments.
         padded: for each argument with padding, the padded dimensions and the name of their size.
+            The mask may be among them: its own padding stays as it is.
         valid: which positions are valid: the name of a mask among the arguments (0 or minus
             infinity at padding; ``"~name"`` for one that is true at padding), of a vector of
             lengths, or a function of the arguments.  A mapping from the names of the sizes gives

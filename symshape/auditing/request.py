@@ -166,7 +166,8 @@ def read_request(
     made = Request(fn, arguments, positional, groups, dict(fixed or {}), padding == "anything")
     for name, number in made.fixed.items():
         held = arguments[name][made.padding_of(name)]
-        if bool((held != number).any()):
+        masks = [each.padding_number for each in groups if each.source == name]
+        if bool((held != number).any()) or any(each != number for each in masks):
             raise InputError(
                 f"fixed= says that {name} holds {number:g} at padding, but in the example it does "
                 "not"
@@ -228,6 +229,8 @@ def _group(
         )
     (size,) = sizes
     mask, source, kind, inverted, numbers = _mask(valid, arguments, size)
+    if kind == "mask" and source is not None and source in places:
+        _leave_out_mask(name, source, arguments[source].dim() - 1, places)
     dims: dict[str, tuple[int, ...]] = {}
     for argument, dim in places.items():
         rows = () if mask.dim() == 1 else (0 if dim else 1,)
@@ -251,6 +254,25 @@ def _group(
     return Group(
         name, mask, source, kind, inverted, *numbers, dims, found, bool(mask.any(-1).all())
     )
+
+
+def _leave_out_mask(name: str, source: str, last: int, places: dict[str, int]) -> None:
+    """Leave a mask out of the padded arguments: its padding says which positions are not valid, so
+    it holds one number there.
+
+    Raises:
+        InputError: another dimension of the mask is named, or no other argument is padded.
+    """
+    if places.pop(source) != last:
+        raise InputError(
+            f"{source} is the mask of {name}, whose positions are its dimension {last}: name that "
+            "dimension in padded=, or leave the mask out"
+        )
+    if not places:
+        raise InputError(
+            f"padded= names only {source} for {name}, which is its mask: name the arguments whose "
+            "padding may hold anything"
+        )
 
 
 def _mask(

@@ -119,10 +119,10 @@ def _describe(
     if isinstance(argument, int):
         key, path = call.keys[argument], call.paths[argument]
         if isinstance(key, TensorKey):
-            for d, policy in per_dimension(description, key.ndim, path).items():
+            for d, policy in per_dimension(description, call.leaves[argument].shape, path).items():
                 found[Size(path, d)] = policy
         elif key is INT_KEY:
-            found[IntArg(path)] = normalize(description, path)
+            found[IntArg(path)] = normalize(description, path, call.leaves[argument])
         elif description is not None:
             raise DimError(f"argument {path} is {key}, which has no size; describe it with None")
         return

@@ -121,7 +121,7 @@ class Domain:
             if type(value) is not int or not 0 <= value < MOST:
                 self.check_sizes(given)
         if not whole:
-            self._check_known(given)
+            self.check_known(given)
         elif not self._check.check(found):
             self._violated(found)
         return found
@@ -168,16 +168,20 @@ class Domain:
                     f"{name}={value!r} is no size: it must be an int, 0 or more and below 2**62"
                 )
 
-    def _check_known(self, given: Mapping[str, int]) -> None:
+    def check_known(self, given: Mapping[str, int]) -> None:
         """Raise GuardViolation where a guard that speaks of the given sizes alone does not hold."""
-        known = [
-            guard
-            for guard in self.guards.conditions
-            if {s.name for s in guard.term.symbols} <= given.keys()
-        ]
-        wrong = [guard.text() for guard in known if not satisfied(guard.term, given)]
+        wrong = self.broken(given)
         if wrong:
             self.refuse(wrong)
+
+    def broken(self, given: Mapping[str, int]) -> list[str]:
+        """Return the guards that speak of the given sizes alone and do not hold for them."""
+        return [
+            guard.text()
+            for guard in self.guards.conditions
+            if {s.name for s in guard.term.symbols} <= given.keys()
+            and not satisfied(guard.term, given)
+        ]
 
     def _violated(self, values: Sequence[int]) -> None:
         named = dict(zip(self.symbols, values, strict=True))

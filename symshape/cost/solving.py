@@ -23,6 +23,9 @@ from symshape.errors import InputError
 _STEPS = 100_000
 """The number of sizes below a bound that are tried one by one until the guards allow one."""
 
+_ABOVE = 64
+"""The number of sizes above the largest at which guards are asked whether they refuse it."""
+
 
 def largest(
     domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]
@@ -37,6 +40,7 @@ def largest(
     Raises:
         InputError: a symbol is unknown or missing, nothing fits, everything fits, or neither way
             leads to an answer.
+        GuardViolation: the guards do not hold for the other sizes.
     """
     domain.require(symbol)
     if symbol in others:
@@ -68,6 +72,57 @@ def largest(
             f"every {symbol} fits: what is asked for does not grow with it, and no guard bounds it"
         )
     return found
+
+
+def allowed_range(domain: Domain, symbol: str, others: Mapping[str, int]) -> tuple[int, int | None]:
+    """Return the least size, from 1 on, and the greatest that the guards allow; None if there is no
+    greatest.
+
+    Raises:
+        InputError: a symbol is unknown or missing, or no allowed size is found.
+        GuardViolation: the guards do not hold for the other sizes.
+    """
+    domain.require(symbol)
+    unknown = arithmetic.symbol(symbol)
+    domain.check_names(others, _needed(domain, (), unknown))
+    domain.check_sizes(others)
+    replacements = {
+        arithmetic.symbol(name): arithmetic.const(value) for name, value in others.items()
+    }
+    allowed = _conditions(domain, replacements, unknown)
+    lowest, high = domain.guards.ranges.get(symbol, (0, None))
+    low = max(lowest or 0, 1)
+    try:
+        pieces = pieces_of(boolean.and_(*map(guarded, allowed)), unknown, (low, high))
+        least, greatest = _first(pieces), _last(pieces)
+    except TooMany:
+        holding = (
+            value
+            for value in range(low, low + _STEPS)
+            if all(satisfied(condition, {symbol: value}) for condition in allowed)
+        )
+        least = next(holding, None)
+        greatest = MOST if high is None else _by_bisection([], allowed, unknown, 0, low, high)
+    if least is None or greatest is None:
+        raise _nothing_allowed(symbol)
+    return least, None if greatest >= MOST else greatest
+
+
+def limiting(domain: Domain, symbol: str, value: int, others: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the guards that allow no ``symbol`` above ``value``, whatever the budget; none if a
+    larger one is allowed.
+
+    Raises: as :func:`allowed_range`.
+    """
+    _, greatest = allowed_range(domain, symbol, others)
+    if greatest is None or greatest > value:
+        return ()
+    far = [
+        domain.broken({**others, symbol: above})
+        for above in range(value + _ABOVE // 2, value + _ABOVE)
+    ]
+    always = tuple(text for text in far[0] if all(text in each for each in far))
+    return always or tuple(domain.broken({**others, symbol: value + 1}))
 
 
 def within(terms: Sequence[Term], at_most: int, rule: str, domain: Domain) -> GuardSet:
@@ -163,6 +218,21 @@ def _last(pieces: Pieces) -> int | None:
     return best
 
 
+def _first(pieces: Pieces) -> int | None:
+    """Return the least value at which a condition holds; None if there is no value."""
+    best: int | None = None
+    for rest, runs in enumerate(pieces.classes):
+        start = pieces.domain[0] or 0
+        for end, holds in runs:
+            value = start + (rest - start) % pieces.modulus
+            if holds and (end is None or value <= end) and (best is None or value < best):
+                best = value
+            if end is None:
+                break
+            start = end + 1
+    return best
+
+
 def _by_bisection(
     terms: Sequence[Term], allowed: Sequence[Term], unknown: Term, at_most: int, low: int, high: int
 ) -> int | None:
@@ -208,4 +278,8 @@ def _nothing_fits(
                 f"nothing fits: {name}={value}, the least that the guards allow, takes {least:,}, "
                 f"more than {at_most:,}; raise the budget or make the other sizes smaller"
             )
+    return _nothing_allowed(name)
+
+
+def _nothing_allowed(name: str) -> InputError:
     return InputError(f"nothing fits: no {name} that the guards allow was found")

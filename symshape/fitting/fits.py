@@ -17,11 +17,11 @@ from symshape.cost.graph_memory import DeviceMemory
 from symshape.cost.liveness import PARTS
 from symshape.cost.optimizers import OPTIMIZERS, MakeOptimizer, OptimizerMemory, optimizer_memory
 from symshape.cost.peak_memory import PeakMemory
-from symshape.cost.solving import largest
+from symshape.cost.solving import allowed_range, limiting
 from symshape.cost.step_memory import ReservedAt, StepMemory
 from symshape.cost.units import amount, shown
 from symshape.dims import Dim
-from symshape.errors import InputError
+from symshape.errors import GuardViolation, InputError
 from symshape.exploring.tables import Table, table_html, table_text
 from symshape.forks import cached_property
 from symshape.frontends.trace import Traced, trace
@@ -122,6 +122,7 @@ class Fits:
         Raises:
             InputError: nothing fits, everything fits, or the formula cannot be solved for the
                 symbol.
+            GuardViolation: the trace does not hold for the other sizes.
         """
         return self._aligned.largest(symbol, bytes=self.budget, **{**self._assumed, **others})
 
@@ -132,6 +133,7 @@ class Fits:
         Raises:
             InputError: not even the smallest fits, every size fits, or a symbol is missing or
                 unknown.
+            GuardViolation: the trace does not hold for the other sizes.
 
         >>> import torch, symshape
         >>> model = torch.nn.Linear(8, 1).requires_grad_(False)
@@ -150,15 +152,12 @@ class Fits:
         needed = frozenset(domain.symbols) - {symbol}
         domain.check_names(others, needed)
         domain.check_sizes(others)
-        low, _ = domain.guards.ranges.get(symbol, (0, None))
-        high = self._greatest(symbol, others)
-        least = self._allowed(symbol, others, range(max(low or 0, 1), max(low or 0, 1) + _TRIES))
-        if least is None or not self._fits(symbol, least, others):
+        least, high = allowed_range(domain, symbol, others)
+        if not self._fits(symbol, least, others):
             where = ", ".join(f"{name}={value}" for name, value in others.items())
-            smallest = "" if least is None else f" {symbol}={least}"
             memory = shown(self.budget, "B")
             raise InputError(
-                f"{self.name} does not fit in {memory}: not even{smallest} {where}".rstrip()
+                f"{self.name} does not fit in {memory}: not even {symbol}={least} {where}".rstrip()
             )
         good, bad = least, _MOST if high is None else high + 1
         step = least
@@ -186,13 +185,6 @@ class Fits:
                 bad = value
         return good
 
-    def _greatest(self, symbol: str, others: Mapping[str, int]) -> int | None:
-        """Return the greatest size that the guards allow; None if they bound it nowhere."""
-        try:
-            return largest(self.peak.domain, [arithmetic.ZERO], symbol, 0, others)
-        except InputError:
-            return None
-
     def _near(self, symbol: str, others: Mapping[str, int], above: int, value: int) -> int | None:
         """Return the largest size up to ``value``, and larger than ``above``, that the guards
         allow.
@@ -210,6 +202,9 @@ class Fits:
     def sizes(self) -> dict[str, int]:
         """The largest sizes: the first for the example's other sizes; empty if not even the
         smallest fits.
+
+        Raises:
+            GuardViolation: the trace does not hold for the sizes that were given (``at``).
         """
         if not self.symbols:
             return {}
@@ -231,19 +226,21 @@ class Fits:
 
     @cached_property
     def pairs(self) -> tuple[dict[str, int], ...]:
-        """Sizes that fit, of which none can grow alone: powers of two of the second size, the
-        largest of the first.
+        """Sizes that fit, of which none can grow alone: powers of two of the second size, up to
+        the greatest that the guards allow, with the largest of the first.
         """
         if len(self.symbols) < 2:
             return (self.sizes,) if self.sizes else ()
         first, second = self.symbols[:2]
         rest = {name: size for name, size in self.example.items() if name not in (first, second)}
         found: list[dict[str, int]] = []
-        for other in _powers(self.example[second]):
+        for other in self._allowed_powers(second, rest):
             if len(found) == _PAIRS:
                 break
             try:
                 size = self.largest(first, **{second: other}, **rest)
+            except GuardViolation:  # a guard speaks of this size and others
+                continue
             except InputError:
                 if found:
                     break
@@ -253,6 +250,45 @@ class Fits:
         return tuple(
             [each for each, after in zip_longest(found, following) if each[first] != after]
         )
+
+    def _allowed_powers(self, symbol: str, others: Mapping[str, int]) -> Iterator[int]:
+        """Yield the example's size and the powers of two above it, up to the greatest size that the
+        guards allow.
+
+        A power that the guards refuse is replaced by the next smaller size that they allow.
+        """
+        broken = self.peak.domain.broken
+        try:
+            _, high = allowed_range(self.peak.domain, symbol, others)
+        except InputError:  # guards speak of the first size, too
+            high = None
+        last = 0
+        for power in _powers(self.example[symbol]):
+            most = power if high is None else min(power, high)
+            nearest = range(most, max(last, most - _TRIES), -1)
+            value = next((each for each in nearest if not broken({**others, symbol: each})), None)
+            if value is not None:
+                yield (last := value)
+            if high is not None and power >= high:
+                return
+
+    @cached_property
+    def _ends(self) -> list[dict[str, int]]:
+        """The sizes that the sentence names: the largest first size, and the largest second one."""
+        chosen = [self.sizes] if self.sizes else []
+        chosen += [each for each in self.pairs if each not in chosen]
+        return chosen[:1] + chosen[1:][-1:]
+
+    @cached_property
+    def limits(self) -> tuple[str, ...]:
+        """The guards that bound the largest sizes, where memory is left for larger ones."""
+        if not self._ends:
+            return ()
+        found: list[str] = []
+        for symbol, point in zip(self.symbols, (self._ends[0], self._ends[-1]), strict=False):
+            others = {name: size for name, size in point.items() if name != symbol}
+            found += limiting(self.peak.domain, symbol, point[symbol], others)
+        return tuple(dict.fromkeys(found))
 
     # -- shown
     @property
@@ -291,14 +327,13 @@ class Fits:
             return f"fits in {budget}" if self.fits else f"does not fit in {budget}"
         if not self.pairs and not self.sizes:
             return f"does not fit in {budget}"
-        chosen = [self.sizes] if self.sizes else []
-        chosen += [each for each in self.pairs if each not in chosen]
-        first, *others = chosen[:1] + ([chosen[-1]] if len(chosen) > 1 else [])
+        first, *others = self._ends
         named = " × ".join(f"{name} {first[name]}" for name in self.symbols)
         more = "".join(
             f" or {' × '.join(str(each[name]) for name in self.symbols)}" for each in others
         )
-        return f"fits up to {named}{more} in {budget}"
+        bounded = f" (the guards allow no more: {', '.join(self.limits)})" if self.limits else ""
+        return f"fits up to {named}{more} in {budget}{bounded}"
 
     def __str__(self) -> str:
         less = (
@@ -467,6 +502,11 @@ def _dynamic(
     """
     if not dims:
         raise InputError("say which sizes vary, such as batch=0, length=1 (numbers of dimensions)")
+    if type(dims.get("dynamic", 0)) is not int:
+        raise InputError(
+            "fits takes no dynamic=…: name the sizes that vary, as batch=0, length=1 (numbers of "
+            "dimensions), or batch={'ids': 0, 'mask': 0}"
+        )
     target = model.forward if isinstance(model, torch.nn.Module) else model
     try:
         bound = inspect.signature(target).bind(*args, **kwargs)

@@ -387,7 +387,7 @@ class Compiled:
 
         Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors, as in
         :meth:`symshape.Traced.explain`; all else is then as in the call that each entry was traced
-        for.
+        for. Both are asked in torch's modes of now, such as ``torch.no_grad``.
 
         Raises:
             InputError: nothing was traced yet, an argument cannot be traced, or ``sizes`` names

@@ -67,16 +67,25 @@ def _nesting(call: Call, example: Call) -> str:
     new = [path for path in call.paths if path not in example.paths]
     gone = [path for path in example.paths if path not in call.paths]
     if new and gone:
-        return f"it is called with {', '.join(new)} instead of {', '.join(gone)}"
+        return f"it is called with {_listed(new)} instead of {_listed(gone)}"
     if new or gone:
         return (
-            f"it is called with {', '.join(new)}"
-            if new
-            else f"it is called without {', '.join(gone)}"
+            f"it is called with {_listed(new)}" if new else f"it is called without {_listed(gone)}"
         )
     if call.paths != example.paths:
         return "its keyword arguments come in another order"
     return "its arguments come in other containers (list, tuple, dict …)"
+
+
+_LISTED = 4
+"""The number of arguments that a sentence lists."""
+
+
+def _listed(paths: Sequence[str]) -> str:
+    """Return the paths as a list; of more than four the first three and how many more there are."""
+    if len(paths) <= _LISTED:
+        return ", ".join(paths)
+    return f"{', '.join(paths[: _LISTED - 1])} and {len(paths) - _LISTED + 1} more"
 
 
 def _key_text(key: LeafKey) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Symbol, slot_names
 from symshape.graph.text import text
 from symshape.options import Options
+from symshape.spelling import nearest
 from symshape.tracing.capture import capture
 from symshape.tracing.intercept.python_warnings import kernels_as_in_eager
 from symshape.user_code import name_of
@@ -93,13 +93,8 @@ def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[st
         signature.bind(*args, **kwargs)
     except TypeError as error:
         names = list(signature.parameters)
-        near = [
-            match
-            for key in kwargs
-            if key not in names
-            for match in difflib.get_close_matches(key, names, 1)
-        ]
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        hints = (nearest(key, names) for key in kwargs if key not in names)
+        hint = next(filter(None, hints), "")
         raise InputError(
             f"{name_of(fn)}() cannot be called like this: {error}{hint}; it takes "
             f"{', '.join(names)}"

@@ -160,7 +160,7 @@ def _step(
 
     def step(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         result = fn(*args, **kwargs)
-        found = _loss_of(result) if loss is None else _single(loss(result))
+        found = loss_of(result) if loss is None else _single(loss(result))
         gradients = torch.autograd.grad(found, parameters, allow_unused=True)
         return found.detach(), gradients
 
@@ -188,12 +188,18 @@ def _described(found: Any, result: Any) -> str:
     )
 
 
-def _loss_of(result: Any) -> torch.Tensor:
+def loss_of(
+    result: Any, advice: str = "pass loss=…, a function that computes one from the result"
+) -> torch.Tensor:
+    """Return the loss that a result is, or has as ``.loss``.
+
+    Raises:
+        InputError: it is none; the message ends with the advice.
+    """
     found = result if isinstance(result, torch.Tensor) else getattr(result, "loss", None)
     if not isinstance(found, torch.Tensor) or found.dim():
         what = _described(found, result)
         raise InputError(
-            f"the result ({what}) is not a scalar loss and has no attribute .loss; pass loss=…, a "
-            "function that computes one from the result"
+            f"the result ({what}) is not a scalar loss and has no attribute .loss; {advice}"
         )
     return found

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from guards.sets.codegen import compile_check
-from guards.terms import fold
+from symshape.cost.domain import Domain
 from symshape.cost.graph_memory import (
     BucketGraph,
     GraphMemory,
@@ -89,7 +89,12 @@ class WarmUp:
         return table_html(self.table())
 
 
-_OUTSIDE = "outside of the guards"
+def _outside(program: Program, caps: Mapping[str, int]) -> str:
+    """Return the reason why a program has no bucket of these sizes: the guards that refuse them."""
+    broken = _broken(program, caps)
+    return "outside of the guards" + (f": {', '.join(broken)}" if broken else "")
+
+
 Work = list[tuple[Entry, dict[str, int]]]
 
 
@@ -125,8 +130,12 @@ def warm_up(
         for entry, caps in work:
             made.append((entry.number, _warmed(entry, caps)))
             step(", ".join(f"{name}={size}" for name, size in caps.items()))
-    number = most_general(warmable).number
-    made += [(number, Warmed(caps, reason=_OUTSIDE)) for caps in wanted if caps not in served]
+    general = most_general(warmable)
+    made += [
+        (general.number, Warmed(caps, reason=_outside(general.program, caps)))
+        for caps in wanted
+        if caps not in served
+    ]
     stores = {
         id(runner.store): runner.store
         for each in warmable
@@ -230,7 +239,7 @@ def _warmed(entry: Entry, caps: Mapping[str, int]) -> Warmed:
     if not found:
         names = ", ".join(sorted(_of_data(entry) - caps.keys()))
         if not names:
-            return Warmed(caps, reason=_OUTSIDE)
+            return Warmed(caps, reason=_outside(entry.program, caps))
         return Warmed(
             caps,
             reason=(
@@ -290,15 +299,12 @@ def _belongs(entry: Entry, caps: Mapping[str, int]) -> bool:
 
 def _holds(program: Program, caps: Mapping[str, int]) -> bool:
     """Return whether a program's guards hold for these sizes."""
-    known = [
-        guard.term
-        for guard in program.guards
-        if {s.name for s in guard.term.symbols} <= caps.keys()
-    ]
-    try:
-        return all(fold.evaluate(term, caps) for term in known)
-    except ZeroDivisionError:
-        return False
+    return not _broken(program, caps)
+
+
+def _broken(program: Program, caps: Mapping[str, int]) -> list[str]:
+    """Return the guards that speak of these sizes alone and do not hold for them."""
+    return Domain.of(program).broken(caps)
 
 
 # -- The sizes that a compiled function has seen, as traffic for the planner.

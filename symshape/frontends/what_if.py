@@ -8,7 +8,6 @@ call.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from symshape.graph.program import Program, slot_names
 from symshape.runtime.cache import EntryCache
 from symshape.runtime.entry import Entry
 from symshape.runtime.families import Family
+from symshape.spelling import nearest
 
 Sizes = Mapping[str, int | Sequence[int | None]]
 
@@ -112,10 +112,8 @@ def _given(program: Program, path: str, size: Any, given: dict[Source, int]) -> 
     call = program.call
     if path not in call.paths:
         known = [*call.paths, *program.symbols]
-        near = difflib.get_close_matches(path, known, 1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise InputError(
-            f"sizes: {program.name} has no argument and no symbol {path!r}{hint}: "
+            f"sizes: {program.name} has no argument and no symbol {path!r}{nearest(path, known)}: "
             f"{', '.join(known)}"
         )
     key = call.keys[call.paths.index(path)]
@@ -156,15 +154,18 @@ def on_any_device(call: Call, example: Call) -> Call:
 
 
 def which_of_sizes(cache: EntryCache, sizes: Sizes) -> Which:
-    """Return the entry that would serve a call with these sizes, otherwise like the call that each
-    was traced for.
+    """Return the entry that would serve a call with these sizes in torch's modes of now, otherwise
+    like the call that each was traced for.
     """
     found = _Search()
     for family, changes in _families(cache):
         program = family.entries[0].program
         integers = integers_at(program, sizes)
+        differences = structure_differences(program, program.call, changes=(), answered={})
         if isinstance(integers, list):
-            found.refuse(family, integers)
+            found.refuse(family, [*integers, *differences])
+        elif differences:
+            found.refuse(family, differences)
         elif found.ask(family, integers, changes):
             break
     return found.answer()

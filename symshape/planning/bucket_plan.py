@@ -215,6 +215,15 @@ class BucketPlan:
         )
 
     # -- kept
+    def __eq__(self, other: object) -> bool:
+        """Return whether two plans have the same caps, prices, forecasts and objective."""
+        if not isinstance(other, BucketPlan):
+            return NotImplemented
+        return self is other or self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.caps)
+
     def to_json(self) -> str:
         """Return the plan as JSON, with the formulas that judge it on other traffic."""
         data = {

@@ -59,6 +59,10 @@ class Limits:
         return cls(graphs, given, None if memory is None else amount(memory, "bytes"))
 
 
+NONE_ALLOWED = (
+    "no size that the traffic could be padded to: the guards (or measured times) allow none"
+)
+
 NEXT = 4096
 """The number of sizes above a refused one that are searched for one that the guards allow."""
 
@@ -95,9 +99,7 @@ def candidates(
     else:
         found = {size for each in counts if (size := allowed(prices, whole, each)) is not None}
     if not found:
-        raise InputError(
-            "no size that the traffic could be padded to: the guards (or measured times) allow none"
-        )
+        raise InputError(NONE_ALLOWED)
     fitting = sorted(size for size in found if usable(prices, whole(size), memory))
     if not fitting:
         least = prices.memory(whole(min(found)))

@@ -99,7 +99,8 @@ def _best_product(
             )
             cells[cell] = cells.get(cell, 0) + count
         cost = sum(
-            prices.at(_whole(prices, seen, varying, cell)) * count for cell, count in cells.items()
+            prices.exact(_whole(prices, seen, varying, cell)) * count
+            for cell, count in cells.items()
         )
         if caps and (best is None or cost < best[0]):
             best = cost, tuple(caps)

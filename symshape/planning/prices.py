@@ -43,7 +43,7 @@ class Prices:
         self.memory_terms = tuple(memory)
         self.measured = None if measured is None else dict(measured)
         self.unit = unit
-        domain = Domain("the plan", self.symbols, guards, {})
+        domain = self._domain = Domain("the plan", self.symbols, guards, {})
         self._evaluate = None if term is None else domain.compiled([term])
         self._memory = domain.compiled(self.memory_terms) if memory else None
 
@@ -67,10 +67,13 @@ class Prices:
 
     def exact(self, sizes: Sizes) -> int | float:
         """Return the price of a call that is not padded, or the least measured price that holds
-        it.
+        it; 0 where the guards do not hold and the formula has no value.
         """
         if self.measured is None:
-            return self.at(sizes)
+            try:
+                return self.at(sizes)
+            except ZeroDivisionError:  # a quotient by a size, which the guards keep above zero
+                return 0
         fitting = [
             price
             for cap, price in self.measured.items()
@@ -87,6 +90,10 @@ class Prices:
         if self.measured is not None and sizes not in self.measured:
             return False
         return bool(self.guards.holds(dict(zip(self.symbols, sizes, strict=True))))
+
+    def may(self, given: Mapping[str, int]) -> bool:
+        """Return whether the guards that speak of these sizes alone hold."""
+        return not self._domain.broken(given)
 
     def as_json(self) -> dict[str, Any]:
         """Return the prices as plain data."""

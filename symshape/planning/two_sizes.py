@@ -20,7 +20,8 @@ import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from symshape.planning.candidates import Best, Limits, allowed, at_most, usable
+from symshape.errors import InputError
+from symshape.planning.candidates import NEXT, NONE_ALLOWED, Best, Limits, allowed, at_most, usable
 from symshape.planning.dynamic_programming import Number, choose_bands, choose_caps
 from symshape.planning.prices import Prices, Sizes
 from symshape.planning.traffic import Traffic
@@ -254,6 +255,8 @@ def _by_rows(
 
 _GRID = (16, 64)
 """The largest number of candidates along the two symbols of a grid, the coarser one first."""
+_OTHERS = 4
+"""The greatest other sizes beside which an allowed candidate is searched."""
 _NEVER = 10**40
 """The price of an impossible cap."""
 
@@ -280,10 +283,11 @@ class _Calls:
             prices.symbols.index(varying[first]),
             prices.symbols.index(varying[1 - first]),
         ]
+        self._fixed = seen.fixed
         self._base = [seen.fixed.get(name, 0) for name in prices.symbols]
         histogram = {(point[first], point[1 - first]): count for point, count in points.items()}
         self.rows, self.columns = (
-            _grid(prices, histogram, index, self.whole) for index in range(2)
+            _grid(prices, histogram, index, self.whole, self.alone) for index in range(2)
         )
         self.cells: dict[tuple[int, int], int] = {}
         self.left: float = 0
@@ -300,6 +304,18 @@ class _Calls:
         sizes = list(self._base)
         sizes[self._axes[0]], sizes[self._axes[1]] = row, column
         return tuple(sizes)
+
+    def alone(self, index: int, size: int) -> int | None:
+        """Return the least size from ``size`` on that the guards on this size alone allow.
+
+        Args:
+            index: 0 for the size along the rows, 1 for that along the columns.
+            size: the size that came.
+        """
+        name = self.prices.symbols[self._axes[index]]
+        near = range(size, size + NEXT)
+        may = self.prices.may
+        return next((each for each in near if may({**self._fixed, name: each})), None)
 
     def cap(self, row: int, column: int) -> Sizes:
         """Return the sizes at a place of the grid."""
@@ -323,6 +339,8 @@ def along_two(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Lim
         InputError: nothing fits.
     """
     calls = _Calls(prices, seen, varying, limits.memory)
+    if not calls.rows or not calls.columns:
+        raise InputError(NONE_ALLOWED)
     found = choose_bands(
         calls.cells, len(calls.rows), len(calls.columns), calls.price, limits.graphs
     )
@@ -363,9 +381,13 @@ def _grid(
     histogram: Mapping[tuple[int, int], int],
     index: int,
     whole: Callable[[int, int], Sizes],
+    alone: Callable[[int, int], int | None],
 ) -> list[int]:
     """Return candidates along one of the two sizes: all that came, or quantiles of the calls if
     they are too many.
+
+    A size that the guards refuse is replaced by the next one that they allow beside the greatest
+    other size; a call that no allowed size holds has no candidate.
     """
     counts: dict[int, int] = {}
     for point, count in histogram.items():
@@ -379,10 +401,24 @@ def _grid(
             if reached * most >= total * len(chosen):
                 chosen.append(size)
         ordered = sorted(set(chosen))
-    other = max(point[1 - index] for point in histogram)
 
-    def along(size: int) -> Sizes:
-        return whole(size, other) if index == 0 else whole(other, size)
+    def along(other: int) -> Callable[[int], Sizes]:
+        return lambda size: whole(size, other) if index == 0 else whole(other, size)
 
-    found = {allowed(prices, along, each) for each in ordered}
-    return sorted(size for size in found if size is not None)
+    def across(size: int) -> Callable[[int], Sizes]:
+        return lambda other: whole(size, other) if index == 0 else whole(other, size)
+
+    starts = [least for each in ordered if (least := alone(index, each)) is not None]
+    others: list[int] = []
+    for each in sorted({point[1 - index] for point in histogram}, reverse=True):
+        least = alone(1 - index, each)
+        if least is not None and len(others) < _OTHERS:
+            beside = (allowed(prices, across(size), least) for size in starts[: -_OTHERS - 1 : -1])
+            others.append(next((size for size in beside if size is not None), least))
+    found: set[int] = set()
+    for least in starts:
+        beside = (allowed(prices, along(other), least) for other in others)
+        nearest = next((size for size in beside if size is not None), None)
+        if nearest is not None:
+            found.add(nearest)
+    return sorted(found)

@@ -50,6 +50,12 @@ _HELP = (
     "is not used as a plain number or in a branch; dynamic={...} with the dimension makes it an "
     "error. symshape.Options(free_traces=None) traces every size."
 )
+_HELP_CONTAINERS = (
+    "This warning comes once for each compiled function. Programs that exist still serve their "
+    "calls, and frequent containers are still traced.\n  To avoid it, call the function with "
+    "containers of the same length and keys, and let it read none that grows: append to such a "
+    "list outside of the function. symshape.Options(free_traces=None) traces each of them."
+)
 _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError, KeyboardInterrupt)
 """Errors that are always raised: broken constraints, wrong requests, and the user's interrupt."""
 
@@ -406,7 +412,8 @@ class EagerCalls:
             events.emit(events.RanEagerly(name, *told))
         if refused in self._warned or call.reason in _QUIET:
             return
-        text, code = f"{account.reason}\n  {_HELP}", FallbackWarning.code
+        advice = _HELP_CONTAINERS if account is self.programs.others else _HELP
+        text, code = f"{account.reason}\n  {advice}", FallbackWarning.code
         if refusal is not None:
             text = (
                 f"{name} cannot be traced and runs eagerly for calls like this one: "

@@ -125,6 +125,16 @@ def test_wrong_options() -> None:
             Options(max_entries=wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="options must be"):
         symshape.compile(double, options=3)  # type: ignore[arg-type]
+    said = r"Options has no argument 'max_entires' \(did you mean 'max_entries'\?\); it takes spec"
+    with pytest.raises(InputError, match=said):
+        Options(max_entires=3)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match="Options has no argument 'colour'; it takes"):
+        Options(colour=3)  # type: ignore[call-arg]
+    said = r"Dim has no argument 'mininum' \(did you mean 'min'\?\); it takes name, min, max"
+    with pytest.raises(DimError, match=said):
+        Dim("b", mininum=5)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match=r"no option 'max_entires' \(did you mean 'max_entries'"):
+        symshape.compile(double, options={"max_entires": 3})
     with pytest.raises(InputError, match="no option 'max_entry'"):
         symshape.compile(double, options={"max_entry": 3})
     with pytest.raises(InputError, match="max_entries must be a positive int"):

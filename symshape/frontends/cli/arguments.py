@@ -199,6 +199,8 @@ def read_traffic(path: Path | None, columns: Sequence[str], fixed: Sequence[str]
         if pairs:
             raise InputError("--column is for --traffic FILE")
         return None
+    if not path.is_file():
+        raise InputError(f"the traffic cannot be read: there is no file {path}")
     if not pairs:
         raise InputError("say which column holds which size: --column length=ContextTokens")
     return _having(Traffic.read(path, pairs), fixed)

@@ -5,6 +5,7 @@ the library does the work.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from symshape.cost.cost import GROUPS, Cost
 from symshape.cost.peak_memory import PeakMemory
+from symshape.cost.solving import limiting
 from symshape.cost.units import shown
 from symshape.errors import InputError
 from symshape.exploring.tables import Table
@@ -34,6 +36,7 @@ from symshape.frontends.cli.arguments import (
     usage_errors,
 )
 from symshape.frontends.cli.example_programs import traced_program
+from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.planner import plan as make_plan
 
 
@@ -89,12 +92,22 @@ def cost(
             )
         report = _Report(found, peak, ranges)
         answer = report.solve(largest, memory, flops) if largest else None
+        limits = () if answer is None else report.limits(largest, answer)
         if as_json:
-            typer.echo(json.dumps(report.as_json(largest, answer), indent=1))
+            typer.echo(json.dumps(report.as_json(largest, answer, limits), indent=1))
         else:
             report.show(console, by, limit)
             if answer is not None:
-                console.print(Text(f"largest {largest} within {memory or flops}: {answer}", "bold"))
+                console.print(
+                    Text(f"largest {largest} within {memory or flops}: {answer}", "bold"),
+                    soft_wrap=True,
+                )
+            if limits:
+                many = "guards bound" if len(limits) > 1 else "guard bounds"
+                console.print(
+                    Text(f"not the budget, but the {many} {largest}: {', '.join(limits)}"),
+                    soft_wrap=True,
+                )
 
 
 class _Report:
@@ -128,13 +141,22 @@ class _Report:
         """Return the largest size within both budgets, with the other sizes at the upper ends of
         their ranges.
         """
-        others = {other: value for other, value in self.points[-1].items() if other != name}
+        others = self._others(name)
         found = []
         if memory:
             found.append(self.peak.largest(name, bytes=memory, **others))
         if flops:
             found.append(self.cost.largest(name, flops=flops, **others))
         return min(found)
+
+    def _others(self, name: str) -> dict[str, int]:
+        return {other: value for other, value in self.points[-1].items() if other != name}
+
+    def limits(self, name: str, answer: int) -> tuple[str, ...]:
+        """Return the guards that allow no size above the answer, so that the budget is not the
+        limit.
+        """
+        return limiting(self.cost.domain, name, answer, self._others(name))
 
     def show(self, console: Console, by: str, limit: int) -> None:
         """Print tables and sentences."""
@@ -163,7 +185,7 @@ class _Report:
         for note in self.cost.notes():
             console.print(Text(note, "dim"))
 
-    def as_json(self, largest: str, answer: int | None) -> dict[str, Any]:
+    def as_json(self, largest: str, answer: int | None, limits: Sequence[str]) -> dict[str, Any]:
         """Return the report as plain data."""
         points = []
         for point in self.points:
@@ -189,6 +211,7 @@ class _Report:
         }
         if answer is not None:
             found["largest"] = {largest: answer}
+            found["limits"] = list(limits)
         return found
 
 
@@ -247,13 +270,19 @@ def plan(
     if as_json:
         typer.echo(found.to_json())
         return
-    console.print(terminal_table(found.table()))
-    caps = tuple(tuple(map(str, cap)) for cap in found.caps)
-    console.print(
-        terminal_table(Table("caps", found.symbols, caps, numbers=frozenset(found.symbols)))
-    )
+    show_plan(console, found)
     if traffic is None:
         console.print(Text(f"traffic: {ATTRIBUTION}", "dim"))
+
+
+def show_plan(console: Console, found: BucketPlan, limit: int | None = None) -> None:
+    """Print the tables of a plan: its cost beside other lists of caps, and its caps."""
+    caps = tuple(tuple(map(str, cap)) for cap in found.caps)
+    for each in (
+        found.table(),
+        Table("caps", found.symbols, caps, numbers=frozenset(found.symbols)),
+    ):
+        console.print(terminal_table(each, limit=limit))
 
 
 def fits_command(
@@ -318,5 +347,6 @@ def _plain(found: Fits) -> dict[str, Any]:
         "largest": found.sizes,
         "pairs": list(found.pairs),
         "answer": found.answer,
+        "limits": list(found.limits),
         "unknown": list(found.unknown),
     }

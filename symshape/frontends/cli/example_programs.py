@@ -7,6 +7,7 @@ from __future__ import annotations
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from symshape.dims import Dim
 from symshape.errors import InputError
 from symshape.exploring.traffic import Batch
 from symshape.frontends.trace import Traced, trace
-from symshape.frontends.training import trace_training
+from symshape.frontends.training import loss_of, trace_training
 
 # -- The demo's models: small transformers architectures with random weights.
 VOCABULARY = 512
@@ -121,6 +122,12 @@ def make_inputs(batch: Batch, generator: torch.Generator, device: torch.device) 
     return Inputs((ids * mask).to(device), mask.to(device))
 
 
+_LOSS = (
+    "--train needs a module that returns its loss: let the factory return one whose forward "
+    "computes it from the arguments"
+)
+
+
 def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced:
     """Return the trace of a model of the demo, of a factory's function, or of a step that trains
     it.
@@ -146,10 +153,20 @@ def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced
     if not train:
         with torch.no_grad():
             return trace(fn, *args, dynamic=dynamic, **kwargs)
-    parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else None
-    optimizer = OPTIMIZERS[train]
+    parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else []
+    if not any(each.requires_grad for each in parameters):
+        raise InputError(
+            f"--train needs a module with parameters to train, and {name} gives none: let the "
+            "factory return a torch.nn.Module"
+        )
     return trace_training(
-        fn, *args, optimizer=optimizer, parameters=parameters, dynamic=dynamic, **kwargs
+        fn,
+        *args,
+        loss=partial(loss_of, advice=_LOSS),
+        optimizer=OPTIMIZERS[train],
+        parameters=parameters,
+        dynamic=dynamic,
+        **kwargs,
     )
 
 

@@ -32,6 +32,7 @@ from symshape.frontends.cli.arguments import (
     read_sizes,
     usage_errors,
 )
+from symshape.frontends.cli.cost_commands import show_plan
 from symshape.frontends.cli.example_programs import traced_program
 from symshape.frontends.exploration.explore import explore
 from symshape.frontends.trace import Traced
@@ -128,7 +129,7 @@ def report(
         elif kind == "guards":
             console.print(Text(str(guards.from_json(text))))
         elif isinstance(data, dict) and "caps" in data:
-            console.print(terminal_table(BucketPlan.from_json(text).table(), limit=limit))
+            show_plan(console, BucketPlan.from_json(text), limit)
         else:
             raise InputError(
                 f"{file} holds none of what symshape writes: a trace, a plan or a guard set"

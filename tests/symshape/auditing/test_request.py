@@ -37,6 +37,11 @@ PADDED = {"x": {1: "length"}}
         ({"padding": "none"}, "write 'finite'"),
         ({"fixed": {"mask": 0}}, "which padded= does not"),
         ({"fixed": {"x": 7}}, "holds 7 at padding, but in the example it does not"),
+        (
+            {"padded": {"x": {1: "length"}, "mask": {1: "length"}}, "fixed": {"mask": 7}},
+            "mask holds 7 at padding, but in the example it does not",
+        ),
+        ({"padded": {"mask": {1: "length"}}}, "names only mask for length, which is its mask"),
         ({"example": 3}, "is a mapping"),
         ({"example": (X, MASK, X)}, "cannot be called"),
     ],
@@ -68,3 +73,39 @@ def test_an_argument_that_is_as_long_but_not_padded_is_noted() -> None:
     )
     assert found.proven
     assert any("kinds is as long as length" in note for note in found.notes)
+
+
+def _pooled(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+
+
+def _inverted(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return x.masked_fill(mask[..., None], 0).sum(1)
+
+
+@pytest.mark.parametrize("valid", ["mask", "~mask"])
+def test_a_mask_may_be_listed_as_padded(valid: str) -> None:
+    """Its padding is what makes it the mask: it gets no other numbers."""
+    mask = MASK if valid == "mask" else MASK == 0
+    model = _pooled if valid == "mask" else _inverted
+    padded = {**PADDED, "mask": {1: "length"}}
+    found = symshape.audit_padding(model, {"x": X, "mask": mask}, padded, valid)
+    assert found["result"].verdict == "proven"
+    alone = symshape.audit_padding(model, {"x": X, "mask": mask}, PADDED, valid)
+    assert str(found) == str(alone)
+    leaking = symshape.audit_padding(
+        lambda x, mask: x.mean(1), {"x": X, "mask": mask}, padded, valid
+    )
+    assert leaking["result"].verdict == "leaks"
+
+
+def test_another_dimension_of_the_mask() -> None:
+    square = torch.ones(5, 5)
+    square[:, 3:] = 0
+    with pytest.raises(InputError, match="mask of length, whose positions are its dimension 1"):
+        symshape.audit_padding(
+            _pooled,
+            {"x": torch.ones(5, 5, 4), "mask": square},
+            {**PADDED, "mask": {0: "length"}},
+            "mask",
+        )

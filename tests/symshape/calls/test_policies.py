@@ -4,6 +4,7 @@ tensors.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -92,6 +93,48 @@ def test_descriptions(dynamic: Any, expected: str) -> None:
     traced = symshape.trace(add, R(3, 4), dynamic=dynamic)
     assert sizes(traced) == expected
     assert torch.equal(traced(R(3, 4)), R(3, 4) * 2)
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "said"),
+    [
+        ({"x": {0: 8}}, "x.size(0) is 3 in this call, but is declared to be 8"),
+        ({"x": {-2: 8}}, "x.size(-2) is 3 in this call, but is declared to be 8"),
+        ({"x": ("batch", 5)}, "x.size(1) is 4 in this call, but is declared to be 5"),
+        (({0: 8},), "x.size(0) is 3 in this call, but is declared to be 8"),
+        ({"x": 3}, "x.size(1) is 4 in this call, but is declared to be 3"),
+        ({"x": {0: 0}}, "x.size(0) is 3 in this call, but is declared to be 0"),
+    ],
+)
+def test_a_number_is_the_size(dynamic: Any, said: str) -> None:
+    """As in torch.export, which refuses another size, too."""
+    with pytest.raises(DimError, match=re.escape(said)):
+        symshape.trace(add, R(3, 4), dynamic=dynamic)
+    compiled = symshape.compile(add, dynamic=dynamic)
+    with pytest.raises(DimError, match=re.escape(said)):
+        compiled(R(3, 4))
+    assert compiled.stats().traces == 0
+
+
+def test_a_number_is_the_size_of_every_call() -> None:
+    compiled = symshape.compile(add, dynamic={"x": {0: 3, 1: "wide"}})
+    for wide in (4, 5):
+        assert torch.equal(compiled(R(3, wide)), R(3, wide) * 2)
+    for _ in range(20):
+        with pytest.raises(DimError, match="is 5 in this call, but is declared to be 3"):
+            compiled(R(5, 4))
+    assert compiled.stats().traces == 1
+    assert sizes(symshape.trace(add, R(3, 4), dynamic={"x": {0: 3, 1: "wide"}})) == "3, wide"
+
+
+def test_a_number_is_the_value_of_an_integer() -> None:
+    def scaled(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n
+
+    compiled = symshape.compile(scaled, dynamic={"n": 2})
+    assert torch.equal(compiled(R(3), 2), R(3) * 2)
+    with pytest.raises(DimError, match="n is 3 in this call, but is declared to be 2"):
+        compiled(R(3), 3)
 
 
 def test_descriptions_of_nested_arguments() -> None:

@@ -11,7 +11,7 @@ from guards.facts.definedness import satisfied
 from guards.terms import fold
 from symshape.cost import solving
 from symshape.cost.domain import Domain
-from symshape.cost.solving import largest, solved
+from symshape.cost.solving import allowed_range, largest, limiting, solved
 from symshape.errors import GuardViolation, InputError
 
 FORMULAS = (
@@ -116,3 +116,47 @@ def test_what_is_not_solved() -> None:
     assert [*map(str, solved(d, [parse("s*s*t + s*t*t")], "s", 2000, {"t": 2}))] == ["s <= 30"]
     with pytest.raises(InputError, match="is the size to solve for, but also given"):
         solved(d, [parse("s")], "s", 2000, {"s": 3})
+
+
+@pytest.mark.parametrize("pieces", [True, False])
+def test_the_allowed_range_against_trying(pieces: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not pieces:
+
+        def too_many(*_: object) -> None:
+            raise solving.TooMany
+
+        monkeypatch.setattr(solving, "pieces_of", too_many)
+    for guards in (*GUARDS, ("s % 4 == 3", "s >= 9"), ("s*t >= 500",), ("s % 7 == t",)):
+        d = domain(*guards)
+        for t in (1, 5, 12):
+            fits = [s for s in range(1, LIMIT + 1) if d.guards.holds({"s": s, "t": t})]
+            if fits:
+                least, greatest = allowed_range(d, "s", {"t": t})
+                assert least == fits[0]
+                assert greatest == (fits[-1] if pieces else None)
+            else:
+                with pytest.raises(InputError, match="no s that the guards allow"):
+                    allowed_range(d, "s", {"t": t})
+
+
+def test_the_greatest_allowed_size_by_bisection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_many(*_: object) -> None:
+        raise solving.TooMany
+
+    monkeypatch.setattr(solving, "pieces_of", too_many)
+    guards = GuardSet(
+        GuardSet.read("s % 4 == 3").conditions, ranges={"s": (0, 1000), "t": (0, None)}
+    )
+    assert allowed_range(Domain("f", ["s", "t"], guards, {}), "s", {"t": 2}) == (3, 999)
+
+
+def test_the_guards_that_are_the_limit() -> None:
+    d = Domain("f", ["s", "t"], GuardSet.read("s % 4 == 0", "s <= 37", "t <= 9"), {})
+    assert allowed_range(d, "s", {"t": 2}) == (4, 36)
+    assert limiting(d, "s", 36, {"t": 2}) == ("s <= 37",)
+    assert limiting(d, "s", 32, {"t": 2}) == ()
+    free = Domain("f", ["s"], GuardSet.read("s % 4 == 0"), {})
+    assert allowed_range(free, "s", {}) == (4, None)
+    assert limiting(free, "s", 400, {}) == ()
+    with pytest.raises(GuardViolation, match="t <= 9"):
+        allowed_range(d, "s", {"t": 10})

@@ -143,6 +143,80 @@ def test_guards_bound_the_answer() -> None:
         found.reserved(batch=2, length=129)
 
 
+class _Positions(nn.Module):
+    """Texts of at most so many tokens."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.embed, self.positions = nn.Embedding(100, 16), nn.Embedding(most, 16)
+        self.most = most
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        if ids.size(1) > self.most:
+            raise ValueError("too long")
+        return self.embed(ids) + self.positions.weight[: ids.size(1)]
+
+
+def _bounded(most: int, memory: str = "1 GB", **more: Any) -> symshape.fitting.fits.Fits:
+    ids = torch.zeros(2, 8, dtype=torch.long)
+    return symshape.fits(_Positions(most), (ids,), memory=memory, batch=0, length=1, **more)
+
+
+@pytest.mark.parametrize("most", [64, 200, 256])
+@pytest.mark.parametrize("memory", ["3 MB", "1 GB"])
+def test_pairs_end_at_the_greatest_length_that_the_guards_allow(most: int, memory: str) -> None:
+    found = _bounded(most, memory)
+    lengths = [each["length"] for each in found.pairs]
+    assert lengths[-1] == most
+    assert lengths == [8 << n for n in range(len(lengths) - 1)] + [most]
+    for each in found.pairs:
+        assert found.largest("batch", length=each["length"]) == each["batch"]
+    last = found.pairs[-1]
+    assert str(found).endswith(
+        f" or {last['batch']} × {most} in {memory.replace(' ', '.00 ')} (the guards allow no more: "
+        f"length <= {most})"
+    )
+    assert found.limits == (f"length <= {most}",)
+    assert str(most) in found.text()
+    with pytest.raises(GuardViolation, match=f"length <= {most}"):
+        found.largest("batch", length=most + 1)
+
+
+def test_given_sizes_outside_of_the_guards_are_refused() -> None:
+    with pytest.raises(GuardViolation, match="length <= 64"):
+        str(_bounded(64, at={"length": 65}))
+    assert _bounded(64, at={"length": 64}).pairs[0]["length"] == 64
+
+
+def test_pairs_of_sizes_that_guards_tie() -> None:
+    def rows(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a * b[:, None]).sum(1)
+
+    example = torch.ones(4, 6), torch.ones(4)
+    found = symshape.fits(rows, example, memory="100 MB", rows={"a": 0}, more={"b": 0})
+    assert all(each["rows"] == each["more"] for each in found.pairs)
+    assert found.pairs[-1]["rows"] > 1000
+    assert [text.split() for text in found.limits] == [["more", "==", "rows"]]
+
+    def ordered(x: torch.Tensor) -> torch.Tensor:
+        if x.size(0) <= x.size(1):
+            raise ValueError("more columns than rows")
+        return x * 2
+
+    found = symshape.fits(ordered, torch.ones(9, 6), memory="100 MB", rows=0, columns=1)
+    assert [each["columns"] for each in found.pairs][-1] == 2048
+    assert all(each["rows"] > each["columns"] for each in found.pairs)
+
+
+def test_pairs_of_multiples() -> None:
+    def blocks(x: torch.Tensor) -> torch.Tensor:
+        return x.view(x.size(0), -1, 48) + 1
+
+    found = symshape.fits(blocks, torch.ones(9, 48), memory="100 MB", rows=0, columns=1)
+    assert found.pairs
+    assert all(each["columns"] % 48 == 0 for each in found.pairs)
+
+
 def test_sizes_that_must_be_multiples() -> None:
     found = symshape.fits(lambda x: x.view(-1, 48) + 1, torch.ones(96), memory="1 GB", n=0)
     best = found.largest("n")
@@ -163,6 +237,7 @@ def test_sizes_that_must_be_multiples() -> None:
             "no optimizer 'lion'; choose from adamw, adam, sgd, momentum",
         ),
         ({"batch": 0, "memory": "much"}, "is no amount"),
+        ({"dynamic": {"input": {0: "batch"}}}, "fits takes no dynamic=…: name the sizes that vary"),
         ({"batch": 0, "at": {"length": 3}}, "has no symbol 'length'"),
         ({"batch": 0, "train": "sgd"}, "is not a scalar loss"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import subprocess
 import sys
 from typing import Any
 
@@ -148,6 +149,26 @@ def test_demo_refuses(words: list[str], said: str) -> None:
 
 def test_no_words_is_help() -> None:
     assert "prove" in run().output
+
+
+def test_it_runs_as_a_module() -> None:
+    """``python -m symshape`` is the command line, too."""
+    found = subprocess.run(
+        [sys.executable, "-m", "symshape", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "python -m symshape [OPTIONS] COMMAND" in found.stdout
+    assert "fits" in found.stdout
+    blocked = "import sys, runpy; sys.modules['typer'] = None; runpy.run_module('symshape')"
+    left_alone = subprocess.run([sys.executable, "-c", blocked], check=False)
+    assert left_alone.returncode == 0, "importing the module runs nothing"
+    runs = blocked.replace("run_module('symshape')", "run_module('symshape', run_name='__main__')")
+    refused = subprocess.run(
+        [sys.executable, "-c", runs], capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 1
+    assert refused.stderr.strip() == (
+        "symshape: the command line needs typer: pip install 'symshape[cli]'"
+    )
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

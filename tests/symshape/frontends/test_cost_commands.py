@@ -26,6 +26,12 @@ class Trained(torch.nn.Linear):
     def forward(self, x):
         return super().forward(x).mean()
 
+def tied(x, mask):
+    return (x * mask[..., None]).sum(1)
+
+def two():
+    return tied, (torch.ones(3, 8, 4), torch.ones(3, 8))
+
 def training():
     return Trained(4, 8), (torch.ones(3, 4),), {}, {"x": {0: "batch"}}
 
@@ -84,6 +90,26 @@ def test_cost_as_json_and_solved(here: Path) -> None:
     assert 48 * 4096 * best + 160 <= 10**9 < 48 * 4096 * (best + 1) + 160
 
 
+def test_a_guard_that_is_the_limit_is_named(here: Path) -> None:
+    words = "--largest", "s0", "--memory", "1 GB"
+    result = run("cost", "program_of_a_user:two", *words)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[-2:] == [
+        "largest s0 within 1 GB: 3",
+        "not the budget, but the guard bounds s0: s0 == s3",
+    ]
+    found = json.loads(run("cost", "program_of_a_user:two", "--json", *words).output)
+    assert (found["largest"], found["limits"]) == ({"s0": 3}, ["s0 == s3"])
+    words = "--largest", "length", "--memory", "1 GB"
+    result = run("cost", "program_of_a_user:make", *words)
+    assert result.output.splitlines()[-2:] == [
+        "largest length within 1 GB: 4096",
+        "not the budget, but the guard bounds length: length <= 4096",
+    ]
+    result = run("cost", "program_of_a_user:make", "--largest", "batch", "--memory", "1 GB")
+    assert result.output.splitlines()[-1].startswith("largest batch within 1 GB: ")
+
+
 def test_training(here: Path) -> None:
     """A layer of 40 parameters, its gradients, and twice as much for AdamW."""
     peaks = {}
@@ -105,7 +131,11 @@ def test_training(here: Path) -> None:
             ["program_of_a_user:make", "--train", "lion"],
             "no optimizer 'lion'; choose from adamw, adam, sgd, momentum",
         ),
-        (["program_of_a_user:make", "--train", "sgd"], "is not a scalar loss"),
+        (
+            ["program_of_a_user:make", "--train", "sgd"],
+            "is not a scalar loss and has no attribute .loss; --train needs a module that returns",
+        ),
+        (["program_of_a_user:two", "--train", "sgd"], "--train needs a module with parameters"),
         (["nowhere:make"], "nowhere cannot be imported"),
         (["program_of_a_user:none"], "has no 'none'"),
         (["program_of_a_user:nothing"], "must answer (fn, args)"),
@@ -160,8 +190,9 @@ def test_plan_for_a_program_and_a_file(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--traffic", "none.csv", "-c", "n=tokens"], "cannot be read"),
-        (["--traffic", "none.csv"], "say which column holds which size"),
+        (["--traffic", "none.csv", "-c", "n=tokens"], "cannot be read: there is no file none.csv"),
+        (["--traffic", "none.csv"], "cannot be read: there is no file none.csv"),
+        (["--traffic", "program_of_a_user.py"], "say which column holds which size"),
         (["-c", "n=tokens"], "--column is for --traffic"),
         (["--fixed", "batch"], "should be NAME=SIZE"),
         (["--max-graphs", "0"], "max_graphs=0 must be"),

@@ -225,3 +225,12 @@ class TestTheNearestEntry:
         f(torch.ones(3, dtype=torch.float64), torch.ones(4))
         f(torch.ones(3), torch.ones(4))
         assert "number 1" in f.explain_miss()
+
+
+def test_of_many_arguments_the_first_are_named() -> None:
+    f = symshape.compile(lambda held: torch.stack(held).sum(0))
+    for count in (2, 30):
+        f([torch.ones(3)] * count)
+    assert "is called with held[2], held[3], held[4] and 25 more." in f.explain_miss()
+    f([torch.ones(3)] * 26)
+    assert "is called without held[26], held[27], held[28], held[29]." in f.explain_miss()

@@ -18,6 +18,15 @@ class Trained(torch.nn.Linear):
     def forward(self, x):
         return super().forward(x).mean()
 
+class Bounded(torch.nn.Linear):
+    def forward(self, x):
+        if x.size(1) > 100:
+            raise ValueError("too long")
+        return super().forward(x)
+
+def bounded():
+    return Bounded(64, 8), (torch.ones(3, 5, 64),), {}, {"x": {0: "batch", 1: "length"}}
+
 def example():
     return torch.nn.Linear(64, 8), (torch.ones(3, 5, 64),), {}, {"input": {0: "batch", 1: "length"}}
 
@@ -84,3 +93,15 @@ def test_refused(module: str, words: list[str], said: str) -> None:
     result = run(module, "example", *words)
     assert result.exit_code == 2
     assert said in result.output
+
+
+def test_a_bounded_length(module: str) -> None:
+    result = run(module, "bounded", "-m", "1GB", "--table")
+    assert result.exit_code == 0, result.output
+    assert "× 100 in 1.00 GB (the guards allow no more: length <= 100)" in result.output
+    data = json.loads(run(module, "bounded", "-m", "1GB", "--json").output)
+    assert data["pairs"][-1]["length"] == 100
+    assert data["limits"] == ["length <= 100"]
+    result = run(module, "bounded", "-m", "1GB", "--at", "length=101")
+    assert result.exit_code == 2
+    assert "length <= 100" in result.output

@@ -71,7 +71,10 @@ def test_report_shows_plans_and_guard_sets(tmp_path: Path) -> None:
     file.write_text(
         symshape.plan(None, symshape.Traffic.of([3, 5, 9], ("n",)), max_graphs=2).to_json()
     )
-    assert "n" in run("report", str(file)).stdout
+    shown = run("report", str(file)).stdout
+    assert "this plan" in shown
+    caps = shown.split("caps")[-1].split()
+    assert [each for each in caps if each.isdigit()] == ["5", "9"]
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_sizes_outside_of_the_guards_are_named() -> None:
     warm = compiled.warm_up([7, 8], progress=False)
     assert {each.sizes["s0"]: each.reason for _, each in warm.made} == {
         8: "",
-        7: "outside of the guards",
+        7: "outside of the guards: s0 % 2 == 0",
     }
 
 

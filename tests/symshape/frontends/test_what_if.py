@@ -153,6 +153,26 @@ def test_a_miss_says_why_and_what_would_pass() -> None:
     assert compiled.stats().traces == 1
 
 
+def test_sizes_are_asked_in_the_modes_of_now() -> None:
+    model = torch.nn.Linear(4, 2)
+    compiled = symshape.compile(model, dynamic=True)
+    with torch.no_grad():
+        compiled(torch.ones(3, 4))
+        assert compiled.which(sizes={"input": (5, 4)})
+    meta = torch.ones(5, 4, device="meta")
+    found = compiled.which(sizes={"input": (5, 4)})
+    assert not found
+    assert str(found) == str(compiled.which(meta))
+    assert "grad mode" in found.reasons[0]
+    assert "traced under no_grad" in found.reasons[0]
+    assert compiled.stats().traces == 1
+    compiled(torch.ones(5, 4))
+    assert compiled.stats().traces == 2
+    assert compiled.which(sizes={"input": (5, 4)}).entry == 1
+    with torch.no_grad():
+        assert compiled.which(sizes={"input": (5, 4)}).entry == 0
+
+
 def test_state_that_has_changed_is_a_reason() -> None:
     module = torch.nn.Linear(4, 3)
     module.scale = 2  # type: ignore[assignment]

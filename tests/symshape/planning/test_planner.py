@@ -128,6 +128,54 @@ def test_caps_are_sizes_that_the_guards_allow() -> None:
     assert plan.caps[-1] == (20,)
 
 
+def _within_bounds(x: torch.Tensor) -> torch.Tensor:
+    if x.size(0) > 200 or x.size(1) > 100:
+        raise ValueError("too large")
+    return x + 1
+
+
+def test_calls_outside_of_the_guards_are_left_out_of_a_plan_of_two_sizes() -> None:
+    traced = symshape.trace(
+        _within_bounds, torch.ones(9, 48), dynamic={"x": {0: "batch", 1: "length"}}
+    )
+    calls = [(5, 80), (9, 90), (300, 20), (20, 400)]
+    found = symshape.plan(traced, Traffic.of(calls, ("batch", "length")), max_graphs=3)
+    assert found.caps == ((5, 80), (9, 90))
+    assert found.hit_rate == 0.5
+    with pytest.raises(InputError, match=r"the guards .* allow none"):
+        symshape.plan(traced, Traffic.of([(300, 300), (400, 400)], ("batch", "length")))
+
+
+def test_caps_of_two_sizes_of_which_one_must_be_a_multiple() -> None:
+    traced = symshape.trace(
+        lambda x: x.view(x.size(0), -1, 48) + 1,
+        torch.ones(9, 48),
+        dynamic={"x": {0: "batch", 1: "length"}},
+    )
+    calls = [(5, 80), (9, 90), (300, 20), (20, 400)]
+    found = symshape.plan(traced, Traffic.of(calls, ("batch", "length")), max_graphs=3)
+    assert found.caps == ((9, 96), (20, 432), (300, 48))
+    assert found.hit_rate == 1
+
+
+def test_calls_for_which_the_formula_has_no_value() -> None:
+    """The guards keep what the formula divides by above zero; the traffic does not."""
+
+    def blocks(x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.size(0) * x.size(1) // k.size(0), k.size(0)) * k
+
+    traced = symshape.trace(
+        blocks, torch.ones(4, 6), torch.ones(3), dynamic={"x": {0: "a"}, "k": {0: "k"}}
+    )
+    found = symshape.plan(
+        traced, Traffic.of([(4, 3), (5, 0), (6, 2)], ("a", "k")), max_graphs=3, memory="1 GB"
+    )
+    assert found.caps == ((4, 3), (5, 1), (6, 2))
+    single = symshape.plan(traced, Traffic.of([(4, 3), (4, 0)], ("a", "k")), max_graphs=3)
+    assert (4, 3) in single.caps
+    assert all(k for _, k in single.caps)
+
+
 def test_memory_leaves_the_largest_calls_to_run_exact(traced: symshape.Traced) -> None:
     traffic = Traffic.of([10, 20, 30, 4000], ("length",)).having(batch=1)
     limit = traced.peak_memory().at(batch=1, length=100).total
@@ -188,6 +236,10 @@ def test_json_and_regret(traced: symshape.Traced) -> None:
     plan = symshape.plan(traced, lognormal(500), max_graphs=8, memory="1 GB")
     read = BucketPlan.from_json(plan.to_json())
     assert read.to_json() == plan.to_json()
+    assert read == plan
+    assert len({read, plan}) == 1
+    assert read != symshape.plan(traced, lognormal(500), max_graphs=7, memory="1 GB")
+    assert read != plan.caps
     assert (read.caps, read.memory, read.expected) == (plan.caps, plan.memory, plan.expected)
     assert read.regret(lognormal(500)) == pytest.approx(0, abs=0.05)
     assert read.regret(correlated(500)) > 0.1

@@ -264,6 +264,18 @@ def test_lists_of_more_lengths_than_that_are_traced_where_they_come_again() -> N
     assert f.stats().untraced == 0
 
 
+def test_the_advice_for_a_list_that_grows_is_about_the_list() -> None:
+    f = compiled(_append, free=16, trace=2 * CALL)
+    held: list[torch.Tensor] = []
+    with pytest.warns(FallbackWarning) as caught:
+        results = [f(torch.ones(3), held) for _ in range(80)]
+    assert [int(each[0]) for each in results] == list(range(2, 82))
+    [text] = [str(each.message) for each in caught if "new containers" in str(each.message)]
+    assert "append to such a list outside of the function" in text
+    assert "plain number" not in text
+    assert len(text) < 1000
+
+
 def test_it_warns_once_with_the_line_and_what_to_do(told: list[events.Event]) -> None:
     f = compiled(pinned)
     with pytest.warns(FallbackWarning) as caught:
