@@ -298,7 +298,8 @@ class Lifting:
                     reason=Reason.LAYOUT,
                 )
             try:
-                key = tensor.untyped_storage()._cdata
+                with dispatch.DisableTorchFunction():  # our own read, not the program's
+                    key = tensor.untyped_storage()._cdata
             except (RuntimeError, NotImplementedError) as error:
                 raise UnsupportedError(
                     "the program reads a tensor without storage", reason=Reason.LAYOUT

@@ -41,7 +41,7 @@ _ARITHMETIC = {
     "add": "add",
     "subtract": "sub",
     "multiply": "mul",
-    "divide": "truediv",
+    "divide": "float_truediv",
     "remainder": "mod",
 }
 _OF_INTEGERS: dict[str, Callable[[Any, Any], Any]] = {

@@ -255,7 +255,10 @@ _SEEN_INTO = (
     types.SimpleNamespace,
 )
 _HARMLESS_NAMES = frozenset(
-    words("numpy.ufunc numpy._ArrayFunctionDispatcher _collections._tuplegetter")
+    words(
+        "numpy.ufunc numpy._ArrayFunctionDispatcher _collections._tuplegetter "
+        "builtins.instancemethod"  # a function of C in a class of pybind11
+    )
 )
 _HEAP_TYPE = 1 << 9
 

@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import random
+import sys
 import types
 import weakref
 from collections import defaultdict, deque
@@ -428,6 +429,8 @@ def touch_environment(recorder: Recorder, value: Any, name: str) -> None:
 def touch_hidden(recorder: Recorder, value: Any, name: str) -> None:
     """Refuse an object that no recording can see into."""
     kind = type(value)
+    if value is getattr(sys.modules.get("attr._compat"), "repr_context", MISSING):
+        return  # where the ``__repr__`` that attrs writes notes what it is about to show
     recorder.refuse(
         f"reads {name}, of class {kind.__module__}.{kind.__qualname__}, {NOT_TO_SEE}",
         Reason.UNCOMPARED,
@@ -439,9 +442,13 @@ def touch_object(recorder: Recorder, value: Any, name: str) -> None:
     recorder.ask(torch_flags.of_class(type(value)))
     touch_instance(recorder, value, name)
     attributes = attributes_of(value)
+    if attributes is None:
+        return
     # the ``==`` and ``repr`` of a SimpleNamespace are C, and read all of it
-    whole = trusted_code.is_whole(type(value)) or issubclass(type(value), types.SimpleNamespace)
-    if attributes is not None and whole:
+    of_c = issubclass(type(value), types.SimpleNamespace) and not any(
+        trusted_code.is_hidden(type(each)) for each in attributes.values()
+    )
+    if of_c or trusted_code.is_whole(type(value)):
         recorder.touch(attributes, name, True)
 
 

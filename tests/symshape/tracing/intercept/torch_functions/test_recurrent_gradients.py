@@ -75,6 +75,7 @@ def _check(mine: Callable[..., Any], net: nn.Module, used: Used) -> None:
         torch.testing.assert_close(mine(x), _gradients(net, used, x), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.usefixtures("not_twice")
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("used", USED)
