@@ -61,8 +61,8 @@ class Request:
         """Return the code, its assumptions on named integers (None: exact values only), and its
         bytes if ``keep``.
 
-        Layers that repeat are compiled once, unless gradients are recorded or Inductor cannot do
-        it.
+        Layers that repeat are compiled once, unless gradients are recorded, Inductor cannot do
+        it, or it fixes sizes.
         """
         recorded = torch.is_grad_enabled() and any(
             isinstance(each.leaf, torch.Tensor) and each.leaf.requires_grad
@@ -71,15 +71,20 @@ class Request:
         if not recorded:
             try:
                 found = self._compiled(keep, once=True)
-                if found[2] is not None or not keep:
+                if found is not None and (found[2] is not None or not keep):
                     return found
             except Exception as error:  # a compiler may raise anything
                 pass_on(error)
-        return self._compiled(keep, once=False)
+        whole = self._compiled(keep, once=False)
+        assert whole is not None
+        return whole
 
     def _compiled(
         self, keep: bool, once: bool
-    ) -> tuple[Code, tuple[str, ...] | None, bytes | None]:
+    ) -> tuple[Code, tuple[str, ...] | None, bytes | None] | None:
+        """Return what :meth:`compiled` does, with repeated layers compiled ``once``; None if the
+        code is for one value of a size then.
+        """
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -98,6 +103,8 @@ class Request:
             code, content = compiled_to_keep(module, fakes, mode, self.options)
         else:
             code, content = compiled(module, fakes, mode, self.options), None
+        if module is not self.module and _fixes_sizes(mode.shape_env):
+            return None
         return code, assumptions(mode.shape_env, symbols, fixed), content
 
     def packed(self) -> bytes:
@@ -181,6 +188,14 @@ def _plain(arguments: Any) -> Any:
         return _Name(leaf.name) if isinstance(leaf, torch.fx.Node) else leaf
 
     return torch.fx.node.map_aggregate(arguments, named)
+
+
+def _fixes_sizes(shape_env: Any) -> bool:
+    """Return whether a compilation has assumed that a size, or a formula of sizes, has one value;
+    one that is a multiple of a number has many.
+    """
+    equal = (each.expr for each in shape_env.guards if getattr(each.expr, "rel_op", "") == "==")
+    return bool(shape_env.replacements) or any("Mod" not in str(each) for each in equal)
 
 
 def _spelled(target: Any) -> Any:

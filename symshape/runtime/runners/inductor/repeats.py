@@ -269,6 +269,9 @@ def _of_several_kinds(
             kinds = [_kind(values[each]) for each in layers.operands[k]]
             if None in kinds or kinds != [_kind(values[each]) for each in layers.operands[0]]:
                 return layers
+            for own, one in zip(layers.operands[k], layers.operands[0], strict=True):
+                if own is not one and not isinstance(values[own], torch.Tensor):
+                    return layers
             for place in layers.results if k else ():
                 values[layers.blocks[k][place]] = values[layers.blocks[0][place]]
         if node in later:
@@ -346,7 +349,7 @@ def _folded(
             continue
         number, layers, k = first[node]
         name = f"layer_{number}"
-        operands = [made[each] for each in layers.operands[k]]
+        operands = [made[each] for each in _given(layers, k)]
         call = graph.call_function(invoke_subgraph, (graph.get_attr(name), name, *operands))
         for place, result in enumerate(layers.results):
             made[layers.blocks[k][result]] = graph.call_function(operator.getitem, (call, place))
@@ -358,9 +361,35 @@ def _subgraph(layers: _Layers) -> torch.fx.GraphModule:
     """Return the first layer as a graph of its own: from its operands to its results."""
     graph, block = torch.fx.Graph(), layers.blocks[0]
     made = {
-        node: graph.placeholder(f"operand_{place}") for place, node in enumerate(layers.operands[0])
+        node: graph.placeholder(f"operand_{place}") for place, node in enumerate(_given(layers, 0))
     }
-    for node in block:
+    for node in (*_computed(layers), *block):
         made[node] = graph.node_copy(node, made.__getitem__)
     graph.output(tuple(made[block[place]] for place in layers.results))
     return torch.fx.GraphModule(torch.nn.Module(), graph)
+
+
+def _computed(layers: _Layers) -> list[torch.fx.Node]:
+    """Return the operands that are computed from sizes, with what they are computed from, in order.
+
+    A subgraph computes them itself: Inductor may fix an integer that is given and no plain symbol.
+    """
+    found: dict[torch.fx.Node, None] = {}
+
+    def compute(node: torch.fx.Node) -> None:
+        if node.target in _ARITHMETIC and node not in found:
+            for each in node.all_input_nodes:
+                compute(each)
+            found[node] = None
+
+    for each in layers.operands[0]:
+        compute(each)
+    return list(found)
+
+
+def _given(layers: _Layers, number: int) -> list[torch.fx.Node]:
+    """Return what a layer is given: its operands, or what those are computed from."""
+    computed = dict.fromkeys(_computed(layers))
+    given = [each for each in layers.operands[number] if each not in computed]
+    bases = (each for node in computed for each in node.all_input_nodes if each not in computed)
+    return list(dict.fromkeys((*given, *bases)))

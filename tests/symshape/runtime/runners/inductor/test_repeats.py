@@ -12,6 +12,7 @@ import torch.fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from symshape.runtime.runners.inductor import compile_request
 from symshape.runtime.runners.inductor.compile_request import Given, Request
 from symshape.runtime.runners.inductor.repeats import with_repeats_once
 
@@ -128,6 +129,33 @@ def test_weights_of_other_layouts_are_no_operands_of_one_subgraph() -> None:
     assert found is module
 
 
+def _reshapes(graph: torch.fx.Graph, x: Any, w: Any, rows: Any, number: int) -> Any:
+    """The first layer computes the number of elements, all use it."""
+    global _elements
+    if number == 0:
+        doubled = graph.call_function(operator.mul, (rows, 2))
+        _elements = graph.call_function(operator.mul, (doubled, _WIDTH // 2))
+    made = _usual(graph, x, w, rows, number)
+    flat = graph.call_function(_aten.reshape.default, (made, [_elements]))
+    return graph.call_function(_aten.view.default, (flat, [rows, _WIDTH]))
+
+
+_elements: Any = None
+
+
+def test_integers_of_sizes_are_computed_inside() -> None:
+    """Inductor would fix one that is given: the code would be for one number of elements."""
+    given, module = _given(5), _model(5, _reshapes)
+    found = _found(module, given)
+    assert _calls(found) == ["layer_0"] * 5
+    torch.testing.assert_close(found(*given), module(*given))
+    for node in found.graph.nodes:
+        if node.op == "call_function" and "invoke_subgraph" in str(node.target):
+            assert operator.mul not in {each.target for each in node.all_input_nodes}
+    targets = [each.target for each in found.layer_0.graph.nodes]  # type: ignore[union-attr]
+    assert targets.count(operator.mul) == 2
+
+
 def test_two_kinds_of_layers() -> None:
     def layer(graph: torch.fx.Graph, x: Any, w: Any, rows: Any, number: int) -> Any:
         if number < 3:
@@ -170,6 +198,23 @@ def test_inductor_compiles_such_a_graph(keep: bool) -> None:
             each = _given(4, rows)
             torch.testing.assert_close(code(*each), whole(*each))
             torch.testing.assert_close(code(*each), module(*each))
+
+
+def test_the_whole_graph_is_compiled_where_sizes_would_be_fixed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fixed(module: Any, inputs: Any, mode: Any, options: Any) -> Any:
+        if hasattr(module, "layer_0"):
+            assert inputs[0].shape[0] == 5  # a guard
+        return module
+
+    monkeypatch.setattr(compile_request, "compiled", fixed)
+    given = _given(4)
+    names = [Given(given[0], ("v0", "v1"), (True, False)), *map(Given, given[1:])]
+    code, assumed, _ = Request(_model(4), names, {}).compiled(keep=False)
+    assert not hasattr(code, "layer_0")
+    assert assumed is not None
+    assert not any("5" in each for each in assumed)
 
 
 def test_the_whole_graph_is_compiled_where_inductor_cannot_do_it(
