@@ -151,18 +151,6 @@ _changing("printed_prettily", _Fields, lambda x, a: x * len(pprint.pformat([a]))
 _changing("attrs_compared", _Attrs, lambda x, a: x * (a == _Attrs(1.0)), _two)
 _changing("attrs_shown", _Attrs, lambda x, a: x * len(repr(a)), _longer)
 _changing(
-    "namespace_compared",
-    lambda: SimpleNamespace(a=[SimpleNamespace(b=1)]),
-    lambda x, a: x * (a == SimpleNamespace(a=[SimpleNamespace(b=1)])),
-    lambda a: setattr(a.a[0], "b", 2),
-)
-_changing(
-    "namespace_shown",
-    lambda: SimpleNamespace(a=1),
-    lambda x, a: x * len(f"{[a]}"),
-    _set("a", 100),
-)
-_changing(
     "bound_look_up",
     lambda: (lambda a: (a, a.__getattribute__))(_Config()),
     lambda x, a: x * a[1]("scale"),

@@ -20,6 +20,7 @@ import torch.fx
 
 from meta_fns.torch_internals import OpOverload
 from symshape.errors import Reason, UnsupportedError
+from symshape.graph.to_fx import KIND
 from symshape.interrupts import pass_on
 from symshape.runtime.runners.inductor.assumptions import assumptions
 from symshape.runtime.runners.inductor.code import Code, compiled, compiled_to_keep
@@ -82,28 +83,25 @@ class Request:
     def _compiled(
         self, keep: bool, once: bool
     ) -> tuple[Code, tuple[str, ...] | None, bytes | None] | None:
-        """Return what :meth:`compiled` does, with repeated layers compiled ``once``; None if the
-        code is for one value of a size then.
+        """Return what :meth:`compiled` does, with repeated layers compiled ``once``; None if there
+        are none, or the code is for one value of a size then.
         """
-        from torch._subclasses.fake_tensor import FakeTensorMode
-        from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-        # Sizes of 0 and 1 are constants to torch: Inductor's code for others does not serve them,
-        # and no guard says so.
-        mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True)
-        symbols: dict[str, str] = {}
-        fixed: dict[str, int] = {}
-        fakes = [_fake(mode, each, symbols, fixed) for each in self.arguments]
         module = self.module
         if once:
             from symshape.runtime.runners.inductor.repeats import with_repeats_once
 
-            module = with_repeats_once(module, fakes, mode)
+            module = with_repeats_once(module)
+            if module is self.module:
+                return None
+        mode = _mode()
+        symbols: dict[str, str] = {}
+        fixed: dict[str, int] = {}
+        fakes = [_fake(mode, each, symbols, fixed) for each in self.arguments]
         if keep:
             code, content = compiled_to_keep(module, fakes, mode, self.options)
         else:
             code, content = compiled(module, fakes, mode, self.options), None
-        if module is not self.module and _fixes_sizes(mode.shape_env):
+        if once and _fixes_sizes(mode.shape_env):
             return None
         return code, assumptions(mode.shape_env, symbols, fixed), content
 
@@ -117,10 +115,11 @@ class Request:
             (each.op, each.name, each.target, _plain(each.args), _plain(each.kwargs))
             for each in self.module.graph.nodes
         ]
+        kinds = [each.meta.get(KIND) for each in self.module.graph.nodes]
         buffer = io.BytesIO()
         try:
             _Packer(buffer, protocol=5).dump(
-                (nodes, [*map(_without_memory, self.arguments)], dict(self.options))
+                (nodes, kinds, [*map(_without_memory, self.arguments)], dict(self.options))
             )
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise UnsupportedError(
@@ -144,15 +143,16 @@ class Request:
     @classmethod
     def unpacked(cls, content: bytes) -> Request:
         """Return the request that :meth:`packed` wrote; called in the compiling process."""
-        nodes, arguments, options = _Unpacker(io.BytesIO(content)).load()
+        nodes, kinds, arguments, options = _Unpacker(io.BytesIO(content)).load()
         graph = torch.fx.Graph()
         made: dict[str, torch.fx.Node] = {}
-        for op, name, target, args, kwargs in nodes:
+        for (op, name, target, args, kwargs), kind in zip(nodes, kinds, strict=True):
             given: Any = [
                 torch.fx.node.map_aggregate(each, lambda leaf: _node(leaf, made))
                 for each in (args, kwargs)
             ]
             made[name] = graph.create_node(op, target, given[0], given[1], name)
+            made[name].meta[KIND] = kind
         graph.lint()
         return cls(torch.fx.GraphModule(torch.nn.Module(), graph), arguments, options)
 
@@ -255,6 +255,16 @@ class _Unpacker(pickle.Unpickler):
         _, name, overload = named
         space, _, packet = name.partition("::")
         return getattr(getattr(getattr(torch.ops, space), packet), overload)
+
+
+def _mode() -> Any:
+    """Return a mode in which fake tensors have symbols of torch's as sizes."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    # Sizes of 0 and 1 are constants to torch: Inductor's code for others does not serve them, and
+    # no guard says so.
+    return FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True)
 
 
 def _fake(mode: Any, given: Given, symbols: dict[str, str], fixed: dict[str, int]) -> Any:

@@ -442,13 +442,7 @@ def touch_object(recorder: Recorder, value: Any, name: str) -> None:
     recorder.ask(torch_flags.of_class(type(value)))
     touch_instance(recorder, value, name)
     attributes = attributes_of(value)
-    if attributes is None:
-        return
-    # the ``==`` and ``repr`` of a SimpleNamespace are C, and read all of it
-    of_c = issubclass(type(value), types.SimpleNamespace) and not any(
-        trusted_code.is_hidden(type(each)) for each in attributes.values()
-    )
-    if of_c or trusted_code.is_whole(type(value)):
+    if attributes is not None and trusted_code.is_whole(type(value)):
         recorder.touch(attributes, name, True)
 
 
