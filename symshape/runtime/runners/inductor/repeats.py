@@ -3,8 +3,8 @@
 A model is one layer many times, and Inductor's time grows with the number of nodes: a small Llama
 of 12 layers took 34 s on a CPU, and with one layer compiled 5 s (torch 2.13).  Layers are found in
 the graph alone: the same operations, with the same constants, wired in the same way, on tensors
-with the same metadata.  What differs between them, such as parameters, is passed in.  Nothing is fused
-across the border of two layers.  (``invoke_subgraph`` was read and run on 2.11, 2.13 and 2.14.)
+with the same metadata.  What differs between them, such as parameters, is passed in.  Nothing is
+fused across the border of two layers.  (``invoke_subgraph`` was run on 2.11, 2.13 and 2.14.)
 """
 
 from __future__ import annotations
