@@ -25,9 +25,6 @@ from symshape.torch_internals import operators
 
 _aten = torch.ops.aten
 
-KIND = "symshape_kind"
-"""The key in a node's ``meta`` of the sizes, strides, dtype and device of its tensor, as a text."""
-
 _FLOATS: Mapping[str, Callable[..., Any]] = {
     "from_int": torch.sym_float,
     "as_float": torch.sym_float,
@@ -110,7 +107,7 @@ class _Writer:
             name = "".join(c if c.isalnum() else "_" for c in path).strip("_") or "input"
             if position in tensors:
                 node = self.graph.placeholder(name)
-                self._stands_for(tensors[position].value, node)
+                self.values[tensors[position].value] = node
                 readers[path] = node
             elif any(
                 isinstance(slot.source, IntArg) and slot.source.arg == path for slot in self.slots
@@ -121,19 +118,10 @@ class _Writer:
             for position, each in enumerate(self.source.lifted)
         ]
         for lifted, node in zip(self.source.lifted, given, strict=True):
-            self._stands_for(
-                lifted.value,
-                self.graph.call_function(_aten.clone.default, (node,)) if lifted.constant else node,
+            self.values[lifted.value] = (
+                self.graph.call_function(_aten.clone.default, (node,)) if lifted.constant else node
             )
         self._symbols(readers)
-
-    def _stands_for(self, value: Value, node: torch.fx.Node) -> None:
-        """Note the node of a value, and in its ``meta`` what kind of tensor it is, as a text."""
-        self.values[value] = node
-        spec = value.spec
-        node.meta[KIND] = (
-            f"{spec.sizes} {spec.strides} {spec.storage_offset} {spec.dtype} {spec.device}"
-        )
 
     def _lifted(self, name: str, tensor: torch.Tensor) -> torch.fx.Node:
         """Return the node of a lifted tensor: an attribute or a placeholder."""
@@ -203,7 +191,7 @@ class _Writer:
                     if step.single
                     else self.graph.call_function(operator.getitem, (made, position))
                 )
-                self._stands_for(output, node)
+                self.values[output] = node
         for binding in step.bindings:
             if binding.kind == "size":
                 output = step.outputs[binding.output]

@@ -20,7 +20,6 @@ import torch.fx
 
 from meta_fns.torch_internals import OpOverload
 from symshape.errors import Reason, UnsupportedError
-from symshape.graph.to_fx import KIND
 from symshape.interrupts import pass_on
 from symshape.runtime.runners.inductor.assumptions import assumptions
 from symshape.runtime.runners.inductor.code import Code, compiled, compiled_to_keep
@@ -90,9 +89,12 @@ class Request:
         if once:
             from symshape.runtime.runners.inductor.repeats import with_repeats_once
 
-            module = with_repeats_once(module)
-            if module is self.module:
-                return None
+            mode = _mode()
+            module = with_repeats_once(
+                module, [_fake(mode, each, {}, {}) for each in self.arguments], mode
+            )
+            if module is self.module or mode.shape_env.guards or mode.shape_env.replacements:
+                return None  # layers may be alike for some sizes only
         mode = _mode()
         symbols: dict[str, str] = {}
         fixed: dict[str, int] = {}
@@ -115,11 +117,10 @@ class Request:
             (each.op, each.name, each.target, _plain(each.args), _plain(each.kwargs))
             for each in self.module.graph.nodes
         ]
-        kinds = [each.meta.get(KIND) for each in self.module.graph.nodes]
         buffer = io.BytesIO()
         try:
             _Packer(buffer, protocol=5).dump(
-                (nodes, kinds, [*map(_without_memory, self.arguments)], dict(self.options))
+                (nodes, [*map(_without_memory, self.arguments)], dict(self.options))
             )
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise UnsupportedError(
@@ -143,16 +144,15 @@ class Request:
     @classmethod
     def unpacked(cls, content: bytes) -> Request:
         """Return the request that :meth:`packed` wrote; called in the compiling process."""
-        nodes, kinds, arguments, options = _Unpacker(io.BytesIO(content)).load()
+        nodes, arguments, options = _Unpacker(io.BytesIO(content)).load()
         graph = torch.fx.Graph()
         made: dict[str, torch.fx.Node] = {}
-        for (op, name, target, args, kwargs), kind in zip(nodes, kinds, strict=True):
+        for op, name, target, args, kwargs in nodes:
             given: Any = [
                 torch.fx.node.map_aggregate(each, lambda leaf: _node(leaf, made))
                 for each in (args, kwargs)
             ]
             made[name] = graph.create_node(op, target, given[0], given[1], name)
-            made[name].meta[KIND] = kind
         graph.lint()
         return cls(torch.fx.GraphModule(torch.nn.Module(), graph), arguments, options)
 

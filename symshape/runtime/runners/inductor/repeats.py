@@ -1,17 +1,17 @@
 """Layers that repeat in a graph: Inductor compiles one of them, and the others are calls of it.
 
-A model is one layer many times, and Inductor's time grows with the number of nodes: a small Llama
-of 12 layers took 34 s on a CPU, and with one layer compiled 5 s (torch 2.13).  Layers are found in
-the graph alone: the same operations, with the same constants, wired in the same way, on tensors
-with the same metadata.  What differs between them, such as parameters, is passed in.  Nothing is
-fused across the border of two layers.  (``invoke_subgraph`` was run on 2.11, 2.13 and 2.14.)
+A model is one layer many times, and Inductor's time grows with the number of nodes: a Llama of 12
+layers took 78 s, and with one layer compiled 25 s (torch 2.13, one core).  Layers are found in the
+graph alone: the same operations, with the same constants, wired in the same way, on tensors with
+the same metadata.  What differs between them, such as parameters, is passed in.  Nothing is fused
+across the border of two layers.  (``invoke_subgraph`` was read and run on 2.11, 2.13 and 2.14.)
 """
 
 from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -20,7 +20,7 @@ import torch.fx
 from torch.fx.node import map_arg
 
 from meta_fns.torch_internals import OpOverload
-from symshape.graph.to_fx import KIND
+from symshape.torch_internals.dispatch import python_dispatcher
 from symshape.torch_internals.inductor import invoke_subgraph
 
 __all__ = ["with_repeats_once"]
@@ -37,7 +37,7 @@ _BORDERS = 4
 
 @attrs.frozen(eq=False)
 class _Layers:
-    """Layers with the same operations on tensors of the same kinds.
+    """Layers that are alike.
 
     Attributes:
         blocks: the nodes of each layer, in order.
@@ -50,20 +50,33 @@ class _Layers:
     results: Sequence[int]
 
 
-def with_repeats_once(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Return the graph with calls of one subgraph in place of repeated layers; the graph
+def with_repeats_once(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any
+) -> torch.fx.GraphModule:
+    """Return the graph with calls of one subgraph in place of layers that are alike; the graph
     itself if there are none.
 
     Args:
-        module: the graph, with the kinds of its tensors in the ``meta`` of its nodes (see
-            ``to_fx``).
+        module: the graph.
+        inputs: its inputs: fake tensors and symbolic or plain integers.
+        mode: the mode of the fake tensors.
     """
     kinds = {each.op for each in module.graph.nodes}
     if invoke_subgraph is None or not kinds <= {"placeholder", "call_function", "output"}:
         return module
     nodes = _sizes_first(module.graph)
     found = _all_layers(nodes)
-    return _folded(module, nodes, found) if found else module
+    given = [each for each in module.graph.nodes if each.op == "placeholder"]
+    try:
+        with mode, python_dispatcher():  # whose rules fix fewer sizes than C++'s
+            while found:
+                other = _of_several_kinds(nodes, found, dict(zip(given, inputs, strict=True)))
+                if other is None:
+                    return _folded(module, nodes, found)
+                found.remove(other)
+    except _DependsOnData:
+        pass
+    return module
 
 
 # -- Find runs of nodes that repeat.
@@ -131,7 +144,7 @@ def _longest_run(sorts: Sequence[int], taken: Sequence[bool]) -> tuple[int, int,
     return best
 
 
-# -- Cut a run into equal layers.
+# -- Cut a run into layers that are alike.
 
 
 def _all_layers(nodes: Sequence[torch.fx.Node]) -> list[_Layers]:
@@ -169,9 +182,7 @@ def _layers(
         times = (end - border) // period
         blocks = [nodes[border + k * period : border + (k + 1) * period] for k in range(times)]
         layers = _wired_alike(blocks)
-        if layers is None or not all(map(_is_pure, layers.blocks[0])):
-            continue
-        if _of_one_kind(layers):
+        if layers is not None and all(map(_is_pure, layers.blocks[0])):
             yield layers
 
 
@@ -226,44 +237,91 @@ def _drops_nothing(node: torch.fx.Node) -> bool:
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}.get("dropout_p") == 0.0
 
 
-# -- Compare what layers are given.
+# -- Compare the metadata of what layers are given.
 
 
-def _of_one_kind(layers: _Layers) -> bool:
-    """Return whether one subgraph may stand for all layers: they are given tensors of the same
-    kinds and the same integers, and no result shares memory with what is given or with another
-    result.
+class _DependsOnData(Exception):
+    """Raised for a node whose sizes depend on data: running it would make new symbols."""
+
+
+def _of_several_kinds(
+    nodes: Sequence[torch.fx.Node], found: Sequence[_Layers], values: dict[torch.fx.Node, Any]
+) -> _Layers | None:
+    """Return layers for which one subgraph may not stand: they are given tensors or integers of
+    other kinds, or a result shares memory with what is given or with another result.  None if
+    there are no such layers.
+
+    The first layer alone is run: what is alike and is given the same makes the same.
+
+    Args:
+        nodes: the calls of the graph.
+        found: the layers in it.
+        values: the fake values of its inputs; those of the nodes are added.
+
+    Raises:
+        _DependsOnData: sizes depend on data.
     """
-    for operands in zip(*layers.operands, strict=True):
-        kinds = {each.meta.get(KIND) for each in operands}
-        if len(kinds) > 1 or (kinds == {None} and not _is_one_integer(operands)):
-            return False
-    first = layers.blocks[0]
-    inside = set(first)
-    memory = [_memory(first[place], inside) for place in layers.results]
-    made_here = all(each in inside for each in memory)
-    return made_here and len(set(memory)) == len(memory)
+    first = {block[0]: (each, k) for each in found for k, block in enumerate(each.blocks)}
+    ends = {each.blocks[0][-1]: each for each in found}
+    later = {node for each in found for block in each.blocks[1:] for node in block}
+    for node in nodes:
+        layers, k = first.get(node, (None, 0))
+        if layers is not None:
+            kinds = [_kind(values[each]) for each in layers.operands[k]]
+            if None in kinds or kinds != [_kind(values[each]) for each in layers.operands[0]]:
+                return layers
+            for own, one in zip(layers.operands[k], layers.operands[0], strict=True):
+                if own is not one and not isinstance(values[own], torch.Tensor):
+                    return layers
+            for place in layers.results if k else ():
+                values[layers.blocks[k][place]] = values[layers.blocks[0][place]]
+        if node in later:
+            continue
+        values[node] = _run(node, values)
+        if node in ends:
+            layers = ends[node]
+            made = {
+                _memory(values[node]) for node in map(layers.blocks[0].__getitem__, layers.results)
+            }
+            taken = {_memory(values[each]) for each in layers.operands[0]}
+            if None in made or len(made) < len(layers.results) or made & taken:
+                return layers
+    return None
 
 
-def _is_one_integer(operands: Sequence[torch.fx.Node]) -> bool:
-    """Return whether all layers are given the same integer of sizes."""
-    (one, *others) = operands
-    of_sizes = one.target is torch.ops.aten.sym_size.int or one.target in _ARITHMETIC
-    return of_sizes and all(each is one for each in others)
+def _run(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
+    """Return the fake value of a node.
 
-
-def _memory(node: torch.fx.Node, inside: Collection[torch.fx.Node]) -> torch.fx.Node:
-    """Return the node whose memory a node may share: itself, or what it is a view of."""
-    while node in inside:
-        target: Any = node.target
-        schema = getattr(target, "_schema", None)
-        views = target is operator.getitem or (
-            schema is not None and any(each.alias_info is not None for each in schema.returns)
+    Raises:
+        _DependsOnData: its sizes depend on data.
+    """
+    target: Any = node.target
+    given: Any = map_arg((node.args, node.kwargs), values.__getitem__)
+    args, kwargs = given
+    tags = getattr(target, "tags", ())
+    if torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags:
+        masks = (torch.bool, torch.uint8)
+        by_numbers = target is torch.ops.aten.index.Tensor and not any(
+            each is not None and each.dtype in masks for each in args[1]
         )
-        if not views or not node.all_input_nodes:
-            break
-        node = node.all_input_nodes[0]
-    return node
+        if not by_numbers:
+            raise _DependsOnData
+    return target(*args, **kwargs)
+
+
+def _kind(value: Any) -> Any:
+    """Return the metadata of what a layer is given; None for what a subgraph may not be given."""
+    if isinstance(value, torch.Tensor):
+        sizes = [str(each) for each in (*value.shape, *value.stride(), value.storage_offset())]
+        return (*sizes, value.dtype, value.device)
+    return str(value) if isinstance(value, int | torch.SymInt) else None
+
+
+def _memory(value: Any) -> int | None:
+    """Return a number of the memory of a tensor; None for other values."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    return int(value.untyped_storage()._cdata)
 
 
 # -- Make the graph with subgraphs.
