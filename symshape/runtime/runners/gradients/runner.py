@@ -7,7 +7,7 @@ run op by op, with torch's own backward.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -743,17 +743,17 @@ to, except through ``.data`` in place.
 """
 
 
-def _marks(tensors: Iterable[torch.Tensor | None]) -> list[_Mark]:
+def _marks(tensors: Sequence[torch.Tensor | None]) -> list[_Mark]:
     """Return a mark of each tensor; None stands for one that is freed."""
-    return [
-        (0, 0)
-        if each is None
-        else (
-            0 if each.is_inference() else each._version,
-            each.data_ptr() if each.layout is torch.strided else 0,
-        )
-        for each in tensors
-    ]
+    try:
+        return [(each._version, each.data_ptr()) for each in tensors]  # type: ignore[union-attr]
+    except (AttributeError, RuntimeError, NotImplementedError):  # one has no version or no address
+        return [(0, 0) if each is None else _mark(each) for each in tensors]
+
+
+def _mark(tensor: torch.Tensor) -> _Mark:
+    version = 0 if tensor.is_inference() else tensor._version
+    return version, tensor.data_ptr() if tensor.layout is torch.strided else 0
 
 
 def _view(tensor: torch.Tensor) -> torch.Tensor:
