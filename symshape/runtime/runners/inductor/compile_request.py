@@ -85,16 +85,12 @@ class Request:
         """Return what :meth:`compiled` does, with repeated layers compiled ``once``; None if there
         are none, or the code is for one value of a size then.
         """
-        module = self.module
+        module, alike = self.module, tuple[str, ...]()
         if once:
-            from symshape.runtime.runners.inductor.repeats import with_repeats_once
-
-            mode = _mode()
-            module = with_repeats_once(
-                module, [_fake(mode, each, {}, {}) for each in self.arguments], mode
-            )
-            if module is self.module or mode.shape_env.guards or mode.shape_env.replacements:
-                return None  # layers may be alike for some sizes only
+            found = self._with_repeats_once()
+            if found is None:
+                return None
+            module, alike = found
         mode = _mode()
         symbols: dict[str, str] = {}
         fixed: dict[str, int] = {}
@@ -105,7 +101,26 @@ class Request:
             code, content = compiled(module, fakes, mode, self.options), None
         if once and _fixes_sizes(mode.shape_env):
             return None
-        return code, assumptions(mode.shape_env, symbols, fixed), content
+        assumed = assumptions(mode.shape_env, symbols, fixed)
+        if assumed is not None:
+            assumed = tuple(dict.fromkeys((*assumed, *alike)))
+        return code, assumed, content
+
+    def _with_repeats_once(self) -> tuple[torch.fx.GraphModule, tuple[str, ...]] | None:
+        """Return the graph with its repeated layers as calls of one subgraph, and what that assumes
+        on named integers; None if there are none, or they are alike for one value of a size only.
+        """
+        from symshape.runtime.runners.inductor.repeats import with_repeats_once
+
+        mode = _mode()
+        symbols: dict[str, str] = {}
+        fixed: dict[str, int] = {}
+        inputs = [_fake(mode, each, symbols, fixed) for each in self.arguments]
+        module = with_repeats_once(self.module, inputs, mode)
+        if module is self.module or _fixes_sizes(mode.shape_env):
+            return None
+        alike = assumptions(mode.shape_env, symbols, fixed)
+        return None if alike is None else (module, alike)
 
     def packed(self) -> bytes:
         """Return the request as bytes for another process.

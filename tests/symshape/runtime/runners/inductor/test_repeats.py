@@ -254,3 +254,23 @@ def test_the_whole_graph_is_compiled_where_inductor_cannot_do_it(
     assert request.compiled(keep=True)[2] == b""
     assert request.compiled(keep=True)[2] == b""  # such code cannot be written
     assert asked == [True, False, True, False]
+
+
+def test_what_the_comparison_assumes_is_assumed_of_the_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Positions are the first rows of a table of 8 rows, so there are at most 8."""
+    module = _model(4)
+    node = next(node for node in module.graph.nodes if node.target is _aten.mm.default)
+    (rows,) = [each for each in module.graph.nodes if each.target is _aten.sym_size.int]
+    with module.graph.inserting_before(node):
+        table = module.graph.call_function(_aten.slice.Tensor, (node.args[1], 0, 0, rows))
+        first = module.graph.call_function(_aten.add.Tensor, (node.args[0], table))
+    node.args = (first, node.args[1])
+    monkeypatch.setattr(compile_request, "compiled", lambda module, *_: module)
+    given = _given(4)
+    names = [Given(given[0], ("v0", "v1"), (True, False)), *map(Given, given[1:])]
+    code, assumed, _ = Request(module, names, {}).compiled(keep=False)
+    assert hasattr(code, "layer_0")
+    assert assumed is not None
+    assert f"v0 <= {_WIDTH}" in assumed
