@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import attrs
 import torch
 
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.steps import BATCH_NORM, Node, Step, Value, values_in
 
 _OPS = """
@@ -71,48 +73,77 @@ _DRAWS = frozenset({"aten::bernoulli", "aten::normal"})
 _DIVISIONS = frozenset({"div", "divide", "floor_divide", "remainder", "fmod"})
 
 
-def _is_pure(node: Node) -> bool:
-    op = node.op
-    return not (
-        op._schema.is_mutable
-        or node.bindings
-        or torch.Tag.nondeterministic_seeded in op.tags
-        or op._schema.name in BATCH_NORM
-        or may_refuse_data(node)
+@attrs.frozen(eq=False)
+class _OpFacts:
+    """What the schema and the name of an op say about its calls.
+
+    Attributes:
+        op: the op: kept alive, since it is known by its id (hashing an overload runs Python code).
+        is_pure: whether a call without results that are read may be left out, unless it raises.
+        takes_any_data: whether it raises for no values of its tensors; None: only if it has none.
+        draws: whether its tensors are probabilities or deviations.
+        divides: whether it may divide integers.
+    """
+
+    op: Any
+    is_pure: bool
+    takes_any_data: bool | None
+    draws: bool
+    divides: bool
+
+
+_facts: dict[int, _OpFacts] = {}
+
+
+def _facts_of(op: Any) -> _OpFacts:
+    known = _facts.get(id(op))
+    if known is not None:
+        return known
+    schema = op._schema
+    name = schema.name.removesuffix("_")
+    seeded = torch.Tag.nondeterministic_seeded in op.tags
+    found = _OpFacts(
+        op,
+        is_pure=not (schema.is_mutable or seeded or schema.name in BATCH_NORM),
+        takes_any_data=_takes_any_data(op),
+        draws=name in _DRAWS,
+        divides=name.partition("::")[2].removeprefix("_foreach_") in _DIVISIONS,
     )
+    if type(op) is OpOverload:  # others die with their programs
+        _facts[id(op)] = found
+    return found
+
+
+def _takes_any_data(op: Any) -> bool | None:
+    """Return whether an op raises for no values of its tensors; None: only if it has no tensors."""
+    schema = op._schema
+    if op.namespace not in ("aten", "prims"):
+        return False
+    if not schema.returns and not schema.is_mutable:  # a check, which only raises
+        return False
+    if torch.Tag.pointwise in op.tags or torch.Tag.inplace_view in op.tags:
+        return True
+    if not schema.is_mutable and any(each.alias_info is not None for each in schema.returns):
+        return True  # a view
+    name = schema.name.partition("::")[2]
+    if schema.is_mutable:
+        name = name.removesuffix("_")
+    if name in _TAKES_ANY_DATA or _is_pointwise(name.removeprefix("_foreach_")):
+        return True
+    return None
 
 
 def may_refuse_data(step: Step) -> bool:
     """Return whether a step may raise because of its tensors' values; True for unknown ops."""
     if not isinstance(step, Node):
         return True
-    # other tensors are probabilities or deviations
-    if step.op._schema.name.removesuffix("_") in _DRAWS:
+    facts = _facts_of(step.op)
+    if facts.draws:
         return not step.op._schema.is_mutable or len(step.reads) > 1
-    return not _takes_any_data(step) or may_divide_by_zero(step)
-
-
-def _takes_any_data(node: Node) -> bool:
-    op = node.op
-    if op.namespace not in ("aten", "prims"):
-        return False
-    if not op._schema.returns and not op._schema.is_mutable:  # a check, which only raises
-        return False
-    if torch.Tag.pointwise in op.tags or torch.Tag.inplace_view in op.tags:
-        return True
-    if not op._schema.is_mutable and any(
-        each.alias_info is not None for each in op._schema.returns
-    ):
-        return True  # a view
-    name = op._schema.name.partition("::")[2]
-    if op._schema.is_mutable:
-        name = name.removesuffix("_")
-    # a factory
-    if name in _TAKES_ANY_DATA or not any(
-        True for _ in (*values_in(node.args), *values_in(node.kwargs))
-    ):
-        return True
-    return _is_pointwise(name.removeprefix("_foreach_"))
+    takes_any_data = facts.takes_any_data
+    if takes_any_data is None:  # a factory takes no tensors
+        takes_any_data = not any(True for _ in (*values_in(step.args), *values_in(step.kwargs)))
+    return not takes_any_data or (facts.divides and _may_divide_by_zero(step))
 
 
 @cache
@@ -125,12 +156,11 @@ def _is_pointwise(name: str) -> bool:
     return bool(overloads) and all(torch.Tag.pointwise in each.tags for each in overloads)
 
 
-def may_divide_by_zero(node: Node) -> bool:
-    """Return whether a node divides integers by a divisor that may be zero, for which the CPU
+def _may_divide_by_zero(node: Node) -> bool:
+    """Return whether a division is one of integers by a divisor that may be zero, for which the CPU
     raises.
     """
-    name = node.op._schema.name.partition("::")[2].removesuffix("_").removeprefix("_foreach_")
-    if name not in _DIVISIONS or len(node.args) < 2:
+    if len(node.args) < 2:
         return False
     by = node.args[1]
     if isinstance(by, (int, float)) and by != 0:
@@ -150,7 +180,12 @@ def without_dead_code(steps: list[Step], outputs: tuple[Any, ...]) -> tuple[Step
     kept: list[Step] = []
     for step in reversed(steps):
         if isinstance(step, Node):
-            if live.isdisjoint(step.outputs) and _is_pure(step):
+            if (
+                live.isdisjoint(step.outputs)
+                and not step.bindings
+                and _facts_of(step.op).is_pure
+                and not may_refuse_data(step)
+            ):
                 continue
             live.update(step.reads)
         kept.append(step)

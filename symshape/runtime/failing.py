@@ -214,10 +214,11 @@ class WrittenBefore:
     """
 
     def __init__(self, program: Program, fn: Callable[..., Any]) -> None:
-        graph = program.graph
-        last = max((i for i, step in enumerate(graph.steps) if may_refuse_data(step)), default=-1)
-        nodes = [step for step in graph.steps[: last + 1] if isinstance(step, Node)]
-        written = {id(value.storage) for node in nodes for value in written_values(node)}
+        graph, written, may_fail = program.graph, set[int](), False
+        for step in reversed(graph.steps):
+            may_fail = may_fail or may_refuse_data(step)
+            if may_fail and isinstance(step, Node):
+                written.update(id(value.storage) for value in written_values(step))
         inputs = [each.position for each in graph.inputs if id(each.value.storage) in written]
         kept = enumerate(graph.lifted)
         lifted = [i for i, each in kept if not each.constant and id(each.value.storage) in written]
