@@ -1,8 +1,8 @@
 """Fourier transforms. Untransformed dimensions come first, by falling input stride; the transformed
 ones lie innermost.
 
-Source: ``_exec_fft`` of ATen/native/mkl/SpectralOps.cpp (and CuFFT's, which does the same); without
-MKL (PocketFFT) results are contiguous.
+Source: ``_exec_fft`` of ATen/native/mkl/SpectralOps.cpp, and of ATen/native/cuda/SpectralOps.cpp,
+which transforms in other groups of dimensions; without MKL (PocketFFT) results are contiguous.
 """
 
 from __future__ import annotations
@@ -117,8 +117,14 @@ def fft_c2c(self: TensorSpec, dim: Sequence[Size], normalization: int, forward: 
     if not dim:
         strides = dense.like_strides(self.sizes, self.strides, None)
         return TensorSpec(self.sizes, strides, 0, self.dtype, self.device)
-    dims = _need_dims(self, dim)
-    return _executed(self, self.sizes, _sorted_dims(self, dims), self.dtype)
+    dims = _sorted_dims(self, _need_dims(self, dim))
+    made = self
+    while len(dims) > _CUFFT_DIMS and self.device.type != "cpu":
+        made, dims = (
+            _executed(made, self.sizes, dims[-_CUFFT_DIMS:], self.dtype),
+            dims[:-_CUFFT_DIMS],
+        )
+    return _executed(made, self.sizes, dims, self.dtype)
 
 
 @rule("aten._fft_r2c.default")
@@ -132,8 +138,45 @@ def fft_r2c(self: TensorSpec, dim: Sequence[int], normalization: int, onesided: 
     sizes = list(self.sizes)
     if onesided:
         sizes[last] = sizes[last] // 2 + 1
-    order = _sorted_dims(self, dims, keep_last=True)
-    return _executed(self, tuple(sizes), order, to_complex(self.dtype))
+    dtype = to_complex(self.dtype)
+    if self.device.type != "cpu":
+        return _cuda_r2c(self, tuple(sizes), dims, dtype)
+    return _executed(self, tuple(sizes), _sorted_dims(self, dims, keep_last=True), dtype)
+
+
+def _cuda_r2c(
+    self: TensorSpec, sizes: Shape, dims: Sequence[int], dtype: torch.dtype
+) -> TensorSpec:
+    """``_fft_r2c`` by cuFFT: all dimensions at once, or the last one and then the others."""
+    last = dims[-1]
+    if self.storage_offset % 2 != 0:  # cuFFT reads pairs of numbers: a copy, ``last`` innermost
+        others = [d for d in range(len(sizes)) if d != last]
+        copied = TensorSpec.contiguous(
+            tuple(self.sizes[d] for d in (*others, last)), self.dtype, self.device
+        )
+        strides = dict(zip((*others, last), copied.strides, strict=True))
+        self = self.view(self.sizes, tuple(strides[d] for d in range(len(sizes))))
+    if _at_once(dims):
+        return _executed(self, sizes, dims, dtype)
+    half = self.sizes[last] // 2 + 1
+    onesided = (*sizes[:last], half, *sizes[last + 1 :])
+    made, rest = _executed(self, onesided, [last], dtype), list(dims[:-1])
+    while rest:
+        rest = _by_stride(rest, made)
+        made, rest = _executed(made, onesided, rest[-_CUFFT_DIMS:], dtype), rest[:-_CUFFT_DIMS]
+    return made if half == sizes[last] else TensorSpec.contiguous(sizes, dtype, self.device)
+
+
+_CUFFT_DIMS = 3
+"""The most dimensions that cuFFT transforms at once (``cufft_max_ndim``)."""
+
+
+def _at_once(dims: Sequence[int]) -> bool:
+    """Return whether cuFFT transforms real numbers over all dimensions at once.
+
+    Source: use_optimized_cufft_path in ATen/native/cuda/SpectralOps.cpp.
+    """
+    return len(dims) <= _CUFFT_DIMS and list(dims[:2]) != [0, 1]
 
 
 @rule("aten._fft_c2r.default")
@@ -147,8 +190,10 @@ def fft_c2r(
     dims = _need_dims(self, dim)
     if not known(last_dim_size >= 1):
         check(last_dim_size >= 1, lambda: f"last_dim_size must be positive, got {last_dim_size}")
-    source = self
-    if len(dims) > 1:
+    source, innermost = self, dims[-1:]
+    if self.device.type != "cpu" and _at_once(dims):
+        source, innermost = self.fresh(), dims  # cuFFT may write to its input: a copy of it
+    elif len(dims) > 1:
         source = fft_c2c(self, dims[:-1], normalization, False)
     last = dims[-1]
     sizes = (*self.sizes[:last], last_dim_size, *self.sizes[last + 1 :])
@@ -160,4 +205,4 @@ def fft_c2r(
             | (last_dim_size == given // 2 + 1)
         )
         check(fits, lambda: f"{given} frequencies do not fit last_dim_size {last_dim_size}")
-    return _executed(source, sizes, [last], to_real(self.dtype))
+    return _executed(source, sizes, innermost, to_real(self.dtype))

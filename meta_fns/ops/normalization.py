@@ -19,6 +19,7 @@ from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Size, check, empty, known, same, show, static
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import laid_out_like
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import normalization as padded_normalization
 from meta_fns.padding import reductions as padded_reductions
@@ -153,7 +154,8 @@ def batch_norm(
                     size != 0,
                     lambda: f"training needs at least one element, got {show(input.sizes)}",
                 )
-    output = batch_norm_like(input)
+    # ATen/native/cuda/Normalization.cu keeps all layouts
+    output = batch_norm_like(input) if input.device.type == "cpu" else laid_out_like(input)
     count = channels if training or input.device.type != "cpu" else 0
     stat = TensorSpec.contiguous(
         (count,), _stat_dtype(input, weight, bias, running_mean, running_var), input.device
@@ -255,7 +257,7 @@ def cudnn_batch_norm(
 
     The size of the reserve in training is cuDNN's secret: an unknown.
     """
-    output = batch_norm(
+    batch_norm(
         input,
         weight,
         bias,
@@ -264,8 +266,9 @@ def cudnn_batch_norm(
         training,
         exponential_average_factor,
         epsilon,
-    )[0]
+    )
     count = input.sizes[1] if training else 0
     stat = TensorSpec.contiguous((count,), weight.dtype, weight.device)
     reserve = ctx.new_size(0, None) if training else 0
-    return output, stat, stat, TensorSpec.contiguous((reserve,), torch.uint8, input.device)
+    reserved = TensorSpec.contiguous((reserve,), torch.uint8, input.device)
+    return batch_norm_like(input), stat, stat, reserved

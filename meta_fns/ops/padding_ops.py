@@ -117,11 +117,11 @@ def _padded_sizes(
 
 
 def _fresh(self: TensorSpec, sizes: Shape, like: TensorSpec, *, keeps_format: bool) -> TensorSpec:
-    """A fresh tensor of ``sizes``, in the memory format that ``like`` suggests if the op keeps
-    it.
+    """A fresh tensor of ``sizes``, in the memory format that ``like`` suggests if the op keeps it,
+    which it does on the CPU alone.
     """
     found = torch.contiguous_format
-    if keeps_format and not like.canonical():
+    if keeps_format and like.device.type == "cpu" and not like.canonical():
         found = layout.suggested_format(like.sizes, like.strides)
     return TensorSpec(sizes, layout.strides_of_format(sizes, found), 0, self.dtype, self.device)
 

@@ -312,7 +312,8 @@ def _unpooled(
     need_sizes("indices", indices, self.sizes)
     need_nonempty("self", self, range(1, len(self.sizes)))
     need_dtype("self", self, FLOATS)
-    return formatted(self, (*self.sizes[:-n], *output_size), keep=n == 2)
+    keep = n == 2 and self.device.type == "cpu"
+    return formatted(self, (*self.sizes[:-n], *output_size), keep=keep)
 
 
 @rule("aten.max_unpool2d.default")

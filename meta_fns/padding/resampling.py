@@ -79,17 +79,18 @@ def _depends_on_kernel(scale: float | None) -> bool:
 def _kept(
     emit: Emitter, pair: tuple[Size, Size], pairs: Sequence[tuple[Size, Size]], *, on_cpu: bool
 ) -> Handle | None:
-    """Return whether eager copies positions of a dimension unchanged, for any scale; None where it
+    """Return whether eager takes positions of a dimension as they are, for any scale; None where it
     never does.
 
-    Linear kernels do so for a dimension that keeps its size: on the CPU for each, elsewhere only if
-    all keep theirs.
+    Linear kernels do so for a dimension that keeps its size: on the CPU for each, with a weight of
+    0 for the next position; elsewhere only if all keep theirs, and they copy.  Cubic kernels do so
+    elsewhere alone.
 
     Source: compute_source_index_and_lambda in ATen/native/UpSample.h;
-    ATen/native/cuda/UpSampleBilinear2d.cu.
+    ATen/native/cuda/UpSampleBilinear2d.cu and UpSampleBicubic2d.cu.
     """
     name = emit.op._schema.name
-    if "linear" not in name:
+    if "linear" not in name and (on_cpu or "cubic" not in name):
         return None
     kept: Handle | None = None
     for size, wanted in [pair] if on_cpu else pairs:
@@ -109,10 +110,10 @@ def _resampled(
     dtype: torch.dtype,
     kept: Handle | None,
 ) -> Handle:
-    """Resample a dimension of ``x`` to another size; where ``kept`` holds, positions are copied
-    unchanged.
+    """Resample a dimension of ``x`` to another size; where ``kept`` holds, positions are taken as
+    they are.
     """
-    name = emit.op._schema.name
+    name, on_cpu = emit.op._schema.name, x.spec.device.type == "cpu"
     place = _to(emit, positions(emit, capacity(wanted), x.spec.device), dtype)
     if "nearest" in name:
         ratio = _ratio(emit, size, wanted, scale, dtype)
@@ -127,12 +128,13 @@ def _resampled(
         source = emit.call(_aten.sub.Tensor, middle, 0.5)
     if "cubic" not in name:
         source = emit.call(_aten.clamp.default, source, 0.0)
-    if kept is not None:
+    next_one: Any = 1
+    if kept is not None and on_cpu:
         source = emit.call(_aten.where.self, kept, place, source)
+        # a position that is taken as it is, is alone
+        next_one = emit.call(_aten.rsub.Scalar, _to(emit, kept, dtype), 1.0)
     first = emit.call(_aten.floor.default, source)
     share = emit.call(_aten.sub.Tensor, source, first)
-    # a kept one is alone
-    next_one = 1 if kept is None else emit.call(_aten.rsub.Scalar, _to(emit, kept, dtype), 1.0)
     weights = _cubic(emit, share) if "cubic" in name else _linear(emit, share, next_one)
     total: Handle | None = None
     for offset, weight in weights:
@@ -141,6 +143,8 @@ def _resampled(
         part = emit.call(_aten.mul.Tensor, part, column)
         total = part if total is None else emit.call(_aten.add.Tensor, total, part)
     assert total is not None
+    if kept is not None and not on_cpu:
+        total = emit.call(_aten.where.self, kept, _read(emit, x, dim, place, size), total)
     return total
 
 

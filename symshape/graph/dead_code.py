@@ -81,6 +81,7 @@ class _OpFacts:
         op: the op: kept alive, since it is known by its id (hashing an overload runs Python code).
         is_pure: whether a call without results that are read may be left out, unless it raises.
         takes_any_data: whether it raises for no values of its tensors; None: only if it has none.
+        is_of_any_dtype: whether devices implement it for the same dtypes: pointwise ops and views.
         draws: whether its tensors are probabilities or deviations.
         divides: whether it may divide integers.
     """
@@ -88,6 +89,7 @@ class _OpFacts:
     op: Any
     is_pure: bool
     takes_any_data: bool | None
+    is_of_any_dtype: bool
     draws: bool
     divides: bool
 
@@ -106,6 +108,7 @@ def _facts_of(op: Any) -> _OpFacts:
         op,
         is_pure=not (schema.is_mutable or seeded or schema.name in BATCH_NORM),
         takes_any_data=_takes_any_data(op),
+        is_of_any_dtype=_is_pointwise_or_view(op),
         draws=name in _DRAWS,
         divides=name.partition("::")[2].removeprefix("_foreach_") in _DIVISIONS,
     )
@@ -121,16 +124,21 @@ def _takes_any_data(op: Any) -> bool | None:
         return False
     if not schema.returns and not schema.is_mutable:  # a check, which only raises
         return False
-    if torch.Tag.pointwise in op.tags or torch.Tag.inplace_view in op.tags:
+    if _is_pointwise_or_view(op):
         return True
-    if not schema.is_mutable and any(each.alias_info is not None for each in schema.returns):
-        return True  # a view
     name = schema.name.partition("::")[2]
     if schema.is_mutable:
         name = name.removesuffix("_")
     if name in _TAKES_ANY_DATA or _is_pointwise(name.removeprefix("_foreach_")):
         return True
     return None
+
+
+def _is_pointwise_or_view(op: Any) -> bool:
+    if torch.Tag.pointwise in op.tags or torch.Tag.inplace_view in op.tags:
+        return True
+    schema = op._schema
+    return not schema.is_mutable and any(each.alias_info is not None for each in schema.returns)
 
 
 def may_refuse_data(step: Step) -> bool:
@@ -154,6 +162,19 @@ def _is_pointwise(name: str) -> bool:
     packet = getattr(torch.ops.aten, name, None)
     overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
     return bool(overloads) and all(torch.Tag.pointwise in each.tags for each in overloads)
+
+
+def _may_refuse_device(node: Node) -> bool:
+    """Return whether an op may raise because of its tensors' devices, or of their dtype on a device
+    other than the CPU: rules know the dtypes of the CPU's kernels.
+    """
+    if len({each.spec.device for each in node.reads}) > 1:
+        return True
+    facts = _facts_of(node.op)
+    return not facts.is_of_any_dtype and any(
+        each.spec.device.type != "cpu" and not each.spec.dtype.is_floating_point
+        for each in node.reads
+    )
 
 
 def _may_divide_by_zero(node: Node) -> bool:
@@ -185,6 +206,7 @@ def without_dead_code(steps: list[Step], outputs: tuple[Any, ...]) -> tuple[Step
                 and not step.bindings
                 and _facts_of(step.op).is_pure
                 and not may_refuse_data(step)
+                and not _may_refuse_device(step)
             ):
                 continue
             live.update(step.reads)

@@ -6,6 +6,8 @@ A program is grown op by op (``tests/fuzz/programs.py``), compiled with every si
 whatever is padded has to be right: values, strides at sizes of 1 too, and errors.  Some programs
 are rich in ops whose strides depend on sizes of 0 and 1, that read what weighs nothing, or that
 write to what they read.
+
+    python -m tests.fuzz padding --device cuda --jobs 10 --seconds 60 --piece 40
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import torch
 
 import symshape
 from symshape.errors import SymShapeError
-from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
+from tests.fuzz.harness import Counterexample, Outcome, fuzz, fuzz_parser
 from tests.fuzz.padded_runners import padded_runners, poison_buffers, served
 from tests.fuzz.programs import Program, other_sizes, random_program
 from tests.meta_fns.padding.poison import assert_same
@@ -36,7 +38,7 @@ REFUSALS = (
 )
 
 
-def case(rng: random.Random) -> str:
+def case(rng: random.Random, device: str = "cpu") -> str:
     """One program, padded."""
     program = random_program(rng, hazards=rng.choice((0.0, 0.5)))
     fn = program.function()
@@ -47,7 +49,9 @@ def case(rng: random.Random) -> str:
         for number in range(CALLS):
             sizes = other_sizes(rng, program) if number else program.sizes
             try:
-                theirs = program.make(sizes)
+                if device != "cpu":  # where an index out of range ends the process
+                    fn(*program.make(sizes))
+                theirs = program.make(sizes, device)
             except REFUSALS:
                 continue  # this layout has no tensor of these sizes
             expected: Any
@@ -59,7 +63,7 @@ def case(rng: random.Random) -> str:
             poison_buffers(compiled, number)
             before = served(compiled)
             try:
-                arguments = program.make(sizes)
+                arguments = program.make(sizes, device)
                 torch.manual_seed(number)
                 got = compiled(*arguments)
             except SymShapeError:
@@ -112,5 +116,9 @@ def _shown(program: Program, sizes: Any, what: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> Outcome:
     """Runs the fuzzer; each case is one program at up to eight sizes."""
+    parser = fuzz_parser(__doc__, count=1000, smoke=20)
+    parser.add_argument("--device", default="cpu", help="of the arguments (default: cpu)")
+    args = parser.parse_args(argv)
     torch.set_num_threads(1)
-    return run_fuzzer("padding", __doc__, argv, case, count=1000, smoke=20, must_see=("padded",))
+    name = "padding" if args.device == "cpu" else f"padding --device {args.device}"
+    return fuzz(name, lambda rng: case(rng, args.device), args, must_see=("padded",))

@@ -530,11 +530,31 @@ class Program:
         """What to trace it with: integer arguments are symbols where there are any."""
         return True if any(each.layout == "number" for each in self.arguments) else None
 
-    def make(self, sizes: Sizes) -> list[Any]:
+    def make(self, sizes: Sizes, device: str = "cpu") -> list[Any]:
         """Arguments at these sizes."""
         space: dict[str, Any] = dict(SPACE)
         exec(self.call(sizes), space)
-        return [space[each.name] for each in self.arguments]
+        made = [space[each.name] for each in self.arguments]
+        return made if device == "cpu" else _moved(made, device)
+
+
+def _moved(values: Sequence[Any], device: str) -> list[Any]:
+    """The values with their tensors on a device, in the same layout; what shared memory still
+    does.
+    """
+    memory: dict[int, torch.UntypedStorage] = {}
+
+    def moved(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        here = value.untyped_storage()
+        there = memory.setdefault(here._cdata, torch.UntypedStorage(here.nbytes(), device=device))
+        there.copy_(here)
+        made = torch.empty(0, dtype=value.dtype, device=device)
+        made.set_(there, value.storage_offset(), value.size(), value.stride())
+        return made.requires_grad_(value.requires_grad and value.is_leaf)
+
+    return [moved(each) for each in values]
 
 
 class _Grower:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
-from tests.meta_fns.opdb import Call, judge, record
+from tests.meta_fns.opdb import GAPS, Call, in_another_layout, judge, record
 
 aten = torch.ops.aten
 HALF = torch.float16
@@ -148,6 +150,35 @@ def other_calls() -> Iterator[tuple[Any, ...]]:
         yield aten._fft_c2c.default, z, [len(shape) - 1], 0, True
         yield aten._fft_c2c.default, z, [0], 0, True
         yield aten._fft_r2c.default, z.real.contiguous(), [len(shape) - 1], 0, True
+    x, indices = (
+        last(randn(2, 3, 4, 5)),
+        last(torch.arange(120, device="cuda").view(2, 3, 4, 5) % 20),
+    )
+    for t in (x, x.permute(3, 0, 1, 2)):
+        yield aten.roll.default, t, [1], [1]
+        yield aten.roll.default, t, [1, 2], [1, 0]
+        yield aten.native_batch_norm.default, t, None, None, None, None, True, 0.1, 1e-5
+        yield aten.native_dropout_backward.default, t, t > 0, 2.0
+        yield aten.reflection_pad2d.default, t, [1, 1, 1, 1]
+        yield (
+            aten.reflection_pad2d_backward.default,
+            t[..., :-1, :-1],
+            t[..., :-2, :-2],
+            [1, 0, 1, 0],
+        )
+        yield aten.reflection_pad3d.default, t, [1, 1, 1, 1, 1, 1]
+        yield aten.replication_pad2d.default, t, [1, 1, 1, 1]
+        yield aten.replication_pad3d.default, t, [1, 1, 1, 1, 1, 1]
+    yield aten.native_batch_norm.default, randn(4, 6).t(), None, None, None, None, True, 0.1, 1e-5
+    yield aten.max_unpool2d.default, x, indices, [4, 5]
+    real = randn(3, 4, 5, 6)
+    for t in (real, real.permute(3, 1, 0, 2), randn(3, 4, 5, 7)[..., 1:]):
+        for dims in ([3], [0, 1], [0, 1, 2], [1, 3], [3, 1], [2, 1, 0], [3, 2, 1, 0], [1, 2, 3, 0]):
+            yield aten._fft_r2c.default, t, dims, 0, True
+            yield aten._fft_r2c.default, t, dims, 0, False
+            z = torch.complex(t, t)
+            yield aten._fft_c2c.default, z, dims, 0, True
+            yield aten._fft_c2r.default, z, dims, 0, 2 * t.size(dims[-1]) - 1
     b = randn(32, 16, dtype=torch.bfloat16)
     offs = torch.tensor([8, 16, 24, 32], device="cuda", dtype=torch.int32)
     yield aten._grouped_mm.default, b, randn(4, 16, 24, dtype=torch.bfloat16), offs
@@ -168,13 +199,25 @@ def test_cuda_ops(calls: Any) -> None:
     assert tally["right"] >= 0.9 * tally.total(), tally
 
 
-def test_recorded_calls_on_the_device() -> None:
+def _relaid(call: Call, rng: random.Random) -> Iterator[Call]:
+    """The call with each of its tensors in another layout."""
+    if str(call.op) in GAPS:
+        return
+    for at, leaf in enumerate(tree_leaves((call.args, call.kwargs))):
+        if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and leaf.dim() > 1:
+            yield in_another_layout(call, at, rng)
+
+
+@pytest.mark.parametrize(("first", "step", "most", "relays"), [(1, 5, 6, False), (3, 15, 3, True)])
+def test_recorded_calls_on_the_device(first: int, step: int, most: int, relays: bool) -> None:
     tally: Counter[str] = Counter()
     wrong = []
-    for call in record(first=1, step=5, most=6, device="cuda"):
-        verdict = judge(call)
-        tally[verdict.label] += 1
-        if not verdict.fine:
-            wrong.append(f"{verdict.label}: {verdict.detail}")
+    rng = random.Random(first)
+    for call in record(first=first, step=step, most=most, device="cuda"):
+        for each in (call, *(_relaid(call, rng) if relays else ())):
+            verdict = judge(each)
+            tally[verdict.label] += 1
+            if not verdict.fine:
+                wrong.append(f"{verdict.label}: {verdict.detail}")
     assert not wrong, "\n".join(wrong[:40])
     assert tally["right"] > 500

@@ -363,3 +363,25 @@ def test_graphs_of_one_stream_use_the_memory_of_the_largest() -> None:
         for mine, theirs in results:  # only now: each call's results are its own
             for a, b in zip(mine, theirs, strict=True):
                 assert_same(a, b, "a result", tolerance=1e-2)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_images_that_keep_their_sizes_are_copied(mode: str) -> None:
+    """A factor of 1.1 keeps sizes below 10; CUDA then copies, and the CPU computes."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, scale_factor=1.1, mode=mode)
+
+    compiled = symshape.compile(fn, dynamic=True, runner="padded")
+    with torch.no_grad():
+        for number, sizes in enumerate(((5, 5), (12, 13), (7, 9), (4, 12), (3, 6))):
+            x = torch.randn(2, 3, *sizes, device="cuda")
+            if max(sizes) < 10:
+                x[0, 0, 1, 1] = float("inf")
+            for entry in compiled.entries:
+                if isinstance(entry.runner, PaddedRunner):
+                    for bucket in entry.runner.buckets:
+                        for buffer in bucket.buffers:
+                            poison(buffer, number)
+            assert_same(compiled(x), fn(x), f"{sizes}", tolerance=1e-3)
+    assert isinstance(compiled.entries[-1].runner, PaddedRunner)

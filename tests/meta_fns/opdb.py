@@ -34,7 +34,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_u
 import meta_fns
 from meta_fns import TensorSpec
 
-__all__ = ["Call", "Verdict", "judge", "record", "vary"]
+__all__ = ["Call", "Verdict", "in_another_layout", "judge", "record", "vary"]
 
 # What eager raises to refuse a call.
 REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, AssertionError)
@@ -413,11 +413,16 @@ def vary(call: Call, rng: random.Random) -> Call | None:
         return None
     kind = rng.choice(("same", "same", "zeros"))
     if rng.random() < 0.25:
-        # Another layout and no other size.
-        leaves[at] = relaid(leaves[at], rng)
-        args, kwargs = tree_unflatten(leaves, tree)
-        return Call(call.op, args, kwargs, call.source)
+        return in_another_layout(call, at, rng)
     leaves = [resized(x, sizes[i], kind) if i in sizes else x for i, x in enumerate(leaves)]
+    args, kwargs = tree_unflatten(leaves, tree)
+    return Call(call.op, args, kwargs, call.source)
+
+
+def in_another_layout(call: Call, at: int, rng: random.Random) -> Call:
+    """The call with the tensor that is the leaf ``at`` of its arguments in another layout."""
+    leaves, tree = tree_flatten((call.args, call.kwargs))
+    leaves[at] = relaid(leaves[at], rng)
     args, kwargs = tree_unflatten(leaves, tree)
     return Call(call.op, args, kwargs, call.source)
 

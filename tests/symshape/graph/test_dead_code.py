@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 import symshape
+from meta_fns import TensorSpec
 from symshape.graph.dead_code import without_dead_code
+from symshape.graph.steps import Node, Value
 
 R = torch.ones
 
@@ -83,3 +85,32 @@ def test_what_eager_refuses_is_refused_unread(unread: Any, sizes: Any, wrong: An
     for call in (compiled, symshape.compile(fn)):
         with pytest.raises(RuntimeError):
             call(*bad)
+
+
+def _value(index: int, device: str, dtype: torch.dtype = torch.float32) -> Value:
+    return Value(index, TensorSpec.contiguous((4,), dtype, torch.device(device)), object())
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "goes"),
+    [
+        ("softmax", [("cuda", torch.float32)], True),
+        ("softmax", [("cpu", torch.int64)], True),
+        ("softmax", [("cuda", torch.int64)], False),  # which the CPU may take, and CUDA may not
+        ("add", [("cuda", torch.int64), ("cuda", torch.int64)], True),
+        ("view", [("cuda", torch.int64)], True),
+        ("bucketize", [("cuda", torch.float32), ("cuda", torch.float32)], True),
+        ("bucketize", [("cuda", torch.float32), ("cpu", torch.float32)], False),
+    ],
+)
+def test_what_a_device_may_refuse_runs_even_unread(op: str, given: Any, goes: bool) -> None:
+    overload = {
+        "softmax": torch.ops.aten._softmax.default,
+        "add": torch.ops.aten.add.Tensor,
+        "view": torch.ops.aten.view.default,
+        "bucketize": torch.ops.aten.bucketize.Tensor,
+    }[op]
+    values = [_value(i, device, dtype) for i, (device, dtype) in enumerate(given)]
+    rest = {"softmax": (0, False), "view": ((4,),)}.get(op, ())
+    node = Node(overload, (*values, *rest), {}, (_value(9, "cuda"),), True)
+    assert (without_dead_code([node], ()) == ()) == goes
