@@ -22,7 +22,7 @@ import torch.nn.functional as F
 import symshape
 from symshape.runtime.runners.gradients import halves
 from symshape.runtime.runners.gradients.runner import GradientsRunner
-from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
+from tests.fuzz.harness import Counterexample, Outcome, fuzz, fuzz_parser
 
 Tensor = torch.Tensor
 _LINES = (
@@ -104,7 +104,7 @@ def source_of(rng: random.Random) -> str:
 def ran(fn: Any, call: Call, weights: Sequence[Tensor], buffer: Tensor) -> dict[str, Any]:
     """What comes of a call: results and gradients, or the kind of error."""
     made = torch.Generator().manual_seed(call.seed)
-    leaves = [torch.randn(call.rows, 3, generator=made) for _ in range(2)]
+    leaves = [torch.randn(call.rows, 3, generator=made).to(buffer.device) for _ in range(2)]
     if call.kind != "none":
         leaves = [each.requires_grad_() for each in leaves]
     given = [each * 1 for each in leaves] if call.kind == "inner" else leaves
@@ -162,11 +162,12 @@ def _apart(asked: Sequence[Tensor], wanted: Sequence[Tensor]) -> dict[str, Any]:
 
 
 def _seed(result: Tensor, call: Call, made: torch.Generator) -> Tensor:
+    dtype, device = result.dtype, result.device
     if call.how != "layout":
-        return torch.randn(result.shape, generator=made, dtype=result.dtype)
+        return torch.randn(result.shape, generator=made, dtype=dtype).to(device)
     if call.seed % 2:
-        return torch.ones((), dtype=result.dtype).expand(result.shape)
-    return torch.randn((*result.shape, 2), generator=made, dtype=result.dtype)[..., 1]
+        return torch.ones((), dtype=dtype, device=device).expand(result.shape)
+    return torch.randn((*result.shape, 2), generator=made, dtype=dtype).to(device)[..., 1]
 
 
 def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
@@ -194,7 +195,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
     return ""
 
 
-def case(rng: random.Random) -> str:
+def case(rng: random.Random, device: str = "cpu") -> str:
     """One function, compiled once, in a few calls."""
     source = source_of(rng)
     kind = rng.choice(_KINDS)
@@ -208,11 +209,11 @@ def case(rng: random.Random) -> str:
     exec(compile(source, "<fuzz_gradients>", "exec"), space)
     made = torch.Generator().manual_seed(rng.randrange(1000))
     weights = [torch.randn(3, 3, generator=made), torch.randn(3, generator=made)]
-    weights = [each.requires_grad_(rng.random() < 0.8) for each in weights]
+    weights = [each.to(device).requires_grad_(rng.random() < 0.8) for each in weights]
 
     written = space["f"]
 
-    buffer = torch.ones(3)
+    buffer = torch.ones(3, device=device)
 
     def fn(x: Tensor, y: Tensor) -> list[Tensor]:
         found: list[Tensor] = written(x, y, *weights, buffer)
@@ -248,12 +249,9 @@ def case(rng: random.Random) -> str:
 
 def main(argv: Sequence[str] | None = None) -> Outcome:
     """Runs the fuzzer."""
-    return run_fuzzer(
-        "gradients",
-        __doc__,
-        argv,
-        case,
-        count=2000,
-        smoke=12,
-        must_see=("forward and backward", "tied forward and backward"),
-    )
+    parser = fuzz_parser(__doc__, count=2000, smoke=12)
+    parser.add_argument("--device", default="cpu", help="of all tensors (default: cpu)")
+    args = parser.parse_args(argv)
+    name = "gradients" if args.device == "cpu" else f"gradients --device {args.device}"
+    must_see = ("forward and backward", "tied forward and backward")
+    return fuzz(name, lambda rng: case(rng, args.device), args, must_see=must_see)
