@@ -12,7 +12,9 @@ import re
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from tests.symshape.store.rank_programs import together
 from tests.symshape.store.storing import compiled, counts
 
 SCALE = 2.0
+MEETING = Ranks.meeting
 
 
 def shifted(x: torch.Tensor) -> torch.Tensor:
@@ -311,6 +314,30 @@ def test_an_error_of_the_program_reaches_all() -> None:
 def test_without_a_process_group() -> None:
     with pytest.raises(symshape.RankError, match="init_process_group"):
         compiled(lambda x: x, Ranks())(torch.ones(2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("outside", ["other functions", "no member"])
+def test_groups_count_the_functions_that_they_compile(
+    monkeypatch: pytest.MonkeyPatch, outside: str
+) -> None:
+    """A rank that has compiled with some of the others meets all of them at the same place."""
+    if outside == "no member":
+        monkeypatch.setattr(dist, "is_initialized", lambda: True)
+        with pytest.raises(symshape.RankError, match="this process is not one"):
+            Ranks(group=dist.GroupMember.NON_GROUP_MEMBER).board()
+        return
+    monkeypatch.setattr(Ranks, "_numbers", defaultdict(count))
+    monkeypatch.setattr(Ranks, "board", lambda self: (dist.HashStore(), 0, 2))
+    monkeypatch.setattr(Ranks, "_members", lambda self: self._group)
+    groups = ((0, 1), (0, 2), (0, 1), (0, 1, 2))
+    found = [MEETING(Ranks(group=each), "f")._key for each in groups]
+    assert found == ["compiled0", "compiled0", "compiled1", "compiled0"]
+
+
+@pytest.mark.nightly
+def test_ranks_of_several_groups() -> None:
+    found = together("groups", 3)
+    assert [each["traces"] for each in found] == [[1, 1], [0, 1, 0], [0, 0]]
 
 
 @pytest.mark.nightly
