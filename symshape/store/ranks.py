@@ -64,7 +64,7 @@ class Ranks:
         board: for tests: what stands for the group's store, this rank and the number of ranks.
     """
 
-    # by the members of a group, of the functions that they compile: the nth of one is the nth of all
+    # by the members of a group, their compiled functions: the nth of one is the nth of all
     _numbers: ClassVar[dict[tuple[int, ...], Iterator[int]]] = defaultdict(count)
 
     def __init__(
