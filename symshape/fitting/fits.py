@@ -14,7 +14,7 @@ import torch
 from guards.terms import arithmetic, fold
 from guards.terms.term import Term
 from symshape.cost.graph_memory import DeviceMemory
-from symshape.cost.liveness import PARTS
+from symshape.cost.liveness import PARAMETERS, PARTS
 from symshape.cost.optimizers import OPTIMIZERS, MakeOptimizer, OptimizerMemory, optimizer_memory
 from symshape.cost.peak_memory import PeakMemory
 from symshape.cost.solving import allowed_range, limiting
@@ -55,7 +55,8 @@ class Fits:
             process if the budget is the whole device.
         train: the name of the optimizer; empty for inference.
         dtypes: the dtypes of the parameters.
-        peak: the live bytes at the peak, as formulas.
+        peak: the live bytes at the peak, as formulas; parameters of the module that no op reads
+            count.
         example: the sizes of the example, or those that were given for it (``at``).
     """
 
@@ -74,11 +75,17 @@ class Fits:
         self.name = traced.program.name
         self.budget = budget
         self.train = train
-        self.peak: PeakMemory = traced.peak_memory(schedule=schedule)
+        unread = list(_unread(traced))
+        self.peak = _beside(traced.peak_memory(schedule=schedule), unread)
         self.peak.check_known()
-        self._aligned = traced.peak_memory(schedule=schedule, alignment=_ALIGNMENT)
+        aligned = [-(-each // _ALIGNMENT) * _ALIGNMENT for each in unread]
+        self._aligned = _beside(
+            traced.peak_memory(schedule=schedule, alignment=_ALIGNMENT), aligned
+        )
         trains = isinstance(traced, TracedTraining)
-        self._model = StepMemory(traced.program, schedule, optimizer, trains=trains, device=device)
+        self._model = StepMemory(
+            traced.program, schedule, optimizer, trains=trains, device=device, beside=unread
+        )
         self.symbols = tuple(symbols) or self.peak.domain.symbols
         hints = {
             each.name: each.hint
@@ -454,6 +461,24 @@ def fits_of(
         optimizer = optimizer_memory(traced.optimizer, 1)
         train = train or optimizer.name.lower()
     return Fits(traced, budget, train=train, optimizer=optimizer, symbols=symbols, at=at)
+
+
+def _unread(traced: Traced) -> Iterator[int]:
+    """Yield the bytes of the module's parameters and buffers that the program does not read."""
+    if traced._module is None:
+        return
+    seen = {each.tensor.untyped_storage()._cdata for each in traced.program.graph.lifted}
+    for tensor in (*traced._module.parameters(), *traced._module.buffers()):
+        storage = tensor.untyped_storage()
+        if storage._cdata not in seen:
+            seen.add(storage._cdata)
+            yield storage.nbytes()
+
+
+def _beside(peak: PeakMemory, unread: Sequence[int]) -> PeakMemory:
+    """Return the peak with these bytes of further parameters."""
+    more = [each.plus(PARAMETERS, sum(unread)) for each in peak.moments]
+    return PeakMemory(peak.domain, more, peak.left_out) if unread else peak
 
 
 def _reserves(nodes: Sequence[Node]) -> Iterator[str]:
