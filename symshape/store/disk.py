@@ -60,7 +60,8 @@ class DiskStore:
     """Entries in a folder.
 
     Args:
-        path: the folder; made, for its owner alone, when something is first written.
+        path: the folder; made, for its owner alone, when something is first written.  A relative
+            path is of the folder that is the current one now.
         most_bytes: the least recently used files leave when there are more.
         most_of_one: files for one address.
         shared: whether files are read that other users may write, too (a group that may write
@@ -76,7 +77,7 @@ class DiskStore:
         most_of_one: int = 64,
         shared: bool = False,
     ) -> None:
-        self.path = user_path(path)
+        self.path = user_path(path).absolute()
         self.most_bytes = most_bytes
         self.most_of_one = most_of_one
         self.shared = shared
