@@ -101,6 +101,11 @@ class Fits:
             | self._assumed
             | dict(at or {})
         )
+        self._of_data = [
+            each.name
+            for each in traced.program.symbols.values()
+            if not each.sources and each.name not in {*self._assumed, *(at or ())}
+        ]
         lifted = [each.tensor for each in traced.program.graph.lifted if not each.constant]
         self.dtypes = tuple(
             dict.fromkeys(_short(each.dtype) for each in lifted if each.is_floating_point())
@@ -331,16 +336,25 @@ class Fits:
         """The largest sizes in words."""
         budget = shown(self.budget, "B")
         if not self.symbols:
-            return f"fits in {budget}" if self.fits else f"does not fit in {budget}"
+            found = f"fits in {budget}" if self.fits else f"does not fit in {budget}"
+            return f"{found}{self._assuming}"
         if not self.pairs and not self.sizes:
-            return f"does not fit in {budget}"
+            return f"does not fit in {budget}{self._assuming}"
         first, *others = self._ends
         named = " × ".join(f"{name} {first[name]}" for name in self.symbols)
         more = "".join(
             f" or {' × '.join(str(each[name]) for name in self.symbols)}" for each in others
         )
         bounded = f" (the guards allow no more: {', '.join(self.limits)})" if self.limits else ""
-        return f"fits up to {named}{more} in {budget}{bounded}"
+        return f"fits up to {named}{more} in {budget}{bounded}{self._assuming}"
+
+    @property
+    def _assuming(self) -> str:
+        """The sizes that depend on data and are not given, in words."""
+        if not self._of_data:
+            return ""
+        sizes = ", ".join(f"{name} = {self.example[name]}" for name in self._of_data)
+        return f" (for {sizes}, which depends on data: give the most that may come, at=…)"
 
     def __str__(self) -> str:
         less = (

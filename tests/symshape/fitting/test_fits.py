@@ -341,3 +341,16 @@ def test_parameters_that_no_op_reads_take_memory(train: str | None) -> None:
     there = 512 * -(-4 * 64 * 1000 // 512) + 2048
     assert found.reserved(batch=4).allocated == less.reserved(batch=4).allocated + there
     assert found.bound("batch") < less.bound("batch")
+
+
+def test_a_size_that_depends_on_data_is_said() -> None:
+    def positive(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0] * 2
+
+    x = torch.ones(5)
+    found = symshape.fits(positive, x, memory="1 GB", n=0)
+    (unknown,) = set(found.example) - {"n"}
+    assert f"(for {unknown} = 1, which depends on data: give the most that may come" in str(found)
+    given = symshape.fits(positive, x, memory="1 GB", n=0, at={unknown: 10**8})
+    assert "depends on data" not in str(given)
+    assert given.sizes["n"] < found.sizes["n"] / 3
