@@ -290,11 +290,14 @@ def _verdict(have: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _odd(have: Sequence[dict[str, Any]], part: str, words: str) -> list[str]:
-    texts = [json.dumps(each.get(part)) for each in have]
-    usual = max(texts, key=texts.count)
+    # a call that has no words says neither name nor code
+    texts = {rank: json.dumps(each[part]) for rank, each in enumerate(have) if part in each}
+    found = list(texts.values())
+    usual = max(found, key=found.count, default="")
+    first = next((rank for rank, text in texts.items() if text == usual), 0)
     return [
-        f"rank {rank} {words} ({_short(text)}, where rank {texts.index(usual)} has {_short(usual)})"
-        for rank, text in enumerate(texts)
+        f"rank {rank} {words} ({_short(text)}, where rank {first} has {_short(usual)})"
+        for rank, text in texts.items()
         if text != usual
     ]
 
@@ -304,6 +307,12 @@ def _odd_arguments(have: Sequence[dict[str, Any]]) -> list[str]:
         {**each, "structure": with_own_devices(each["structure"])} if "structure" in each else each
         for each in have
     ]
+    wordless = {rank: each["unstorable"] for rank, each in enumerate(have) if "unstorable" in each}
+    if len(wordless) not in (0, len(have)):
+        return [
+            f"rank {rank} has an argument that cannot be compared: {why}"
+            for rank, why in wordless.items()
+        ]
     texts = [json.dumps([each.get("structure"), each.get("unstorable")]) for each in have]
     usual = max(texts, key=texts.count)
     model = have[texts.index(usual)]

@@ -261,6 +261,20 @@ def test_ranks_have_devices_of_their_own() -> None:
     assert "rank 2 is given x as" in other["wrong"]
 
 
+@pytest.mark.parametrize("wordless", [(1,), (1, 2), (0, 1, 2)])
+def test_ranks_whose_arguments_have_no_words(wordless: tuple[int, ...]) -> None:
+    """They are named, also if they are the most; where all have the same, each traces its own."""
+    call = {"modes": [True, "float32"], "tree": "*", "leaves": [["int"]]}
+    told = {"name": ["m", "f"], "code": "c", "structure": call, "paths": ["x"]}
+    silent = {"unstorable": "x is a generator"}
+    have = [{**(silent if rank in wordless else told), "values": []} for rank in range(3)]
+    odd = wordless if len(wordless) < 3 else ()
+    wrong = [
+        f"rank {rank} has an argument that cannot be compared: x is a generator" for rank in odd
+    ]
+    assert _verdict(have) == {"wrong": "; ".join(wrong), "changing": []}
+
+
 def test_a_helper_on_another_device_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 1's tensors are on ``meta``, which stands for another accelerator: it traces for itself,
     or is told.
