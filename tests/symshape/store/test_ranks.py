@@ -199,6 +199,35 @@ def test_another_helper_is_named() -> None:
     _errors(_together(3, different), "rank 2: the code of shift differs from rank 0")
 
 
+@pytest.mark.parametrize("what", ["method", "value"])
+def test_another_method_is_code_and_another_value_is_none(what: str) -> None:
+    """Ranks may differ in the values of a class: each traces its own program then."""
+
+    def of_class(rank: int) -> Any:
+        class Scaled(Model):
+            def shift(self, x: torch.Tensor) -> torch.Tensor:
+                return x - 1
+
+            by = 2.0
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.shift(self.inner(x)) * self.by
+
+        if rank and what == "method":
+            Scaled.shift = lambda self, x: x - 2  # type: ignore[method-assign]
+        elif rank:
+            Scaled.by = 3.0
+        found = Scaled()
+        del found.shift
+        return found
+
+    found = _together(2, lambda rank, ranks: _run(of_class(rank), torch.ones(3, 4), ranks))
+    if what == "value":
+        assert [each[0][0] for each in found] == [1, 1]
+        return
+    assert all("rank 1: the code of" in str(each) for each in found), found
+
+
 def test_another_argument_is_named() -> None:
     def different(rank: int, ranks: Ranks) -> Any:
         return (
