@@ -70,7 +70,7 @@ class DevicePeaks:
             return cls(
                 **json.loads(text.read_text(encoding="utf-8") if isinstance(text, Path) else text)
             )
-        except (ValueError, TypeError, OSError) as error:
+        except (ValueError, TypeError, OSError, RecursionError) as error:
             raise InputError(f"these are no peaks of a device: {error}") from None
 
     def __str__(self) -> str:

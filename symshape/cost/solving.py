@@ -54,9 +54,9 @@ def largest(
     replacements = {
         arithmetic.symbol(name): arithmetic.const(value) for name, value in others.items()
     }
-    bounded = [fold.substitute(term, replacements) for term in terms]
     allowed = _conditions(domain, replacements, unknown)
-    fitting = boolean.and_(*map(guarded, allowed), *(boolean.le(term, at_most) for term in bounded))
+    bounded = [fold.substitute(term, replacements) for term in terms]
+    fitting = boolean.and_(*allowed, *(boolean.le(term, at_most) for term in bounded))
     lowest, high = domain.guards.ranges.get(symbol, (0, None))
     low = max(lowest or 0, 1)  # that nothing at all fits is no answer
     try:
@@ -93,7 +93,7 @@ def allowed_range(domain: Domain, symbol: str, others: Mapping[str, int]) -> tup
     lowest, high = domain.guards.ranges.get(symbol, (0, None))
     low = max(lowest or 0, 1)
     try:
-        pieces = pieces_of(boolean.and_(*map(guarded, allowed)), unknown, (low, high))
+        pieces = pieces_of(boolean.and_(*allowed), unknown, (low, high))
         least, greatest = _first(pieces), _last(pieces)
     except TooMany:
         holding = (
@@ -163,7 +163,11 @@ def solved(
     replacements = {
         arithmetic.symbol(name): arithmetic.const(value) for name, value in others.items()
     }
-    bounded = [boolean.le(fold.substitute(term, replacements), at_most) for term in terms]
+    try:
+        bounded = [boolean.le(fold.substitute(term, replacements), at_most) for term in terms]
+    except ZeroDivisionError as error:
+        sizes = ", ".join(f"{name}={value}" for name, value in others.items())
+        raise InputError(f"the formula has no value at {sizes}: {error}") from None
     ranges = {
         arithmetic.symbol(name): domain.guards.ranges.get(name, (0, None))
         for name in domain.symbols
@@ -190,7 +194,7 @@ def _conditions(domain: Domain, replacements: Mapping[Term, Term], unknown: Term
     found: list[Term] = []
     wrong: list[str] = []
     for guard in domain.guards.conditions:
-        left = fold.substitute(guard.term, replacements)
+        left = fold.substitute(guarded(guard.term), replacements)
         if left is boolean.FALSE:
             wrong.append(guard.text())
         elif not left.symbols - {unknown} and left is not boolean.TRUE:

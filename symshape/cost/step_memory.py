@@ -51,6 +51,7 @@ class StepMemory:
         trains: whether results after the first are gradients.
         device: the memory of libraries.
         workspaces: what ops ask for beyond their results, measured on the program's device.
+        beside: the bytes of what is there and not read, each in a block of its own.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class StepMemory:
         trains: bool = False,
         device: DeviceMemory | None = None,
         workspaces: Workspaces = HERE,
+        beside: Sequence[int] = (),
     ) -> None:
+        self._beside = tuple(beside)
         self._graph = graph = program.graph
         self._workspaces = workspaces
         self.domain = Domain.of(program)
@@ -125,6 +128,7 @@ class StepMemory:
         asked = self._partial_sums(dict(zip(self.domain.symbols, integers, strict=True)))
         allocator = Allocator(limit, expandable=self._device.expandable)
         run = _Run(allocator, self._device)
+        run.begin(list(enumerate(self._beside)))
         kept = run.begin(
             [(place, values[place]) for place in self._steps[0][0] if self._is(place, PARAMETERS)]
         )

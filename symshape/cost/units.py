@@ -14,6 +14,8 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
+from math import inf
 
 from symshape.errors import InputError
 
@@ -21,6 +23,7 @@ _AMOUNT = re.compile(
     r"^\s*(?P<number>\d+(?:\.\d+)?(?:[eE]\d+)?)\s*(?P<prefix>[kKMGTPE]?)(?P<binary>i?)(?P<unit>"
     r"\w*)\s*$"
 )
+_LARGEST = 1e300
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _UNITS = {
     "bytes": ("", "b", "byte", "bytes"),
@@ -42,7 +45,7 @@ def amount(value: object, what: str, name: str = "") -> int:
         InputError: it is neither, or negative.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not 0 <= value < float("inf"):
+        if not 0 <= value < inf:
             raise InputError(f"{name or what}={value!r} must be 0 or more, and finite")
         return int(value)
     match = _AMOUNT.match(value) if isinstance(value, str) else None
@@ -53,7 +56,13 @@ def amount(value: object, what: str, name: str = "") -> int:
         )
     base = 1024 if match["binary"] else 1000
     power = _PREFIXES.index("k" if match["prefix"] in ("k", "K") else match["prefix"])
-    return int(float(match["number"]) * base**power)
+    try:
+        found = Decimal(match["number"]) * base**power
+    except ArithmeticError:
+        found = Decimal(inf)
+    if found > _LARGEST:
+        raise InputError(f"{name or what}={value!r} is too much to count")
+    return int(found)
 
 
 def shown(value: float, unit: str = "", *, binary: bool = False) -> str:

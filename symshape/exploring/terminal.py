@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+import attrs
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -12,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from guards.text.escaping import printable
 from symshape.exploring.tables import Table
 
 _TALLEST = 6
@@ -27,9 +29,17 @@ class TerminalTable:
     """
 
     def __init__(self, table: Table, limit: int | None = None) -> None:
-        self.table = table
-        self.rows = table.rows if limit is None else table.rows[:limit]
-        left = len(table.rows) - len(self.rows)
+        rows = table.rows if limit is None else table.rows[:limit]
+        self.rows = tuple(tuple(map(_escaped, row)) for row in rows)
+        self.table = attrs.evolve(
+            table,
+            title=_escaped(table.title),
+            columns=tuple(map(_escaped, table.columns)),
+            rows=self.rows,
+            code=frozenset(map(_escaped, table.code)),
+            numbers=frozenset(map(_escaped, table.numbers)),
+        )
+        left = len(table.rows) - len(rows)
         self.caption = f"and {left} more" if left else ""
 
     def __rich_console__(
@@ -85,7 +95,7 @@ class TerminalTable:
         )
         for column, width in zip(self.table.columns, widths, strict=True):
             drawn.add_column(
-                column,
+                Text(column),
                 style=self._style(column),
                 justify="right" if column in self.table.numbers else "left",
                 width=width,
@@ -124,6 +134,17 @@ def terminal_table(table: Table, *, limit: int | None = None) -> TerminalTable:
     is not read.
     """
     return TerminalTable(table, limit)
+
+
+def terminal_text(text: str, style: str = "") -> Text:
+    """Return a text for a rich console. Markup in it is not read, control characters are
+    escaped.
+    """
+    return Text(_escaped(text), style)
+
+
+def _escaped(text: str) -> str:
+    return printable(text, keep="\n")
 
 
 def _height(text: str, width: int) -> int:

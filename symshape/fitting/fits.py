@@ -14,7 +14,7 @@ import torch
 from guards.terms import arithmetic, fold
 from guards.terms.term import Term
 from symshape.cost.graph_memory import DeviceMemory
-from symshape.cost.liveness import PARTS
+from symshape.cost.liveness import PARAMETERS, PARTS
 from symshape.cost.optimizers import OPTIMIZERS, MakeOptimizer, OptimizerMemory, optimizer_memory
 from symshape.cost.peak_memory import PeakMemory
 from symshape.cost.solving import allowed_range, limiting
@@ -55,7 +55,8 @@ class Fits:
             process if the budget is the whole device.
         train: the name of the optimizer; empty for inference.
         dtypes: the dtypes of the parameters.
-        peak: the live bytes at the peak, as formulas.
+        peak: the live bytes at the peak, as formulas; parameters of the module that no op reads
+            count.
         example: the sizes of the example, or those that were given for it (``at``).
     """
 
@@ -74,11 +75,17 @@ class Fits:
         self.name = traced.program.name
         self.budget = budget
         self.train = train
-        self.peak: PeakMemory = traced.peak_memory(schedule=schedule)
+        unread = list(_unread(traced))
+        self.peak = _beside(traced.peak_memory(schedule=schedule), unread)
         self.peak.check_known()
-        self._aligned = traced.peak_memory(schedule=schedule, alignment=_ALIGNMENT)
+        aligned = [-(-each // _ALIGNMENT) * _ALIGNMENT for each in unread]
+        self._aligned = _beside(
+            traced.peak_memory(schedule=schedule, alignment=_ALIGNMENT), aligned
+        )
         trains = isinstance(traced, TracedTraining)
-        self._model = StepMemory(traced.program, schedule, optimizer, trains=trains, device=device)
+        self._model = StepMemory(
+            traced.program, schedule, optimizer, trains=trains, device=device, beside=unread
+        )
         self.symbols = tuple(symbols) or self.peak.domain.symbols
         hints = {
             each.name: each.hint
@@ -94,6 +101,11 @@ class Fits:
             | self._assumed
             | dict(at or {})
         )
+        self._of_data = [
+            each.name
+            for each in traced.program.symbols.values()
+            if not each.sources and each.name not in {*self._assumed, *(at or ())}
+        ]
         lifted = [each.tensor for each in traced.program.graph.lifted if not each.constant]
         self.dtypes = tuple(
             dict.fromkeys(_short(each.dtype) for each in lifted if each.is_floating_point())
@@ -324,16 +336,25 @@ class Fits:
         """The largest sizes in words."""
         budget = shown(self.budget, "B")
         if not self.symbols:
-            return f"fits in {budget}" if self.fits else f"does not fit in {budget}"
+            found = f"fits in {budget}" if self.fits else f"does not fit in {budget}"
+            return f"{found}{self._assuming}"
         if not self.pairs and not self.sizes:
-            return f"does not fit in {budget}"
+            return f"does not fit in {budget}{self._assuming}"
         first, *others = self._ends
         named = " × ".join(f"{name} {first[name]}" for name in self.symbols)
         more = "".join(
             f" or {' × '.join(str(each[name]) for name in self.symbols)}" for each in others
         )
         bounded = f" (the guards allow no more: {', '.join(self.limits)})" if self.limits else ""
-        return f"fits up to {named}{more} in {budget}{bounded}"
+        return f"fits up to {named}{more} in {budget}{bounded}{self._assuming}"
+
+    @property
+    def _assuming(self) -> str:
+        """The sizes that depend on data and are not given, in words."""
+        if not self._of_data:
+            return ""
+        sizes = ", ".join(f"{name} = {self.example[name]}" for name in self._of_data)
+        return f" (for {sizes}, which depends on data: give the most that may come, at=…)"
 
     def __str__(self) -> str:
         less = (
@@ -454,6 +475,24 @@ def fits_of(
         optimizer = optimizer_memory(traced.optimizer, 1)
         train = train or optimizer.name.lower()
     return Fits(traced, budget, train=train, optimizer=optimizer, symbols=symbols, at=at)
+
+
+def _unread(traced: Traced) -> Iterator[int]:
+    """Yield the bytes of the module's parameters and buffers that the program does not read."""
+    if traced._module is None:
+        return
+    seen = {each.tensor.untyped_storage()._cdata for each in traced.program.graph.lifted}
+    for tensor in (*traced._module.parameters(), *traced._module.buffers()):
+        storage = tensor.untyped_storage()
+        if storage._cdata not in seen:
+            seen.add(storage._cdata)
+            yield storage.nbytes()
+
+
+def _beside(peak: PeakMemory, unread: Sequence[int]) -> PeakMemory:
+    """Return the peak with these bytes of further parameters."""
+    more = [each.plus(PARAMETERS, sum(unread)) for each in peak.moments]
+    return PeakMemory(peak.domain, more, peak.left_out) if unread else peak
 
 
 def _reserves(nodes: Sequence[Node]) -> Iterator[str]:

@@ -173,7 +173,7 @@ def bake(
 
     Raises:
         InputError: the traffic has a size that ``dynamic`` does not name, a mode is unknown, or the
-            example is unfit.
+            example is unfit, or the store is none.
         DimError, ConstraintViolation: ``dynamic`` does not fit the example or the program.
 
     >>> import tempfile, torch, symshape
@@ -209,7 +209,7 @@ def bake(
     baking = _Baking(fn, chosen, dynamic, example, most)
     points = baking.points(traffic)
     work = [(mode, point) for mode in modes for point in points]
-    with baking.reasons_noted(), progress_bar("baking", len(work), shown=progress) as step:
+    with baking.all_stored(), progress_bar("baking", len(work), shown=progress) as step:
         for mode, point in work:
             step(_shown(baking.named(point)))
             baking.trace(mode, point)
@@ -243,6 +243,10 @@ class _Baking:
         self._failed: dict[tuple[str, frozenset[tuple[Source, int]]], str] = {}
         self._not_stored = ""
         self._compiled = self._fresh(self._options)
+        source = self._compiled._source
+        if not isinstance(source, StoredPrograms):
+            raise InputError(f"bake fills a folder or another store, not {options.store!r}")
+        self._entries = source.entries
         self.added: list[Mapping[str, int]] = []
 
     def _fresh(self, options: Options) -> Compiled:
@@ -254,8 +258,8 @@ class _Baking:
         return self._compiled.stats().traces
 
     @contextlib.contextmanager
-    def reasons_noted(self) -> Iterator[None]:
-        """Record why programs cannot be stored inside the block."""
+    def all_stored(self) -> Iterator[None]:
+        """Store all programs inside the block, and record why some cannot be stored."""
 
         def hear(event: events.Event) -> None:
             if isinstance(event, events.NotStored) and event.function == name_of(self._fn):
@@ -263,7 +267,8 @@ class _Baking:
 
         unsubscribe = events.subscribe(hear)
         try:
-            yield
+            with self._entries.keeping_all():
+                yield
         finally:
             unsubscribe()
 
@@ -357,13 +362,11 @@ class _Baking:
         served first.
         """
         tried: set[frozenset[tuple[Source, int]]] = set()
-        source = self._compiled._source
-        assert isinstance(source, StoredPrograms)
         while True:
             try:
                 args, kwargs = self._call({})
                 with MODES[mode]():
-                    record, proof = source.entries.certify(
+                    record, proof = self._entries.certify(
                         flatten_call(self._fn, args, kwargs), self._policies
                     )
             except (NotCertifiable, NotStorable, OSError) as error:

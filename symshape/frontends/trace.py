@@ -106,6 +106,7 @@ class Traced:
 
     def __init__(self, fn: Callable[..., Any], program: Program) -> None:
         self._fn = fn
+        self._module = fn if isinstance(fn, torch.nn.Module) else None
         self.program = program
         self._check: Check | None = None
 

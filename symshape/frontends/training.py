@@ -31,8 +31,15 @@ class TracedTraining(Traced):
         accumulated: gradients stay from one step to the next, and are added to.
     """
 
-    def __init__(self, traced: Traced, optimizer: Optimizer | None, accumulated: bool) -> None:
+    def __init__(
+        self,
+        traced: Traced,
+        optimizer: Optimizer | None,
+        accumulated: bool,
+        module: torch.nn.Module | None = None,
+    ) -> None:
         super().__init__(traced._fn, traced.program)
+        self._module = module or traced._module
         self.optimizer = optimizer
         self.accumulated = accumulated
 
@@ -127,6 +134,7 @@ def trace_training(
             trace(_step(fn, loss, wanted), *args, dynamic=dynamic, options=options, **kwargs),
             found,
             accumulated,
+            fn if isinstance(fn, torch.nn.Module) else None,
         )
 
 

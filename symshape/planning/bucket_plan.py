@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from attrs import validators
 
 from symshape.cost.graph_memory import GraphMemory
 from symshape.cost.units import shown
@@ -19,7 +20,7 @@ from symshape.exploring.tables import Table, table_html, table_text
 from symshape.forks import cached_property
 from symshape.planning.candidates import Limits
 from symshape.planning.choosing import best_caps, best_of_so_many
-from symshape.planning.prices import Prices, Sizes, named
+from symshape.planning.prices import Prices, Sizes, named, sizes_of
 from symshape.planning.traffic import Traffic
 
 FORMAT = "symshape bucket plan 1"
@@ -44,10 +45,10 @@ class Outcome:
         padded: what all cost under the plan; a call that no cap holds costs what it does unpadded.
     """
 
-    calls: int
-    hits: int
-    exact: float
-    padded: float
+    calls: int = attrs.field(validator=[validators.instance_of(int), validators.ge(1)])
+    hits: int = attrs.field(validator=validators.instance_of(int))
+    exact: float = attrs.field(validator=validators.instance_of((int, float)))
+    padded: float = attrs.field(validator=validators.instance_of((int, float)))
 
     @property
     def waste(self) -> float:
@@ -253,17 +254,18 @@ class BucketPlan:
                 raise InputError(
                     f"this is no plan of this version: {data['format']!r} instead of {FORMAT!r}"
                 )
+            prices, least = Prices.from_json(data["prices"]), data.get("least")
             return cls(
-                [tuple(cap) for cap in data["caps"]],
-                Prices.from_json(data["prices"]),
+                [sizes_of(cap, prices.symbols) for cap in data["caps"]],
+                prices,
                 Outcome(**data["expected"]),
-                data["curve"],
-                {name: Outcome(**outcome) for name, outcome in data["compared"].items()},
-                data["objective"],
-                data["seconds_a_graph"],
-                data.get("least"),
+                list(map(_number, data["curve"])),
+                {name: Outcome(**outcome) for name, outcome in dict(data["compared"]).items()},
+                str(data["objective"]),
+                _number(data["seconds_a_graph"]),
+                None if least is None else _number(least),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"this is no bucket plan: {error!r}") from None
 
     # -- shown
@@ -320,6 +322,12 @@ class BucketPlan:
             numbers=frozenset(self.symbols),
         )
         return f"<div>{table_html(self.table())}{table_html(caps)}</div>"
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r} is no number")
+    return value  # type: ignore[no-any-return]
 
 
 def check_symbols(traffic: Traffic, symbols: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import attrs
@@ -44,10 +45,14 @@ class Limits:
         """
         if max_graphs is not None and (type(max_graphs) is not int or max_graphs < 1):
             raise InputError(f"max_graphs={max_graphs!r} must be an integer, 1 or more")
-        if not seconds_a_graph > 0:
-            raise InputError(f"seconds_a_graph={seconds_a_graph!r} must be positive")
+        if not 0 < seconds_a_graph < inf:
+            raise InputError(f"seconds_a_graph={seconds_a_graph!r} must be positive, and finite")
         graphs = MOST_GRAPHS if max_graphs is None else max_graphs
         if capture_seconds is not None:
+            if not 0 <= capture_seconds < inf:
+                raise InputError(
+                    f"capture_seconds={capture_seconds!r} must be 0 or more, and finite"
+                )
             in_time = int(capture_seconds / seconds_a_graph)
             if in_time < 1:
                 raise InputError(
@@ -75,9 +80,13 @@ def usable(prices: Prices, sizes: Sizes, memory: int | None) -> bool:
     return prices.allows(sizes) and (memory is None or (prices.memory(sizes) or 0) <= memory)
 
 
-def allowed(prices: Prices, whole: Callable[[int], Sizes], size: int) -> int | None:
-    """Return the least size from ``size`` on that the guards allow; None if none is near."""
-    return next((each for each in range(size, size + NEXT) if prices.allows(whole(each))), None)
+def allowed(
+    prices: Prices, whole: Callable[[int], Sizes], size: int, near: int = NEXT
+) -> int | None:
+    """Return the least of ``near`` sizes from ``size`` on that the guards allow; None if they allow
+    none.
+    """
+    return next((each for each in range(size, size + near) if prices.allows(whole(each))), None)
 
 
 def candidates(

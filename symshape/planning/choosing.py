@@ -103,7 +103,7 @@ def best_caps(prices: Prices, seen: Traffic, limits: Limits, objective: str) -> 
     Raises:
         InputError: more than two sizes vary, nothing fits, or the objective does not.
     """
-    varying = [name for name in prices.symbols if name in seen.varying]
+    varying = _varying(prices, seen)
     if len(varying) > 2:
         named = ", ".join(varying)
         advice = _advice(seen, varying)
@@ -115,6 +115,18 @@ def best_caps(prices: Prices, seen: Traffic, limits: Limits, objective: str) -> 
     if len(varying) == 2:
         return along_two(prices, seen, varying, limits)
     return along_one(prices, seen, varying, limits, objective)
+
+
+def _varying(prices: Prices, seen: Traffic) -> list[str]:
+    """Return the sizes that vary in the traffic, or among the measured sizes if they are few."""
+    found = [name for name in prices.symbols if name in seen.varying]
+    places = enumerate(prices.symbols)
+    more = [
+        name
+        for place, name in places
+        if name in found or any(cap[place] != seen.fixed[name] for cap in prices.measured or ())
+    ]
+    return more if len(more) <= 2 else found
 
 
 def _advice(seen: Traffic, varying: Sequence[str]) -> str:
@@ -143,7 +155,7 @@ def best_of_so_many(
     local search.
     """
     caps = best[1][min(count, len(best[1])) - 1]
-    varying = [name for name in prices.symbols if name in seen.varying]
+    varying = _varying(prices, seen)
     return improved(prices, seen, varying, limits, caps) if len(varying) == 2 else caps
 
 
@@ -153,7 +165,7 @@ def least_of_so_many(
     """Return a lower bound on the cost of all plans with at most ``count`` graphs; along one size
     it is reached.
     """
-    varying = [name for name in prices.symbols if name in seen.varying]
+    varying = _varying(prices, seen)
     if len(varying) < 2:
         return best[0][min(count, len(best[0])) - 1]
     return least(prices, seen, varying, limits, count)

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from guards.sets.codegen import compile_check
 from guards.terms.term import Term
 from symshape.cost.cost import Cost
 from symshape.cost.domain import Domain
@@ -25,6 +26,7 @@ from symshape.planning.prices import Prices, measured_prices
 from symshape.planning.traffic import Traffic
 
 OBJECTIVES = ("cost", "latency_p99")
+PRICES = ("flops", "bytes")
 ENOUGH = 0.05
 """The waste that is low enough if the number of graphs is not limited."""
 
@@ -63,7 +65,8 @@ def plan(
             ``"2 GB"``), as ``BucketPlan.graph_memory()`` foretells it: the largest sizes have no
             graph if they do not fit.
 
-    Along one varying size the plan is the cheapest there is. Along two it is the cheapest in bands
+    Along one varying size the plan is the cheapest of all that pad to sizes of the traffic (or to
+    the next that the guards allow). Along two it is the cheapest in bands
     on a grid of sizes from the traffic (:mod:`symshape.planning.dynamic_programming`), improved by
     local search on the grid (:mod:`symshape.planning.two_sizes`). ``plan.gap`` bounds its extra
     cost over the best plan on that grid.
@@ -84,13 +87,17 @@ def plan(
         raise InputError(
             f"there is no objective {objective!r}; choose from {', '.join(OBJECTIVES)}"
         )
+    if price not in PRICES:
+        raise InputError(
+            f"there is no price {price!r}; choose from {', '.join(PRICES)}, or pass measured times="
+        )
     counted = memory is not None or graph_memory is not None
-    prices, seen = _prices_and_traffic(fn, traffic, price, times, counted)
+    program = _program(fn, traffic)
+    prices, seen = _prices_and_traffic(program, traffic, price, times, counted)
     limits = Limits.of(max_graphs, memory, capture_seconds, seconds_a_graph)
     if counted and prices.memory(next(iter(seen.counts))) is None:
         name = "memory" if memory is not None else "graph_memory"
         raise InputError(f"{name}=… needs a traced program, whose peak memory is known")
-    program = _program(fn, traffic)
     foretell = None if program is None else partial(_foretold, program)
     best = partial(_best, prices, seen, objective, seconds_a_graph, foretell)
     if graph_memory is None:
@@ -166,13 +173,12 @@ def _taken(found: BucketPlan) -> int:
 
 
 def _prices_and_traffic(
-    fn: Any,
+    program: Program | None,
     traffic: Traffic | Iterable[Any],
     price: str,
     times: Mapping[Any, float] | None,
     memory: bool,
 ) -> tuple[Prices, Traffic]:
-    program = _program(fn, traffic)
     if program is None:
         if not isinstance(traffic, Traffic):
             raise InputError(
@@ -197,10 +203,6 @@ def _prices_and_traffic(
         return Prices(
             domain.symbols, None, domain.guards, peak, measured_prices(domain.symbols, times), "s"
         ), seen
-    if price not in ("flops", "bytes"):
-        raise InputError(
-            f"there is no price {price!r}; choose from flops, bytes, or pass measured times="
-        )
     term = getattr(Cost.of(program), price).term
     return Prices(
         domain.symbols, term, domain.guards, peak, unit="FLOP" if price == "flops" else "B"
@@ -218,24 +220,37 @@ def _seen_by(fn: Any) -> Traffic:
 
 def _program(fn: Any, traffic: Any) -> Program | None:
     """Return the traced program to plan for; of several entries, the one with most of the traffic's
-    symbols.
+    symbols, then the one that serves most of its calls.
     """
     if fn is None:
         return None
-    candidates: list[Program] = (
-        [fn.program]
-        if hasattr(fn, "program")
-        else [entry.program for entry in getattr(fn, "entries", ())]
-    )
-    if not candidates:
+    if hasattr(fn, "program"):
+        return fn.program  # type: ignore[no-any-return]
+    entries = list(getattr(fn, "entries", ()))
+    if not entries:
         raise InputError(
             "symshape.plan needs a Traced, a Compiled that has been called, or None; "
             f"{type(fn).__name__} has no traced program"
         )
     names = set(traffic.symbols) if isinstance(traffic, Traffic) else set()
-    return max(
-        candidates, key=lambda program: (len(names & program.symbols.keys()), len(program.symbols))
-    )
+
+    def fitting(entry: Any) -> tuple[int, int, int, int]:
+        symbols, calls = (
+            entry.program.symbols.keys(),
+            sum(each.calls for each in list(entry.seen.values())),
+        )
+        return len(names & symbols), len(symbols), _served(entry.program, traffic), calls
+
+    return max(entries, key=fitting).program  # type: ignore[no-any-return]
+
+
+def _served(program: Program, traffic: Any) -> int:
+    """Return how many calls the guards of a program let through; 0 if that is not known."""
+    if not isinstance(traffic, Traffic) or not program.symbols.keys() <= set(traffic.symbols):
+        return 0
+    admits = compile_check(program.guards, tuple(program.symbols)).check
+    points = traffic.along(tuple(program.symbols))
+    return sum(count for sizes, count in points.items() if admits(sizes))
 
 
 def _how_many(curve: Sequence[float], limits: Limits, exact: float) -> int:

@@ -5,6 +5,7 @@ times.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf, nan
 from typing import Any
 
 from guards import GuardSet, parse
@@ -113,17 +114,27 @@ class Prices:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Prices:
-        """Read prices from plain data."""
-        read = guards_from_json(data["guards"])
+        """Read prices from plain data.
+
+        Raises:
+            ValueError, KeyError, TypeError: these are none.
+        """
+        read = guards_from_json(data["guards"], kind="guard_set")
         assert isinstance(read, GuardSet)
-        measured = data["measured"]
+        symbols, measured, formula = data["symbols"], data["measured"], data["formula"]
+        if not all(type(name) is str for name in symbols):
+            raise TypeError(f"{symbols!r} are no names of sizes")
+        if formula is None and measured is None:
+            raise ValueError("neither a formula nor measured prices")
         return cls(
-            data["symbols"],
-            None if data["formula"] is None else arithmetic.integer(parse(data["formula"])),
+            symbols,
+            None if formula is None else arithmetic.integer(parse(formula)),
             read,
             [arithmetic.integer(parse(text)) for text in data["memory"]],
-            None if measured is None else {tuple(sizes): price for sizes, price in measured},
-            data["unit"],
+            None
+            if measured is None
+            else measured_prices(symbols, {tuple(sizes): price for sizes, price in measured}),
+            str(data["unit"]),
         )
 
 
@@ -144,13 +155,29 @@ def measured_prices(
     if not isinstance(times, Mapping) or not times:
         raise InputError("times must map sizes to seconds, with at least one of them")
     found: dict[Sizes, float] = {}
-    for key, value in times.items():
-        sizes = key if isinstance(key, tuple) else (key,)
-        if len(sizes) != len(symbols) or not all(type(size) is int and size >= 0 for size in sizes):
-            raise InputError(
-                f"times has sizes {key!r}, but a size for each of {', '.join(symbols)} is needed"
-            )
-        if not value >= 0:
+    given: Mapping[Any, Any] = times
+    for key, value in given.items():
+        try:
+            sizes = sizes_of(key if isinstance(key, tuple) else (key,), symbols)
+        except ValueError as error:
+            raise InputError(f"times has sizes {key!r}, but {error}") from None
+        try:
+            seconds = nan if isinstance(value, str) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            seconds = nan
+        if not 0 <= seconds < inf:
             raise InputError(f"times[{key!r}]={value!r} is no time in seconds")
-        found[sizes] = value
+        found[sizes] = value if type(value) is int else seconds
     return found
+
+
+def sizes_of(given: Any, symbols: Sequence[str]) -> Sizes:
+    """Return a size for each symbol.
+
+    Raises:
+        ValueError: these are others.
+    """
+    sizes = tuple(given)
+    if len(sizes) != len(symbols) or not all(type(size) is int and size >= 0 for size in sizes):
+        raise ValueError(f"a size for each of {', '.join(symbols)} is needed")
+    return sizes

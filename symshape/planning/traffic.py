@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from guards import GuardsError, parse, symbol
 from symshape.errors import InputError
 from symshape.forks import cached_property
 
@@ -32,6 +33,27 @@ class Traffic:
     def __init__(self, symbols: Sequence[str], counts: Mapping[tuple[int, ...], int]) -> None:
         self.symbols = tuple(symbols)
         self.counts = dict(counts)
+        wrong = next(
+            (
+                point
+                for point, count in self.counts.items()
+                if len(point) != len(self.symbols) or count < 1
+            ),
+            None,
+        )
+        if wrong is not None:
+            raise InputError(
+                f"{wrong!r} must be a size for each of {', '.join(self.symbols)}, with the number "
+                f"of its calls, not {self.counts[wrong]!r}"
+            )
+        for name in self.symbols:
+            if self.symbols.count(name) > 1:
+                raise InputError(f"the traffic names {name!r} twice; give each size its own name")
+            if not _is_symbol(name):
+                raise InputError(
+                    f"{name!r} cannot name a size: it must be an identifier that means nothing "
+                    "else in a formula, such as length, or a place like x.size(0)"
+                )
         if not self.counts:
             raise InputError(
                 "the traffic is empty: there is nothing to plan for; pass at least one call's sizes"
@@ -132,6 +154,14 @@ class Traffic:
         )
 
 
+def _is_symbol(name: Any) -> bool:
+    """Return whether a formula can contain the name."""
+    try:
+        return type(name) is str and parse(name) is symbol(name)
+    except GuardsError:
+        return False
+
+
 def _rows(lines: Iterable[str], path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if not path.endswith((".jsonl", ".json")):
         yield from enumerate(csv.DictReader(lines), 2)
@@ -141,7 +171,7 @@ def _rows(lines: Iterable[str], path: str) -> Iterator[tuple[int, Mapping[str, A
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}:{number} is no JSON: {error}") from None
         if not isinstance(row, dict):
             raise InputError(f"{path}:{number} is no object but {line.strip()[:60]!r}")

@@ -257,6 +257,8 @@ _GRID = (16, 64)
 """The largest number of candidates along the two symbols of a grid, the coarser one first."""
 _OTHERS = 4
 """The greatest other sizes beside which an allowed candidate is searched."""
+_BESIDE = 16
+"""The number of sizes that are tried for a further candidate."""
 _NEVER = 10**40
 """The price of an impossible cap."""
 
@@ -266,9 +268,10 @@ class _Calls:
 
     Attributes:
         rows, columns: the grid; the rows are along the symbol that took fewer values.
+        caps: for each pair of places on the grid that a call can be padded to the price.
         cells: for each pair of places on the grid how many calls it is the least for that holds
             them.
-        left: what the calls cost that nothing on the grid holds.
+        left: what the calls cost that no cap holds.
     """
 
     def __init__(
@@ -278,7 +281,6 @@ class _Calls:
         different = [len({point[index] for point in points}) for index in range(2)]
         first = 0 if different[0] <= different[1] else 1
         self.prices = prices
-        self.memory = memory
         self._axes = [
             prices.symbols.index(varying[first]),
             prices.symbols.index(varying[1 - first]),
@@ -286,15 +288,20 @@ class _Calls:
         self._fixed = seen.fixed
         self._base = [seen.fixed.get(name, 0) for name in prices.symbols]
         histogram = {(point[first], point[1 - first]): count for point, count in points.items()}
-        self.rows, self.columns = (
-            _grid(prices, histogram, index, self.whole, self.alone) for index in range(2)
-        )
-        self.cells: dict[tuple[int, int], int] = {}
+        self.rows = _grid(prices, histogram, 0, self.whole, self.alone)
+        self.columns = _grid(prices, histogram, 1, self.whole, self.alone, self.rows)
+        self.caps: dict[Cell, Number] = {
+            (row, column): prices.at(cap)
+            for row in range(len(self.rows))
+            for column in range(len(self.columns))
+            if usable(prices, cap := self.whole(self.rows[row], self.columns[column]), memory)
+        }
+        self._holding = self._cheapest()
+        self.cells: dict[Cell, int] = {}
         self.left: float = 0
         for (row, column), count in histogram.items():
             cell = bisect.bisect_left(self.rows, row), bisect.bisect_left(self.columns, column)
-            held = cell[0] < len(self.rows) and cell[1] < len(self.columns)
-            if held and usable(prices, self.cap(*cell), memory):
+            if cell in self._holding:
                 self.cells[cell] = self.cells.get(cell, 0) + count
             else:
                 self.left += prices.exact(self.whole(row, column)) * count
@@ -317,9 +324,27 @@ class _Calls:
         may = self.prices.may
         return next((each for each in near if may({**self._fixed, name: each})), None)
 
+    def _cheapest(self) -> dict[Cell, tuple[Number, Cell]]:
+        """Return for each place of the grid the cheapest cap that holds it, with its price."""
+        found: dict[Cell, tuple[Number, Cell]] = {}
+        for row in range(len(self.rows) - 1, -1, -1):
+            for column in range(len(self.columns) - 1, -1, -1):
+                here = (row, column)
+                near = [
+                    found[each] for each in ((row + 1, column), (row, column + 1)) if each in found
+                ]
+                near += [(self.caps[here], here)] if here in self.caps else []
+                if near:
+                    found[here] = min(near)
+        return found
+
     def cap(self, row: int, column: int) -> Sizes:
+        """Return the sizes of the cheapest cap that holds a place of the grid."""
+        return self.sizes(self._holding[row, column][1])
+
+    def sizes(self, place: Cell) -> Sizes:
         """Return the sizes at a place of the grid."""
-        return self.whole(self.rows[row], self.columns[column])
+        return self.whole(self.rows[place[0]], self.columns[place[1]])
 
     def place(self, cap: Sizes) -> tuple[int, int]:
         """Return the place of a cap on the grid."""
@@ -327,9 +352,9 @@ class _Calls:
         return self.rows.index(row), self.columns.index(column)
 
     def price(self, row: int, column: int) -> int | float:
-        """Return the price at a place of the grid; ``_NEVER`` where no cap can be."""
-        cap = self.cap(row, column)
-        return self.prices.at(cap) if usable(self.prices, cap, self.memory) else _NEVER
+        """Return the price of the cheapest cap that holds a place; ``_NEVER`` if none does."""
+        found = self._holding.get((row, column))
+        return _NEVER if found is None else found[0]
 
 
 def along_two(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Limits) -> Best:
@@ -339,15 +364,16 @@ def along_two(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Lim
         InputError: nothing fits.
     """
     calls = _Calls(prices, seen, varying, limits.memory)
-    if not calls.rows or not calls.columns:
+    if not calls.cells:
         raise InputError(NONE_ALLOWED)
     found = choose_bands(
         calls.cells, len(calls.rows), len(calls.columns), calls.price, limits.graphs
     )
     plans = [
         (
-            None if cost is None or cost >= _NEVER else cost + calls.left,
-            tuple(calls.cap(*pair) for pair in pairs),
+            (None, ())
+            if cost is None or cost >= _NEVER
+            else (cost + calls.left, tuple(dict.fromkeys(calls.cap(*pair) for pair in pairs)))
         )
         for cost, pairs in zip(found.costs, found.plans, strict=True)
     ]
@@ -359,11 +385,7 @@ def improved(
 ) -> tuple[Sizes, ...]:
     """Return a banded plan improved by local search, where each call takes its cheapest cap."""
     calls = _Calls(prices, seen, varying, limits.memory)
-    places = (
-        (row, column) for row in range(len(calls.rows)) for column in range(len(calls.columns))
-    )
-    known = {place: price for place in places if (price := calls.price(*place)) < _NEVER}
-    return tuple(calls.cap(*place) for place in moved(calls.cells, known, map(calls.place, caps)))
+    return tuple(map(calls.sizes, moved(calls.cells, calls.caps, map(calls.place, caps))))
 
 
 def least(
@@ -382,13 +404,24 @@ def _grid(
     index: int,
     whole: Callable[[int, int], Sizes],
     alone: Callable[[int, int], int | None],
+    rows: Sequence[int] | None = None,
 ) -> list[int]:
-    """Return candidates along one of the two sizes: all that came, or quantiles of the calls if
-    they are too many.
+    """Return candidates for the rows, or for the columns beside these ``rows``.
+
+    They are all sizes that came, or quantiles of the calls if those are too many; the measured
+    sizes if prices were measured.
 
     A size that the guards refuse is replaced by the next one that they allow beside the greatest
-    other size; a call that no allowed size holds has no candidate.
+    other size, and by those beside others as long as there are few candidates; a call that no
+    allowed size holds has no candidate.
     """
+    if prices.measured is not None:
+        axis = next(
+            i
+            for i, (a, b) in enumerate(zip(whole(0, 0), whole(1 - index, index), strict=True))
+            if a != b
+        )
+        return sorted({cap[axis] for cap in prices.measured})
     counts: dict[int, int] = {}
     for point, count in histogram.items():
         counts[point[index]] = counts.get(point[index], 0) + count
@@ -406,19 +439,23 @@ def _grid(
         return lambda size: whole(size, other) if index == 0 else whole(other, size)
 
     def across(size: int) -> Callable[[int], Sizes]:
-        return lambda other: whole(size, other) if index == 0 else whole(other, size)
+        return lambda other: whole(size, other)
 
     starts = [least for each in ordered if (least := alone(index, each)) is not None]
-    others: list[int] = []
-    for each in sorted({point[1 - index] for point in histogram}, reverse=True):
-        least = alone(1 - index, each)
+    others = [] if rows is None else list(rows[: -_OTHERS - 1 : -1])
+    for each in sorted({point[1] for point in histogram}, reverse=True) if rows is None else ():
+        least = alone(1, each)
         if least is not None and len(others) < _OTHERS:
             beside = (allowed(prices, across(size), least) for size in starts[: -_OTHERS - 1 : -1])
             others.append(next((size for size in beside if size is not None), least))
     found: set[int] = set()
+    more: set[int] = set()
     for least in starts:
         beside = (allowed(prices, along(other), least) for other in others)
         nearest = next((size for size in beside if size is not None), None)
         if nearest is not None:
             found.add(nearest)
-    return sorted(found)
+        if len(starts) < most:
+            every = (allowed(prices, along(other), least, _BESIDE) for other in others)
+            more.update(size for size in every if size is not None)
+    return sorted({*found, *sorted(more - found)[: max(0, most - len(found))]})

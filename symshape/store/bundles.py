@@ -36,7 +36,7 @@ def export_to(store: DiskStore, path: Path) -> int:
 
 
 def import_from(store: DiskStore, path: Path) -> int:
-    """Import the entries of a file, and the certificates that they prove; return the number of
+    """Import all entries of a file, and the certificates that they prove; return the number of
     entries.
 
     Raises:
@@ -44,7 +44,7 @@ def import_from(store: DiskStore, path: Path) -> int:
             taken over.
     """
     count = 0
-    with open(path, "rb") as file:
+    with open(path, "rb") as file, store.keeping_all():
         while header := file.readline(LARGEST):
             content = header + file.readline(LARGEST)
             if certificates.is_certificate(header):

@@ -98,7 +98,8 @@ class Describer:
         return [*found, value.__doc__] if self.with_documentation else found
 
     def class_(self, value: type) -> Json:
-        """Describe a class: its names, its bases, and the contents of those that are no library's.
+        """Describe a class: its names, its bases, the functions and the contents of those that are
+        no library's.
 
         Python's own functions read the contents unseen: ``len(Colour)``, ``dataclasses.fields``.
         """
@@ -109,8 +110,12 @@ class Describer:
             contents += [[each] for each in _registered(value, all_classes=bool(own))]
         if not contents:
             return found
-        text = json.dumps(contents, sort_keys=True)
-        return [*found, hashlib.sha256(text.encode()).hexdigest()]
+        functions = [
+            [[key, *_name(each)] for key, each in kind.__dict__.items() if type(each) is _FUNCTION]
+            for kind in own
+        ]
+        texts = (json.dumps(each, sort_keys=True) for each in (contents, functions))
+        return [*found, *(hashlib.sha256(text.encode()).hexdigest() for text in texts)]
 
     def tensor(self, value: torch.Tensor) -> Json:
         """Describe a tensor: its metadata, and the tensors that it shares memory with; not its
@@ -247,6 +252,7 @@ def _registered(kind: type, all_classes: bool) -> list[str]:
 
 _dump: Callable[[type], tuple[Any, ...]] = abc._get_dump  # type: ignore[attr-defined]
 _below: Callable[[type], list[type]] = type.__subclasses__
+_FUNCTION = types.FunctionType
 _MEMBERS = (staticmethod, classmethod, property, functools.cached_property)
 _INSIDE = ("__func__", "fget", "fset", "fdel", "func")
 

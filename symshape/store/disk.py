@@ -15,6 +15,7 @@ import hmac
 import os
 import secrets
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +60,8 @@ class DiskStore:
     """Entries in a folder.
 
     Args:
-        path: the folder; made, for its owner alone, when something is first written.
+        path: the folder; made, for its owner alone, when something is first written.  A relative
+            path is of the folder that is the current one now.
         most_bytes: the least recently used files leave when there are more.
         most_of_one: files for one address.
         shared: whether files are read that other users may write, too (a group that may write
@@ -75,7 +77,7 @@ class DiskStore:
         most_of_one: int = 64,
         shared: bool = False,
     ) -> None:
-        self.path = user_path(path)
+        self.path = user_path(path).absolute()
         self.most_bytes = most_bytes
         self.most_of_one = most_of_one
         self.shared = shared
@@ -190,6 +192,15 @@ class DiskStore:
             total -= each.bytes
             gone.append(each)
         return gone
+
+    @contextlib.contextmanager
+    def keeping_all(self) -> Iterator[None]:
+        """Let an address have any number of files inside the block."""
+        most, self.most_of_one = self.most_of_one, sys.maxsize
+        try:
+            yield
+        finally:
+            self.most_of_one = most
 
     @property
     def sources(self) -> Path | None:

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import torch
 
+from guards.facts.definedness import satisfied
 from guards.sets.guard_set import GuardSet
 from guards.sets.origin import Origin
 from guards.sets.sources import Source
@@ -338,13 +339,16 @@ class EntryBody:
         needed |= {symbol.name for guard in self.guards for symbol in guard.term.symbols}
         if not needed <= known.keys():
             raise EntryError("a condition on a symbol that no argument gives")
-        same = all(
-            fold.evaluate(term, known) == value
-            for term, value in zip(self.slots, values, strict=True)
-        )
+        try:
+            same = all(
+                fold.evaluate(term, known) == value
+                for term, value in zip(self.slots, values, strict=True)
+            )
+        except ZeroDivisionError:
+            return False
         return (
             same
-            and all(fold.evaluate(guard.term, known) for guard in self.guards)
+            and all(satisfied(guard.term, known) for guard in self.guards)
             and self._in_range(known)
         )
 

@@ -140,7 +140,10 @@ class FunctionEntries:
             except Differs as error:
                 differs[digest] = str(error)
                 continue
-            except (EntryError, OSError) as error:
+            except OSError as error:  # it may be readable later: removed, or a remote store is late
+                self._tell(f"has an entry that cannot be read ({digest[:12]}): {error}")
+                continue
+            except EntryError as error:
                 self._is_wrong(address, digest, error)
                 continue
             except Exception as error:  # whatever a hostile file may bring about
@@ -168,6 +171,13 @@ class FunctionEntries:
         structure = self._structure(call)
         asked = Asked(self._name, sources_of(call), values, call.paths, structure, self._differs)
         return miss_error(asked, self._all(address), self._elsewhere(address), dict(surroundings))
+
+    @contextlib.contextmanager
+    def keeping_all(self) -> Iterator[None]:
+        """Keep all entries that are stored inside the block, however many the function has."""
+        here = self._folder()
+        with contextlib.nullcontext() if here is None else here.keeping_all():
+            yield
 
     def certificates(self) -> list[CertificateRecord]:
         """Yield the certificates of this function, each proven again from the existing entries.
@@ -441,10 +451,10 @@ class FunctionEntries:
         _, built = self._ahead.pop(digest, (None, None))
         return built if built is not None and built.state.unchanged() and built.holds() else None
 
-    def _is_wrong(self, address: str, digest: str, error: Exception) -> None:
+    def _is_wrong(self, address: str, digest: str, error: EntryError) -> None:
         self._wrong.add(digest)
         self._tell(f"has an entry that cannot be used ({digest[:12]}): {error}")
-        if isinstance(error, EntryError) and "damaged" in str(error):
+        if "damaged" in str(error):
             self._store.remove(address, digest)
 
     def _tell(self, what: str) -> None:

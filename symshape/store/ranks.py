@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from guards.sets.sources import IntArg, Source
 from symshape import events
@@ -63,8 +64,8 @@ class Ranks:
         board: for tests: what stands for the group's store, this rank and the number of ranks.
     """
 
-    # of the functions that this process compiles with others: the nth of one is the nth of all
-    _numbers = count()
+    # by the members of a group, their compiled functions: the nth of one is the nth of all
+    _numbers: ClassVar[dict[tuple[int, ...], Iterator[int]]] = defaultdict(count)
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Ranks:
         """Return the key-value store, this rank, and the number of ranks.
 
         Raises:
-            RankError: there is no process group.
+            RankError: there is no process group, or this process is not in it.
         """
         if self._board is not None:
             return self._board
@@ -99,6 +100,10 @@ class Ranks:
                 "first"
             )
         group: Any = self._group or dist.group.WORLD
+        if group is dist.GroupMember.NON_GROUP_MEMBER:
+            raise RankError(
+                "store=Ranks(group=…) is for the members of the group, and this process is not one"
+            )
         # (private; checked on 2.11 to 2.13)
         found = distributed_c10d._get_process_group_store(group)
         board: Any = distributed_c10d.PrefixStore("symshape", found)
@@ -107,7 +112,16 @@ class Ranks:
     def meeting(self, name: str) -> Meeting:
         """Return the meeting of the ranks for the next compiled function of this name."""
         board, rank, size = self.board()
-        return Meeting(board, rank, size, f"compiled{next(self._numbers)}", name, self.timeout)
+        number = next(self._numbers[self._members()])
+        return Meeting(board, rank, size, f"compiled{number}", name, self.timeout)
+
+    def _members(self) -> tuple[int, ...]:
+        """Return the ranks of the group's members among all processes."""
+        if self._board is not None:
+            return ()
+        import torch.distributed as dist
+
+        return tuple(dist.get_process_group_ranks(self._group or dist.group.WORLD))
 
 
 class Meeting:
@@ -276,11 +290,14 @@ def _verdict(have: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _odd(have: Sequence[dict[str, Any]], part: str, words: str) -> list[str]:
-    texts = [json.dumps(each.get(part)) for each in have]
-    usual = max(texts, key=texts.count)
+    # a call that has no words says neither name nor code
+    texts = {rank: json.dumps(each[part]) for rank, each in enumerate(have) if part in each}
+    found = list(texts.values())
+    usual = max(found, key=found.count, default="")
+    first = next((rank for rank, text in texts.items() if text == usual), 0)
     return [
-        f"rank {rank} {words} ({_short(text)}, where rank {texts.index(usual)} has {_short(usual)})"
-        for rank, text in enumerate(texts)
+        f"rank {rank} {words} ({_short(text)}, where rank {first} has {_short(usual)})"
+        for rank, text in texts.items()
         if text != usual
     ]
 
@@ -290,6 +307,12 @@ def _odd_arguments(have: Sequence[dict[str, Any]]) -> list[str]:
         {**each, "structure": with_own_devices(each["structure"])} if "structure" in each else each
         for each in have
     ]
+    wordless = {rank: each["unstorable"] for rank, each in enumerate(have) if "unstorable" in each}
+    if len(wordless) not in (0, len(have)):
+        return [
+            f"rank {rank} has an argument that cannot be compared: {why}"
+            for rank, why in wordless.items()
+        ]
     texts = [json.dumps([each.get("structure"), each.get("unstorable")]) for each in have]
     usual = max(texts, key=texts.count)
     model = have[texts.index(usual)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -91,9 +92,12 @@ class Files:
     def put(self, address: str, digest: str, content: bytes) -> None:
         """Write an entry, which gets its name when it is complete."""
         path = f"{self._root}/{address}/{digest}.entry"
+        unfinished = (
+            f"{path}.{secrets.token_hex(8)}.unfinished"  # another process may write it, too
+        )
         self._files.makedirs(f"{self._root}/{address}", exist_ok=True)
-        self._files.pipe_file(f"{path}.unfinished", content)
-        self._files.mv(f"{path}.unfinished", path)
+        self._files.pipe_file(unfinished, content)
+        self._files.mv(unfinished, path)
 
 
 class Redis:

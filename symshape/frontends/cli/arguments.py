@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from guards.errors import GuardsError
+from guards.text.escaping import printable
 from symshape.cost.optimizers import OPTIMIZERS
 from symshape.dims import Dim
 from symshape.errors import InputError, SymShapeError
@@ -66,7 +67,7 @@ def usage_errors(command: str) -> Iterator[None]:
     try:
         yield
     except (SymShapeError, GuardsError, ValueError, OSError) as error:
-        typer.echo(f"symshape {command}: {error}", err=True)
+        typer.echo(printable(f"symshape {command}: {error}", keep="\n"), err=True)
         raise typer.Exit(USAGE) from None
 
 
@@ -194,7 +195,7 @@ def read_traffic(path: Path | None, columns: Sequence[str], fixed: Sequence[str]
     Raises:
         InputError: a column is missing, or no column is named for the sizes.
     """
-    pairs = dict(_pair(text, "--column", "COLUMN") for text in columns)
+    pairs = _pairs(columns, "--column", "COLUMN")
     if path is None:
         if pairs:
             raise InputError("--column is for --traffic FILE")
@@ -213,12 +214,17 @@ def bundled_traffic(fixed: Sequence[str]) -> Traffic:
 
 
 def _having(seen: Traffic, fixed: Sequence[str]) -> Traffic:
-    sizes = {name: int(value) for name, value in (_pair(text, "--fixed", "SIZE") for text in fixed)}
+    sizes: dict[str, Any] = {**_pairs(fixed, "--fixed", "SIZE")}
     return seen.having(**sizes) if sizes else seen
 
 
-def _pair(text: str, option: str, what: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip().isidentifier() or not value.strip():
-        raise InputError(f"{option} {text!r} should be NAME={what}")
-    return name.strip(), value.strip()
+def _pairs(texts: Sequence[str], option: str, what: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name.isidentifier() or not value:
+            raise InputError(f"{option} {text!r} should be NAME={what}")
+        if name in found:
+            raise InputError(f"{option} names {name} twice")
+        found[name] = value
+    return found

@@ -12,12 +12,12 @@ import attrs
 import torch
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from symshape.auditing.audit import audit_padding
 from symshape.auditing.report import LEAKS, PROVEN, UNKNOWN, PaddingAudit
 from symshape.dims import Dim
 from symshape.errors import InputError
+from symshape.exploring.terminal import terminal_text
 from symshape.frontends.cli.arguments import Program, json_instead_of, read_dynamic, usage_errors
 from symshape.frontends.cli.example_programs import example_program
 
@@ -133,14 +133,14 @@ def _show(console: Console, found: PaddingAudit) -> None:
     colours = {PROVEN: "green", LEAKS: "red", UNKNOWN: "yellow"}
     for each in found.outputs:
         first, _, rest = str(each).partition("\n")
-        console.print(Text(first, colours[each.verdict]))
+        console.print(terminal_text(first, colours[each.verdict]))
         if rest:
-            console.print(Text(rest))
+            console.print(terminal_text(rest))
     for text in (
         *(f"assumed: {each}" for each in found.assumes),
         *(f"note: {each}" for each in found.notes),
     ):
-        console.print(Text(text, "dim"))
+        console.print(terminal_text(text, "dim"))
 
 
 def _plain(found: PaddingAudit) -> dict[str, Any]:

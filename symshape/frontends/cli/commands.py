@@ -11,14 +11,13 @@ import attrs
 import torch
 import typer
 from rich.console import Console
-from rich.text import Text
 
 import guards
 from guards.asking.assumptions import unknown_name
 from guards.errors import RangeError
 from guards.text.reader import names_in
 from symshape.errors import InputError, SymShapeError
-from symshape.exploring.terminal import terminal_table
+from symshape.exploring.terminal import terminal_table, terminal_text
 from symshape.frontends.cli.arguments import USAGE, json_instead_of, read_ranges, usage_errors
 from symshape.frontends.cli.audit_command import audit
 from symshape.frontends.cli.cost_commands import cost, fits_command, plan
@@ -124,13 +123,13 @@ def prove(
         typer.echo(json.dumps(_plain(verdict), indent=1))
         raise typer.Exit(code)
     if verdict.value is not None:
-        console.print(Text(verdict.reason, "green" if verdict.value else "red"))
+        console.print(terminal_text(verdict.reason, "green" if verdict.value else "red"))
         raise typer.Exit(code)
-    console.print(Text(verdict.reason, "yellow"))
+    console.print(terminal_text(verdict.reason, "yellow"))
     for words, values in (("holds at", verdict.holds), ("fails at", verdict.fails)):
         if values is not None:
             console.print(
-                Text(
+                terminal_text(
                     f"  {words} {', '.join(f'{name} = {value}' for name, value in values.items())}"
                 )
             )

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from symshape.cost.cost import GROUPS, Cost
 from symshape.cost.peak_memory import PeakMemory
@@ -19,7 +18,7 @@ from symshape.cost.solving import limiting
 from symshape.cost.units import shown
 from symshape.errors import InputError
 from symshape.exploring.tables import Table
-from symshape.exploring.terminal import terminal_table
+from symshape.exploring.terminal import terminal_table, terminal_text
 from symshape.exploring.traffic import ATTRIBUTION
 from symshape.fitting.fits import Fits, budget_of, fits_of
 from symshape.frontends.cli.arguments import (
@@ -99,13 +98,13 @@ def cost(
             report.show(console, by, limit)
             if answer is not None:
                 console.print(
-                    Text(f"largest {largest} within {memory or flops}: {answer}", "bold"),
+                    terminal_text(f"largest {largest} within {memory or flops}: {answer}", "bold"),
                     soft_wrap=True,
                 )
             if limits:
                 many = "guards bound" if len(limits) > 1 else "guard bounds"
                 console.print(
-                    Text(f"not the budget, but the {many} {largest}: {', '.join(limits)}"),
+                    terminal_text(f"not the budget, but the {many} {largest}: {', '.join(limits)}"),
                     soft_wrap=True,
                 )
 
@@ -181,9 +180,9 @@ class _Report:
             ("bytes", self.cost.bytes),
             ("peak", self.peak.total),
         ):
-            console.print(Text(f"{name}: {formula}"))
+            console.print(terminal_text(f"{name}: {formula}"))
         for note in self.cost.notes():
-            console.print(Text(note, "dim"))
+            console.print(terminal_text(note, "dim"))
 
     def as_json(self, largest: str, answer: int | None, limits: Sequence[str]) -> dict[str, Any]:
         """Return the report as plain data."""
@@ -272,7 +271,7 @@ def plan(
         return
     show_plan(console, found)
     if traffic is None:
-        console.print(Text(f"traffic: {ATTRIBUTION}", "dim"))
+        console.print(terminal_text(f"traffic: {ATTRIBUTION}", "dim"))
 
 
 def show_plan(console: Console, found: BucketPlan, limit: int | None = None) -> None:
@@ -323,7 +322,7 @@ def fits_command(
     if as_json:
         typer.echo(json.dumps(_plain(found), indent=1, ensure_ascii=False))
     else:
-        console.print(Text(str(found), "green" if fitting else "red"))
+        console.print(terminal_text(str(found), "green" if fitting else "red"))
         if table:
             console.print(terminal_table(found.table()))
     raise typer.Exit(0 if fitting else 1)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from guards.text.escaping import printable
 from symshape.cost.units import amount, shown
-from symshape.errors import SymShapeError
+from symshape.errors import InputError, SymShapeError
 from symshape.exploring.tables import Table
 from symshape.exploring.terminal import terminal_table
 from symshape.frontends.baking import MODES, bake
@@ -203,7 +203,7 @@ def import_entries(
     """
     try:
         typer.echo(f"{import_from(_store(store), file)} entries")
-    except (EntryError, OSError) as error:
+    except (SymShapeError, OSError) as error:
         typer.echo(printable(f"symshape cache import: {file}: {error}"), err=True)
         raise typer.Exit(USAGE) from None
 
@@ -217,13 +217,13 @@ def _existing(path: Path | None, command: str) -> DiskStore:
 
     Only the default folder need not exist yet.
     """
-    here = _store(path)
-    if path is not None or here.path.exists():
-        try:
+    try:
+        here = _store(path)
+        if path is not None or here.path.exists():
             os.scandir(here.path).close()
-        except OSError as error:
-            typer.echo(printable(f"symshape cache {command}: no store: {error}"), err=True)
-            raise typer.Exit(USAGE) from None
+    except (InputError, OSError) as error:
+        typer.echo(printable(f"symshape cache {command}: no store: {error}"), err=True)
+        raise typer.Exit(USAGE) from None
     return here
 
 

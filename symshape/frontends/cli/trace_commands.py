@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 import guards
 from symshape.errors import InputError
@@ -22,7 +21,7 @@ from symshape.exploring.tables import (
     outputs_table,
     symbols_table,
 )
-from symshape.exploring.terminal import terminal_table
+from symshape.exploring.terminal import terminal_table, terminal_text
 from symshape.frontends.cli.arguments import (
     Dynamic,
     Program,
@@ -67,7 +66,7 @@ def trace(
         return
     _show(console, document_of(traced), limit)
     if html is not None:
-        console.print(Text(f"written: {html}", "dim"))
+        console.print(terminal_text(f"written: {html}", "dim"))
 
 
 def explain(
@@ -99,9 +98,13 @@ def explain(
         typer.echo(json.dumps({"fits": not reasons, "reasons": reasons}, indent=1))
     else:
         console = Console(soft_wrap=True)
-        console.print(Text("it fits", "green") if not reasons else Text("it does not fit:", "red"))
+        console.print(
+            terminal_text("it fits", "green")
+            if not reasons
+            else terminal_text("it does not fit:", "red")
+        )
         for reason in reasons:
-            console.print(Text(f"  {reason}"))
+            console.print(terminal_text(f"  {reason}"))
     raise typer.Exit(1 if reasons else 0)
 
 
@@ -121,13 +124,13 @@ def report(
         text = file.read_text(encoding="utf-8")
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{file} holds no JSON: {error}") from None
         kind = data.get("format") if isinstance(data, dict) else None
         if kind == FORMAT:
             _show(console, checked(data), limit)
         elif kind == "guards":
-            console.print(Text(str(guards.from_json(text))))
+            console.print(terminal_text(str(guards.from_json(text))))
         elif isinstance(data, dict) and "caps" in data:
             show_plan(console, BucketPlan.from_json(text), limit)
         else:
@@ -210,7 +213,7 @@ def checked(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(console: Console, data: dict[str, Any], limit: int) -> None:
-    console.print(Text(f"{data['program']}: {data.get('ops', '?')} ops", "bold"))
+    console.print(terminal_text(f"{data['program']}: {data.get('ops', '?')} ops", "bold"))
     for each in data["tables"]:
         rows = tuple(tuple(map(str, row)) for row in each["rows"])
         console.print(

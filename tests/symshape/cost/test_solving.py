@@ -160,3 +160,18 @@ def test_the_guards_that_are_the_limit() -> None:
     assert limiting(free, "s", 400, {}) == ()
     with pytest.raises(GuardViolation, match="t <= 9"):
         allowed_range(d, "s", {"t": 10})
+
+
+def test_a_size_that_a_guard_divides_by() -> None:
+    """At 0 the guard does not hold, whatever the size that is asked for."""
+    terms = [parse("s//t*4 + s")]
+    d = domain("s % t == 0")
+    for find in (
+        lambda: largest(d, terms, "s", 100, {"t": 0}),
+        lambda: allowed_range(d, "s", {"t": 0}),
+    ):
+        with pytest.raises(GuardViolation, match="s % t == 0"):
+            find()
+    assert largest(d, terms, "s", 100, {"t": 7}) == 63
+    with pytest.raises(InputError, match="the formula has no value at t=0"):
+        solved(d, terms, "s", 100, {"t": 0})

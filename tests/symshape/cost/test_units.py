@@ -17,6 +17,7 @@ from symshape.errors import InputError
         ("12", 12),
         ("3 MB", 3 * 10**6),
         ("2 Ki", 2048),
+        ("9007199254740993", 2**53 + 1),  # no float
     ],
 )
 def test_bytes(text: str, value: int) -> None:
@@ -24,7 +25,8 @@ def test_bytes(text: str, value: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["80 GFLOP", "much", "-3 GB", -3, float("inf"), None, True, "3 QB"]
+    "value",
+    ["80 GFLOP", "much", "-3 GB", -3, float("inf"), None, True, "3 QB", "1e400", "1e9999999999 GB"],
 )
 def test_no_amount(value: object) -> None:
     with pytest.raises(InputError, match="bytes="):

@@ -32,6 +32,17 @@ def test_brackets_of_source_lines_are_not_markup() -> None:
     assert "[bold]t[/]" in text
 
 
+@pytest.mark.parametrize("width", [100, 12])
+def test_control_characters_are_escaped(width: int) -> None:
+    order = "\x1b[31m"
+    text = drawn(
+        Table(order, ("[b]a", order), ((order, "1\n2"),), numbers=frozenset({order})), 9, width
+    )
+    assert "\x1b" not in text
+    assert "\\x1b[31m" in text
+    assert width < 100 or "[b]a" in text
+
+
 def test_rows_beyond_the_limit_are_counted() -> None:
     text = drawn(Table("t", ("a wide column",), tuple((str(n),) for n in range(100, 110))), limit=3)
     assert "102" in text

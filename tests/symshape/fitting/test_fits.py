@@ -314,3 +314,43 @@ def test_unknown_workspaces_are_named_outside_of_the_guards() -> None:
     with pytest.raises(GuardViolation):
         found.reserved(batch=4, length=30)
     assert found.unknown == ("aten.convolution.default",)
+
+
+class _Pooled(nn.Module):
+    """A model with a layer that a call does not use, and a buffer that nothing reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.pooler = nn.Linear(64, 64), nn.Linear(64, 1000, bias=False)
+        self.register_buffer("positions", torch.zeros(500))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.used(x).square().mean()
+
+
+@pytest.mark.parametrize("train", [None, "sgd"])
+def test_parameters_that_no_op_reads_take_memory(train: str | None) -> None:
+    model, words = _Pooled(), {"memory": "1 MB", "train": train, "batch": 0}
+    found = symshape.fits(model, torch.ones(4, 64), **words)
+    every = sum(each.nbytes for each in (*model.parameters(), *model.buffers()))
+    at = found.peak.at(batch=4)
+    assert at.parameters == every == 4 * (64 * 64 + 64 + 64 * 1000 + 500)
+    del model.pooler, model.positions
+    less = symshape.fits(model, torch.ones(4, 64), **words)
+    assert less.peak.at(batch=4).parameters == 4 * (64 * 64 + 64)
+    there = 512 * -(-4 * 64 * 1000 // 512) + 2048
+    assert found.reserved(batch=4).allocated == less.reserved(batch=4).allocated + there
+    assert found.bound("batch") < less.bound("batch")
+
+
+def test_a_size_that_depends_on_data_is_said() -> None:
+    def positive(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0] * 2
+
+    x = torch.ones(5)
+    found = symshape.fits(positive, x, memory="1 GB", n=0)
+    (unknown,) = set(found.example) - {"n"}
+    assert f"(for {unknown} = 1, which depends on data: give the most that may come" in str(found)
+    given = symshape.fits(positive, x, memory="1 GB", n=0, at={unknown: 10**8})
+    assert "depends on data" not in str(given)
+    assert given.sizes["n"] < found.sizes["n"] / 3

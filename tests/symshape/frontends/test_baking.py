@@ -15,7 +15,9 @@ import torch
 
 import symshape
 from symshape import Dim, MissError, Traffic, events
+from symshape.store.bundles import export_to, import_from
 from symshape.store.disk import CERTIFICATE, DiskStore
+from symshape.store.ranks import Ranks
 from tests.symshape.store.storing import compiled, counts
 
 N = Dim("n", min=2, max=64)
@@ -80,6 +82,22 @@ def test_a_hole_is_named_and_closed(tmp_path: Path) -> None:
         for n in range(2, 65):
             torch.testing.assert_close(fn(torch.ones(n)), three_ways(torch.ones(n)))
     assert counts(fn) == (0, 3)
+
+
+def test_more_programs_than_a_folder_keeps_of_one_function(tmp_path: Path) -> None:
+    """What is baked or imported stays, however many programs there are."""
+    store = DiskStore(tmp_path / "store", most_of_one=2)
+    baked = _bake(three_ways, store, certify=True)  # type: ignore[arg-type]
+    assert (baked.closed, baked.traced, store.most_of_one) == (True, 3, 2)
+    export_to(store, tmp_path / "file")
+    other = DiskStore(tmp_path / "other", most_of_one=1)
+    assert import_from(other, tmp_path / "file") == len(list(other.all())) == 3
+    for each in (store, other):
+        fn = _reader(three_ways, each)
+        with torch.no_grad():
+            for n in (2, 3, 41):
+                assert torch.equal(fn(torch.ones(n)), three_ways(torch.ones(n)))
+        assert counts(fn) == (0, 3)
 
 
 def test_what_the_program_refuses_leaves_a_hole(tmp_path: Path) -> None:
@@ -188,6 +206,9 @@ def test_what_makes_no_sense(tmp_path: Path) -> None:
         symshape.InputError, match=r"traffic must be a symshape.Traffic, .*, not \[3\]"
     ):
         symshape.bake(torch.sin, (torch.ones(2),), traffic=[3], store=tmp_path)  # type: ignore[arg-type]
+    for nowhere in (False, Ranks()):
+        with pytest.raises(symshape.InputError, match="bake fills a folder or another store, not"):
+            _bake(halves, nowhere)  # type: ignore[arg-type]
     with pytest.raises(
         symshape.InputError, match="modes are some of no_grad, inference, grad, not 'train'"
     ):

@@ -198,6 +198,13 @@ def test_plan_for_a_program_and_a_file(here: Path) -> None:
         (["--max-graphs", "0"], "max_graphs=0 must be"),
         (["--objective", "speed"], "no objective 'speed'"),
         (["--memory", "1 GB"], "needs a traced program"),
+        (["--memory", "1e400"], "is too much to count"),
+        (["--price", "euros"], "there is no price 'euros'"),
+        (["--capture-seconds", "inf"], "capture_seconds=inf must be 0 or more, and finite"),
+        (["--capture-seconds", "nan"], "capture_seconds=nan must be 0 or more, and finite"),
+        (["--fixed", "length=3"], "the traffic names 'length' twice"),
+        (["--fixed", "a=3", "--fixed", "a=4"], "--fixed names a twice"),
+        (["--fixed", "a=x"], "'x' is no size"),
     ],
 )
 def test_plan_refuses(words: list[str], said: str, here: Path) -> None:

@@ -109,6 +109,14 @@ def test_a_folder_that_is_none(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["place"] * (kind == "file")
 
 
+@pytest.mark.parametrize("words", [("list",), ("verify",), ("prune",), ("import", "exported")])
+def test_a_home_folder_that_nobody_has(words: tuple[str, ...]) -> None:
+    found = run("cache", *words, "--store", "~nobody-has-this-name/store")
+    assert found.exit_code == 2
+    assert f"symshape cache {words[0]}: " in found.output
+    assert "no home folder is known" in found.output
+
+
 def test_the_default_folder_need_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SYMSHAPE_STORE", str(tmp_path / "none"))
     assert run("cache", "list").exit_code == 0

@@ -81,7 +81,10 @@ def test_report_shows_plans_and_guard_sets(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", "holds no JSON"),
+        ("[" * 100_000, "holds no JSON"),
         ("[1]", "none of what symshape writes"),
+        ('{"caps": [], "format": "\x1b[31m"}', "holds no JSON"),
+        ('{"caps": [], "format": "a\\n\\u001b[31m"}', "a\\n\\x1b[31m"),
         ('{"format": "symshape trace", "version": 7}', "version 7"),
         ('{"format": "symshape trace", "version": 1}', "needs the name"),
         (
@@ -102,7 +105,19 @@ def test_report_refuses(text: str, said: str, tmp_path: Path) -> None:
     result = run("report", str(file))
     assert result.exit_code == 2
     assert said in result.output
+    assert "\x1b[31m" not in result.output
     assert not result.stdout.strip()
+
+
+def test_names_in_a_file_give_a_terminal_no_orders(tmp_path: Path) -> None:
+    file, order = tmp_path / "stored.json", "\x1b]0;title\x07"
+    table = {"title": order, "columns": [order], "rows": [[order]]}
+    stored = {"format": "symshape trace", "version": 1, "program": order, "tables": [table]}
+    file.write_text(json.dumps(stored))
+    result = run("report", str(file))
+    assert result.exit_code == 0
+    assert "\x1b" not in result.output
+    assert result.output.count("\\x1b]0;title\\x07") == 4
 
 
 def test_explain(program: str) -> None:

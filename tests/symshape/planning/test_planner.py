@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import time
 from typing import Any
@@ -11,8 +12,14 @@ import pytest
 import torch
 
 import symshape
+from guards import GuardSet, parse
+from guards.terms import arithmetic
 from symshape import BucketPlan, Traffic
 from symshape.errors import InputError
+from symshape.planning.bucket_plan import outcome
+from symshape.planning.candidates import Limits
+from symshape.planning.choosing import best_caps, best_of_so_many
+from symshape.planning.prices import Prices
 from tests.symshape.planning.families import azure, bimodal, correlated, heavy_tail, lognormal
 
 
@@ -232,6 +239,38 @@ def test_measured_times() -> None:
     assert plan.expected.exact == pytest.approx(1.0 + 2 * 1.1 + 2.5 + 2.5)
 
 
+def test_measured_times_of_two_sizes() -> None:
+    """Each call goes to the cheapest measured size that holds it, on the grid of traffic or not."""
+    times = {(8, 64): 1.0, (16, 64): 1.5, (8, 128): 2.5, (32, 128): 4.0}
+    calls = Traffic.of([(5, 50)] * 9 + [(20, 60), (7, 100), (12, 30)], ("batch", "length"))
+    found = symshape.plan(None, calls, times=times, max_graphs=2)
+    assert found.caps == ((8, 64), (32, 128))
+    assert found.expected.padded == 9 * 1.0 + 3 * 4.0
+    every = symshape.plan(None, calls, times=times, max_graphs=4)
+    assert (every.expected.padded, every.hit_rate) == (9 * 1.0 + 1.5 + 2.5 + 4.0, 1)
+    single = symshape.plan(None, Traffic.of([(5, 50), (5, 70)], ("batch", "length")), times=times)
+    assert (single.caps, single.hit_rate) == (((8, 64), (8, 128)), 1)
+
+
+def _plans_of_two_sizes(rng: random.Random) -> tuple[Prices, Traffic]:
+    guard = rng.choice(["(a + b) % 2 == 0", "a != b", "a >= b", "a*b % 6 == 0", "a % 3 != b % 3"])
+    prices = Prices(("a", "b"), arithmetic.integer(parse("a*b + 7*b + 1")), GuardSet.read(guard))
+    points = [(rng.randrange(12), rng.randrange(12)) for _ in range(5)]
+    return prices, Traffic.of(rng.choices(points, k=20), ("a", "b"))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_guards_on_two_sizes_leave_out_no_call_that_fits(seed: int) -> None:
+    prices, calls = _plans_of_two_sizes(random.Random(seed))
+    if len(calls.varying) < 2:
+        pytest.skip("only one size varies")
+    limits = Limits(32, False, None)
+    best = best_caps(prices, calls, limits, "cost")
+    found = outcome(best_of_so_many(best, len(best[0]), prices, calls, limits), prices, calls)
+    assert found.hits == calls.calls
+    assert found.padded <= best[0][-1]
+
+
 def test_json_and_regret(traced: symshape.Traced) -> None:
     plan = symshape.plan(traced, lognormal(500), max_graphs=8, memory="1 GB")
     read = BucketPlan.from_json(plan.to_json())
@@ -243,8 +282,22 @@ def test_json_and_regret(traced: symshape.Traced) -> None:
     assert (read.caps, read.memory, read.expected) == (plan.caps, plan.memory, plan.expected)
     assert read.regret(lognormal(500)) == pytest.approx(0, abs=0.05)
     assert read.regret(correlated(500)) > 0.1
-    for text in ("{}", "[", '{"format": "else"}'):
-        with pytest.raises(InputError, match="this is no"):
+    data = json.loads(plan.to_json())
+    damaged = (
+        {"caps": [[1, 2, 3]]},
+        {"caps": [["a", 2]]},
+        {"compared": 5},
+        {"curve": [None]},
+        {"least": "x"},
+        {"expected": {**data["expected"], "calls": 0}},
+        {"expected": {**data["expected"], "padded": []}},
+        {"prices": {**data["prices"], "formula": None}},
+        {"prices": {**data["prices"], "symbols": [1, 2]}},
+        {"prices": {**data["prices"], "measured": [[[1], 2.0]]}},
+    )
+    texts = [json.dumps({**data, **each}) for each in damaged]
+    for text in ("{}", "[", "[" * 100_000, '{"format": "else"}', *texts):
+        with pytest.raises(InputError, match=r"this is no|times has sizes"):
             BucketPlan.from_json(text)
 
 
@@ -254,6 +307,20 @@ def test_a_compiled_function_is_planned_by_its_entries() -> None:
         symshape.plan(compiled, Traffic.of([3], ("n",)))
     compiled(torch.ones(7))
     assert symshape.plan(compiled, [3, 5, 9], max_graphs=2).graphs == 2
+
+
+def test_the_program_whose_traffic_it_is() -> None:
+    """Of programs with the same sizes, the one whose guards let the calls through."""
+
+    def tiled(x: torch.Tensor) -> torch.Tensor:
+        return x.view(-1, 8).sum(0) if x.size(0) % 8 == 0 else x.sum(0)
+
+    compiled = symshape.compile(tiled, runner="padded", dynamic={"x": {0: "n"}})
+    for n in (8, 16, 3, 5, 5, 9, 31, 31, 31):
+        compiled(torch.ones(n))
+    assert symshape.plan(compiled).caps == ((5,), (9,), (31,))
+    assert symshape.plan(compiled, compiled.traffic(0)).caps == ((8,), (16,))
+    assert symshape.plan(compiled, compiled.traffic(1)) == symshape.plan(compiled)
 
 
 def test_shown() -> None:

@@ -55,3 +55,19 @@ def test_what_is_wrong(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             Traffic.of(calls, ("n",))
+    for names, message in (
+        (("n", "n"), "the traffic names 'n' twice"),
+        (("n", "lambda"), "'lambda' cannot name a size"),
+        (("n", "a b"), "'a b' cannot name a size"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Traffic.of([(1, 2)], names)
+    with pytest.raises(InputError, match="the traffic names 'n' twice"):
+        Traffic.of([1], ("n",)).having(n=2)
+    deep = tmp_path / "deep.jsonl"
+    deep.write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(InputError, match=":1 is no JSON"):
+        Traffic.read(deep, ("n",))
+    for counts in ({(1, 2): 3}, {(1,): 0}):
+        with pytest.raises(InputError, match="must be a size for each of n, with the number"):
+            Traffic(("n",), counts)

@@ -89,6 +89,20 @@ class Rank:
             "seconds": seconds,
         }
 
+    def groups(self) -> dict[str, Any]:
+        """One call of a model that some of the ranks compile, then of one that all do."""
+        began, found = time.monotonic(), []
+        for members in ([0, 1], [1, 2], list(range(self.size))):
+            group = dist.new_group(members)
+            if self.rank in members:
+                model = Model()
+                ranks = Ranks(group=group, timeout=DEAD_TIMEOUT)
+                fn = symshape.compile(model, fullgraph=True, store=ranks)
+                x = torch.ones(3, 4)
+                torch.testing.assert_close(fn(x), model(x))
+                found.append(symshape.compiled_of(fn).stats().traces)
+        return {"traces": found, "seconds": time.monotonic() - began}
+
     def collectives(self) -> dict[str, Any]:
         """Programs with functional collectives and training with DistributedDataParallel, against
         eager.
@@ -165,6 +179,7 @@ SCENARIOS: dict[str, Callable[[Rank, str], dict[str, Any]]] = {
         ),
         Rank.compiled_model,
     ),
+    "groups": lambda rank, _: rank.groups(),
     "collectives": lambda rank, _: rank.collectives(),
     "overhead": lambda rank, _: rank.overhead(),
 }

@@ -253,3 +253,15 @@ def test_eight_writers_at_once(tmp_path: Path) -> None:
     assert 0 < _all_whole(tmp_path) <= 64
     assert sum(each.bytes for each in DiskStore(tmp_path).all()) <= 3_000_000
     assert not list(tmp_path.glob("*/.*"))
+
+
+def test_a_relative_folder_stays_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = DiskStore("here")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    name = store.write(ADDRESS, b"content")
+    assert DiskStore(tmp_path / "here").read(ADDRESS, name) == b"content"
+    assert not list((tmp_path / "elsewhere").iterdir())

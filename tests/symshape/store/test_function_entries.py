@@ -54,6 +54,22 @@ def test_another_compiled_function_loads(tmp_path: Path) -> None:
     assert counts(second)[1] + counts(second)[0] == 2  # without gradients it is another program
 
 
+def test_a_call_for_which_a_guard_is_undefined_condemns_no_entry(tmp_path: Path) -> None:
+    def shared_out(x: torch.Tensor, total: int, parts: int) -> torch.Tensor:
+        return x * 2 if total % parts == 0 else x + 1
+
+    words = {"dynamic": {"total": "total", "parts": "parts"}}
+    x, first = torch.ones(3), compiled(shared_out, tmp_path, **words)
+    assert [first(x, *each)[0].item() for each in ((6, 3), (7, 3))] == [2.0, 2.0]
+    second = compiled(shared_out, tmp_path, **words, options={"on_miss": "error"})
+    with told() as seen, pytest.raises(symshape.MissError, match="parts = 0"):
+        second(x, 6, 0)
+    assert not [each for each in seen if isinstance(each, events.StoreFailed)]
+    for total, parts in ((8, 4), (9, 4)):
+        assert torch.equal(second(x, total, parts), shared_out(x, total, parts))
+    assert counts(second) == (0, 2)
+
+
 @pytest.mark.parametrize("change", ["attribute", "global", "shape", "class", "mode", "code"])
 def test_what_has_changed_is_traced(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch

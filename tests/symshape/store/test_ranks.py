@@ -12,7 +12,9 @@ import re
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from tests.symshape.store.rank_programs import together
 from tests.symshape.store.storing import compiled, counts
 
 SCALE = 2.0
+MEETING = Ranks.meeting
 
 
 def shifted(x: torch.Tensor) -> torch.Tensor:
@@ -196,6 +199,35 @@ def test_another_helper_is_named() -> None:
     _errors(_together(3, different), "rank 2: the code of shift differs from rank 0")
 
 
+@pytest.mark.parametrize("what", ["method", "value"])
+def test_another_method_is_code_and_another_value_is_none(what: str) -> None:
+    """Ranks may differ in the values of a class: each traces its own program then."""
+
+    def of_class(rank: int) -> Any:
+        class Scaled(Model):
+            def shift(self, x: torch.Tensor) -> torch.Tensor:
+                return x - 1
+
+            by = 2.0
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.shift(self.inner(x)) * self.by
+
+        if rank and what == "method":
+            Scaled.shift = lambda self, x: x - 2  # type: ignore[method-assign]
+        elif rank:
+            Scaled.by = 3.0
+        found = Scaled()
+        del found.shift
+        return found
+
+    found = _together(2, lambda rank, ranks: _run(of_class(rank), torch.ones(3, 4), ranks))
+    if what == "value":
+        assert [each[0][0] for each in found] == [1, 1]
+        return
+    assert all("rank 1: the code of" in str(each) for each in found), found
+
+
 def test_another_argument_is_named() -> None:
     def different(rank: int, ranks: Ranks) -> Any:
         return (
@@ -258,6 +290,20 @@ def test_ranks_have_devices_of_their_own() -> None:
     assert "rank 2 is given x as" in other["wrong"]
 
 
+@pytest.mark.parametrize("wordless", [(1,), (1, 2), (0, 1, 2)])
+def test_ranks_whose_arguments_have_no_words(wordless: tuple[int, ...]) -> None:
+    """They are named, also if they are the most; where all have the same, each traces its own."""
+    call = {"modes": [True, "float32"], "tree": "*", "leaves": [["int"]]}
+    told = {"name": ["m", "f"], "code": "c", "structure": call, "paths": ["x"]}
+    silent = {"unstorable": "x is a generator"}
+    have = [{**(silent if rank in wordless else told), "values": []} for rank in range(3)]
+    odd = wordless if len(wordless) < 3 else ()
+    wrong = [
+        f"rank {rank} has an argument that cannot be compared: x is a generator" for rank in odd
+    ]
+    assert _verdict(have) == {"wrong": "; ".join(wrong), "changing": []}
+
+
 def test_a_helper_on_another_device_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 1's tensors are on ``meta``, which stands for another accelerator: it traces for itself,
     or is told.
@@ -311,6 +357,30 @@ def test_an_error_of_the_program_reaches_all() -> None:
 def test_without_a_process_group() -> None:
     with pytest.raises(symshape.RankError, match="init_process_group"):
         compiled(lambda x: x, Ranks())(torch.ones(2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("outside", ["other functions", "no member"])
+def test_groups_count_the_functions_that_they_compile(
+    monkeypatch: pytest.MonkeyPatch, outside: str
+) -> None:
+    """A rank that has compiled with some of the others meets all of them at the same place."""
+    if outside == "no member":
+        monkeypatch.setattr(dist, "is_initialized", lambda: True)
+        with pytest.raises(symshape.RankError, match="this process is not one"):
+            Ranks(group=dist.GroupMember.NON_GROUP_MEMBER).board()
+        return
+    monkeypatch.setattr(Ranks, "_numbers", defaultdict(count))
+    monkeypatch.setattr(Ranks, "board", lambda self: (dist.HashStore(), 0, 2))
+    monkeypatch.setattr(Ranks, "_members", lambda self: self._group)
+    groups = ((0, 1), (0, 2), (0, 1), (0, 1, 2))
+    found = [MEETING(Ranks(group=each), "f")._key for each in groups]
+    assert found == ["compiled0", "compiled0", "compiled1", "compiled0"]
+
+
+@pytest.mark.nightly
+def test_ranks_of_several_groups() -> None:
+    found = together("groups", 3)
+    assert [each["traces"] for each in found] == [[1, 1], [0, 1, 0], [0, 0]]
 
 
 @pytest.mark.nightly

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,6 +56,59 @@ def test_files(tmp_path: Path) -> None:
     _two_machines(f"file://{tmp_path}/remote", tmp_path)
     assert not list((tmp_path / "remote").glob("*/*.unfinished"))
     _two_machines("memory://symshape-test", tmp_path / "more")
+
+
+def test_two_processes_that_write_the_same_entry(tmp_path: Path) -> None:
+    """Neither takes the other's unfinished file away."""
+    remotes, wrong, content = [Files(f"file://{tmp_path}") for _ in range(2)], [], b"x" * 100_000
+
+    def write(remote: Files) -> None:
+        for _ in range(100):
+            try:
+                remote.put(ADDRESS, "b" * 64, content)
+                assert remote.get(ADDRESS, "b" * 64) == content
+            except Exception as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=write, args=(each,)) for each in remotes]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+    assert [each.name for each in (tmp_path / ADDRESS).iterdir()] == [f"{'b' * 64}.entry"]
+
+
+class _Slow:
+    """The entries of another store, late by a while."""
+
+    def __init__(self, behind: Files) -> None:
+        self.behind, self.late = behind, 0.0
+
+    def names(self, address: str) -> list[str]:
+        return self.behind.names(address)
+
+    def get(self, address: str, digest: str) -> bytes:
+        time.sleep(self.late)
+        return self.behind.get(address, digest)
+
+    def put(self, address: str, digest: str, content: bytes) -> None:
+        self.behind.put(address, digest, content)
+
+
+def test_an_entry_that_came_late_serves_a_later_call(tmp_path: Path) -> None:
+    remote = _Slow(Files(f"file://{tmp_path}/remote"))
+    first = SharedStore(remote, DiskStore(tmp_path / "one"))
+    compiled(double, first)(torch.ones(3, 4))  # type: ignore[arg-type]
+    assert first.flush()
+    shared = SharedStore(remote, DiskStore(tmp_path / "two"), wait=0.2)
+    second = compiled(double, shared, options={"on_miss": "error"})  # type: ignore[arg-type]
+    remote.late = 1.0
+    with pytest.raises(symshape.MissError):
+        second(torch.ones(3, 4))
+    remote.late = shared._without_until = 0.0
+    assert second(torch.ones(3, 4)).tolist() == [[3.0] * 4] * 3
+    assert counts(second) == (0, 1)
 
 
 class _Server:
