@@ -220,6 +220,8 @@ def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
     for node in nodes:
         if _name(node) in _CHECKED_BY_EAGER_ONLY:
             return f"{_name(node)} checks the values of its argument in eager alone"
+    if not torch.is_grad_enabled() and any(map(_turns_gradients_on, nodes)):
+        return "it turns gradients on, in a call that has them off"
     for node, target in writes:
         if _may_overlap(node, target):
             return (
@@ -234,6 +236,8 @@ def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
                 f"{_name(node)} writes to an argument that requires gradients, which may be "
                 "left without any"
             )
+    if any(map(_is_unrecorded_view, pytree.tree_leaves(nodes[-1].args))):
+        return "a result is a view, made without gradients, of a tensor that has them"
     unread = next(_dead(nodes, {node for node, _ in writes}), None) if dead else None
     return (
         ""
@@ -245,6 +249,20 @@ def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
 def _name(node: torch.fx.Node) -> str:
     target = node.target
     return target if isinstance(target, str) else str(getattr(target, "__name__", target))
+
+
+def _turns_gradients_on(node: torch.fx.Node) -> bool:
+    """Return whether a call turns gradients on, or inference mode off, for those after it."""
+    wanted = {"_set_grad_enabled": True, "_enter_inference_mode": False}.get(_name(node))
+    return wanted is not None and node.args != (not wanted,)
+
+
+def _is_unrecorded_view(result: Any) -> bool:
+    """Return whether a result of a call asks for gradients, and autograd knows no history of it."""
+    if not isinstance(result, torch.fx.Node) or result.op not in ("call_function", "call_method"):
+        return False
+    value = result.meta.get("example_value")
+    return isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
 
 
 def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:

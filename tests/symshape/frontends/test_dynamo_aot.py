@@ -456,3 +456,31 @@ def test_reasons() -> None:
         lambda x: x.index_add_(0, torch.arange(4), x), x
     )
     assert doubts(lambda x: (x.unsqueeze(0), x * 2)[1], x) == ""
+
+
+def turned_on(x: Tensor) -> Tensor:
+    with torch.enable_grad():
+        return x * 2
+
+
+def turned_off(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        return x * 2, x.t() * 2
+
+
+def seen_without(x: Tensor) -> tuple[Tensor, Tensor]:
+    made = x * 2
+    with torch.no_grad():
+        return made, made.t()
+
+
+def test_reasons_of_gradients() -> None:
+    x = torch.ones(4, 4, requires_grad=True)
+    assert doubts(turned_on, x) == doubts(turned_off, x) == ""
+    assert doubts(lambda x: ((x * 2).t(), x.t()), x) == ""
+    assert "a view, made without gradients" in doubts(seen_without, x)
+    with torch.no_grad():
+        assert "turns gradients on" in doubts(turned_on, x)
+        assert doubts(turned_off, x) == doubts(seen_without, x) == ""
+    with torch.inference_mode():
+        assert "turns gradients on" in doubts(turned_on, x)
