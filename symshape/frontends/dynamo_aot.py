@@ -236,7 +236,8 @@ def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
                 f"{_name(node)} writes to an argument that requires gradients, which may be "
                 "left without any"
             )
-    if any(map(_is_unrecorded_view, pytree.tree_leaves(nodes[-1].args))):
+    results = pytree.tree_leaves(nodes[-1].args)
+    if any(_is_unrecorded_view(each, given) for each in results):
         return "a result is a view, made without gradients, of a tensor that has them"
     unread = next(_dead(nodes, {node for node, _ in writes}), None) if dead else None
     return (
@@ -257,12 +258,22 @@ def _turns_gradients_on(node: torch.fx.Node) -> bool:
     return wanted is not None and node.args != (not wanted,)
 
 
-def _is_unrecorded_view(result: Any) -> bool:
-    """Return whether a result of a call asks for gradients, and autograd knows no history of it."""
+def _is_unrecorded_view(result: Any, given: Sequence[Any]) -> bool:
+    """Return whether a result asks for gradients, and is a leaf that the graph made.
+
+    Args:
+        result: a node, or a constant.
+        given: the values of the arguments, which a call such as ``contiguous`` may return.
+    """
     if not isinstance(result, torch.fx.Node) or result.op not in ("call_function", "call_method"):
         return False
     value = result.meta.get("example_value")
-    return isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
+    return (
+        isinstance(value, torch.Tensor)
+        and value.requires_grad
+        and value.is_leaf
+        and not any(value is each for each in given)
+    )
 
 
 def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:

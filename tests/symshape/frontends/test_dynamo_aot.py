@@ -477,7 +477,7 @@ def seen_without(x: Tensor) -> tuple[Tensor, Tensor]:
 def test_reasons_of_gradients() -> None:
     x = torch.ones(4, 4, requires_grad=True)
     assert doubts(turned_on, x) == doubts(turned_off, x) == ""
-    assert doubts(lambda x: ((x * 2).t(), x.t()), x) == ""
+    assert doubts(lambda x: ((x * 2).t(), x.t(), x.contiguous()), x) == ""
     assert "a view, made without gradients" in doubts(seen_without, x)
     with torch.no_grad():
         assert "turns gradients on" in doubts(turned_on, x)
