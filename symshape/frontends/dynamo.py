@@ -44,6 +44,7 @@ from symshape.frontends.dynamo_aot import (
     is_straight,
     kernels_of_torch,
     reached,
+    without_second_gradients,
     without_zeros,
     written,
 )
@@ -302,6 +303,8 @@ def _by_aot_autograd(
     results = None if all(each.origin.part == "inference" for each in parts) else reached(gm)
     if results is not None:
         taken = without_zeros(taken, results)
+    if any(each.origin.part != "inference" for each in parts):
+        taken = without_second_gradients(taken)
     serve = TrainingGraph(gm, taken, parts).serve if plain else taken
     forward = next((each for each in parts if each.origin.part == "forward"), None)
     hooks_matter = forward is not None and wanted.runner in ("auto", "eager")

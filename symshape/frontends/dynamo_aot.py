@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import operator
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -563,3 +564,73 @@ def _dropping(
         return tuple(each if number in kept else None for number, each in enumerate(inputs))
 
     return hook
+
+
+# -- Gradients of gradients, which AOTAutograd refuses only where its backward reads a tensor that
+# asks for gradients. Elsewhere it takes them for zeros.
+def without_second_gradients(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls AOTAutograd's forward; gradients of the gradients that its
+    backward makes raise ``RuntimeError``.
+    """
+
+    def serve(*args: Any) -> Any:
+        made = compiled(*args)
+        for each in made:
+            found = _output_of(each) if isinstance(each, torch.Tensor) else None
+            if found is not None:
+                given = [
+                    weakref.ref(each)
+                    for each in args
+                    if isinstance(each, torch.Tensor) and each.grad_fn is not None
+                ]
+                found[0].register_hook(_refusing(given, found[0].next_functions))
+                break
+        return made
+
+    return serve
+
+
+def _refusing(given: Sequence[weakref.ref[torch.Tensor]], nodes: Sequence[Any]) -> Any:
+    """Return a hook of AOTAutograd's node: if a history of the gradients is asked for, they get one
+    that raises.
+
+    Args:
+        given: the arguments with a history.
+        nodes: the ``next_functions`` of AOTAutograd's node.
+    """
+
+    def hook(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        if not torch.is_grad_enabled():
+            return None
+        behind = [each for ref in given if (each := ref()) is not None] + _leaves(nodes)
+        return tuple(None if each is None else _Refusing.apply(each, *behind) for each in inputs)
+
+    return hook
+
+
+def _leaves(nodes: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the leaves that a backward through these nodes comes to."""
+    seen, left, found = set[Any](), list(nodes), list[torch.Tensor]()
+    while left:
+        node, _ = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        left += node.next_functions
+        found += [node.variable] if hasattr(node, "variable") else []
+    return found
+
+
+class _Refusing(torch.autograd.Function):
+    """A gradient that has none itself, with respect to any of the tensors behind it."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *given: Any) -> Any:
+        raise RuntimeError(
+            "torch.compile with aot_autograd does not support double backward, also not through "
+            'backend="symshape"; compile this part with symshape.compile'
+        )

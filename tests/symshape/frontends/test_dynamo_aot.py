@@ -484,3 +484,67 @@ def test_reasons_of_gradients() -> None:
         assert doubts(turned_off, x) == doubts(seen_without, x) == ""
     with torch.inference_mode():
         assert "turns gradients on" in doubts(turned_on, x)
+
+
+# -- gradients of gradients
+def second_of_argument(fn: Callable[..., Any]) -> Tensor | None:
+    x = torch.linspace(0, 1, 12).view(4, 3).requires_grad_()
+    (slope,) = torch.autograd.grad(fn(x).sum(), x, create_graph=True)
+    return torch.autograd.grad(slope.sum(), x, allow_unused=True)[0]
+
+
+def second_of_hidden(fn: Callable[..., Any]) -> Tensor | None:
+    hidden = torch.linspace(0, 1, 12).view(4, 3).requires_grad_().exp()
+    (slope,) = torch.autograd.grad(fn(hidden).sum(), hidden, create_graph=True)
+    return torch.autograd.grad(slope.sum(), hidden, allow_unused=True)[0]
+
+
+def second_of_what_is_gone(fn: Callable[..., Any]) -> Tensor | None:
+    x = torch.linspace(0, 1, 12).view(4, 3).requires_grad_()
+    made = fn(x.exp())
+    (slope,) = torch.autograd.grad(made.sum(), x, create_graph=True)
+    return torch.autograd.grad(slope.sum(), x, allow_unused=True)[0]
+
+
+def a_hessian(fn: Callable[..., Any]) -> Any:
+    return torch.autograd.functional.hessian(lambda x: fn(x).sum(), torch.ones(2, 3))  # type: ignore[no-untyped-call]
+
+
+SECOND = [second_of_argument, second_of_hidden, second_of_what_is_gone, a_hessian]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("ask", SECOND)
+@pytest.mark.parametrize("runner", ["auto", "padded"])
+def test_gradients_of_gradients_raise_and_are_no_zeros(
+    ask: Callable[[Callable[..., Any]], Any], runner: str
+) -> None:
+    weight = torch.ones(3, requires_grad=True)
+
+    def fn(x: Tensor) -> Tensor:
+        return (x * weight).tanh()
+
+    expected = ask(fn)
+    torch.testing.assert_close(ask(backed(fn, {})), expected)
+    torch._dynamo.reset()
+    options = {"plain_calls": False} if runner == "auto" else {"runner": runner}
+    with pytest.raises(RuntimeError, match="does not support double backward"):
+        ask(backed(fn, options))
+
+
+def test_first_gradients_with_a_history_are_eagers() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    found = []
+    for fn in (
+        lambda x: (x * weight).tanh(),
+        backed(lambda x: (x * weight).tanh(), {"runner": "padded"}),
+    ):
+        x = torch.linspace(0, 1, 12).view(4, 3).requires_grad_()
+        inputs = (x, weight)
+        found.append(torch.autograd.grad(fn(x).sum(), inputs, create_graph=True))
+        found[-1] = (
+            *(each.detach() for each in found[-1]),
+            *torch.autograd.grad(fn(x).sum(), inputs),
+        )
+    torch.testing.assert_close(*found)
+    assert not found[1][-1].requires_grad
