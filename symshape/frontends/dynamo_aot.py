@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from meta_fns.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
 from symshape.errors import Reason, UnsupportedError
@@ -403,11 +404,12 @@ class ProvenCalls:
 
     Args:
         compiled: runs AOTAutograd's version.
-        plainly: runs the graph as Dynamo made it, for calls under saved-tensor hooks; None: hooks
-            make no difference.
+        plainly: runs the graph as Dynamo made it, for calls under saved-tensor hooks and with
+            forward-mode gradients, for which AOTAutograd has no rule; None: there is no backward.
         refused: returns a function that runs the graph as Dynamo made it, and warns, for
             overlapping arguments.
         positions: the arguments that the graph writes to.
+        hooks_matter: whether ``plainly`` serves calls under saved-tensor hooks.
     """
 
     def __init__(
@@ -416,7 +418,10 @@ class ProvenCalls:
         plainly: Callable[..., Any] | None,
         refused: Callable[[], Callable[..., Any]],
         positions: Sequence[int],
+        *,
+        hooks_matter: bool,
     ) -> None:
+        self._hooks_matter = hooks_matter
         self._compiled, self._plainly, self._make_refused = compiled, plainly, refused
         self._refused: Callable[..., Any] | None = None
         self._positions = frozenset(positions)
@@ -427,7 +432,10 @@ class ProvenCalls:
             if self._refused is None:
                 self._refused = self._make_refused()
             return self._refused(*args)
-        if self._plainly is not None and top_saving_hooks(True) is not None:
+        if self._plainly is not None and (
+            forward_ad._current_level >= 0
+            or (self._hooks_matter and top_saving_hooks(True) is not None)
+        ):
             return self._plainly(*args)
         return self._compiled(*args)
 

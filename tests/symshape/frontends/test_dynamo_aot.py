@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import symshape
@@ -548,3 +549,22 @@ def test_first_gradients_with_a_history_are_eagers() -> None:
         )
     torch.testing.assert_close(*found)
     assert not found[1][-1].requires_grad
+
+
+@pytest.mark.parametrize("options", [{}, {"plain_calls": False}, {"runner": "padded"}])
+@pytest.mark.parametrize("grad", [True, False])
+def test_forward_mode_gradients(options: dict[str, Any], grad: bool) -> None:
+    weight = torch.ones(3, requires_grad=True)
+
+    def fn(x: Tensor) -> Tensor:
+        return (x * weight).tanh()
+
+    mine = torch.compile(fn, backend=symshape_backend, dynamic=True, options=options or None)
+    for size in (3, 4, 7):
+        x = torch.linspace(0, 1, size * 3).view(size, 3)
+        with torch.set_grad_enabled(grad):
+            torch.testing.assert_close(mine(x), fn(x))
+            with forward_ad.dual_level():
+                dual = forward_ad.make_dual(x, x + 1)
+                found, expected = (tuple(forward_ad.unpack_dual(each(dual))) for each in (mine, fn))
+            torch.testing.assert_close(found, expected)
