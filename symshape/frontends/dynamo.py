@@ -22,6 +22,7 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -44,6 +45,7 @@ from symshape.frontends.dynamo_aot import (
     is_straight,
     kernels_of_torch,
     reached,
+    without_second_gradients,
     without_zeros,
     written,
 )
@@ -302,16 +304,19 @@ def _by_aot_autograd(
     results = None if all(each.origin.part == "inference" for each in parts) else reached(gm)
     if results is not None:
         taken = without_zeros(taken, results)
+    if any(each.origin.part != "inference" for each in parts):
+        taken = without_second_gradients(taken)
     serve = TrainingGraph(gm, taken, parts).serve if plain else taken
     forward = next((each for each in parts if each.origin.part == "forward"), None)
-    hooks_matter = forward is not None and wanted.runner in ("auto", "eager")
-    hooked = _under_hooks(gm, forward) if forward is not None and hooks_matter else None
+    hooks_matter = wanted.runner in ("auto", "eager")
+    plainly = None if forward is None else _under_hooks(gm, forward)
     overlapping = UnsupportedError(
         "arguments share memory, and the graph writes to one of them", reason=Reason.DYNAMO_GRAPH
     )
-    if hooked is None and not positions:
+    if plainly is None and not positions:
         return serve
-    return ProvenCalls(serve, hooked, lambda: _refused(wanted, overlapping), positions).serve
+    refused = partial(_refused, wanted, overlapping)
+    return ProvenCalls(serve, plainly, refused, positions, hooks_matter=hooks_matter).serve
 
 
 def _taken_apart(
@@ -374,7 +379,8 @@ def _under_hooks(gm: torch.fx.GraphModule, forward: DynamoGraph) -> Callable[...
     def serve(*args: Any) -> Any:
         forward.plain += 1
         forward.plain_because = (
-            forward.plain_because or "saved-tensor hooks (a checkpoint's) are around the call"
+            forward.plain_because
+            or "saved-tensor hooks (a checkpoint's) or forward-mode gradients are around the call"
         )
         return run(*args)
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import inspect
 import operator
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from meta_fns.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
 from symshape.errors import Reason, UnsupportedError
@@ -220,6 +222,8 @@ def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
     for node in nodes:
         if _name(node) in _CHECKED_BY_EAGER_ONLY:
             return f"{_name(node)} checks the values of its argument in eager alone"
+    if not torch.is_grad_enabled() and any(map(_turns_gradients_on, nodes)):
+        return "it turns gradients on, in a call that has them off"
     for node, target in writes:
         if _may_overlap(node, target):
             return (
@@ -234,6 +238,9 @@ def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
                 f"{_name(node)} writes to an argument that requires gradients, which may be "
                 "left without any"
             )
+    results = pytree.tree_leaves(nodes[-1].args)
+    if any(_is_unrecorded_view(each, given) for each in results):
+        return "a result is a view, made without gradients, of a tensor that has them"
     unread = next(_dead(nodes, {node for node, _ in writes}), None) if dead else None
     return (
         ""
@@ -245,6 +252,30 @@ def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
 def _name(node: torch.fx.Node) -> str:
     target = node.target
     return target if isinstance(target, str) else str(getattr(target, "__name__", target))
+
+
+def _turns_gradients_on(node: torch.fx.Node) -> bool:
+    """Return whether a call turns gradients on, or inference mode off, for those after it."""
+    wanted = {"_set_grad_enabled": True, "_enter_inference_mode": False}.get(_name(node))
+    return wanted is not None and node.args != (not wanted,)
+
+
+def _is_unrecorded_view(result: Any, given: Sequence[Any]) -> bool:
+    """Return whether a result asks for gradients, and is a leaf that the graph made.
+
+    Args:
+        result: a node, or a constant.
+        given: the values of the arguments, which a call such as ``contiguous`` may return.
+    """
+    if not isinstance(result, torch.fx.Node) or result.op not in ("call_function", "call_method"):
+        return False
+    value = result.meta.get("example_value")
+    return (
+        isinstance(value, torch.Tensor)
+        and value.requires_grad
+        and value.is_leaf
+        and not any(value is each for each in given)
+    )
 
 
 def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
@@ -373,11 +404,12 @@ class ProvenCalls:
 
     Args:
         compiled: runs AOTAutograd's version.
-        plainly: runs the graph as Dynamo made it, for calls under saved-tensor hooks; None: hooks
-            make no difference.
+        plainly: runs the graph as Dynamo made it, for calls under saved-tensor hooks and with
+            forward-mode gradients, for which AOTAutograd has no rule; None: there is no backward.
         refused: returns a function that runs the graph as Dynamo made it, and warns, for
             overlapping arguments.
         positions: the arguments that the graph writes to.
+        hooks_matter: whether ``plainly`` serves calls under saved-tensor hooks.
     """
 
     def __init__(
@@ -386,7 +418,10 @@ class ProvenCalls:
         plainly: Callable[..., Any] | None,
         refused: Callable[[], Callable[..., Any]],
         positions: Sequence[int],
+        *,
+        hooks_matter: bool,
     ) -> None:
+        self._hooks_matter = hooks_matter
         self._compiled, self._plainly, self._make_refused = compiled, plainly, refused
         self._refused: Callable[..., Any] | None = None
         self._positions = frozenset(positions)
@@ -397,7 +432,10 @@ class ProvenCalls:
             if self._refused is None:
                 self._refused = self._make_refused()
             return self._refused(*args)
-        if self._plainly is not None and top_saving_hooks(True) is not None:
+        if self._plainly is not None and (
+            forward_ad._current_level >= 0
+            or (self._hooks_matter and top_saving_hooks(True) is not None)
+        ):
             return self._plainly(*args)
         return self._compiled(*args)
 
@@ -534,3 +572,73 @@ def _dropping(
         return tuple(each if number in kept else None for number, each in enumerate(inputs))
 
     return hook
+
+
+# -- Gradients of gradients, which AOTAutograd refuses only where its backward reads a tensor that
+# asks for gradients. Elsewhere it takes them for zeros.
+def without_second_gradients(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls AOTAutograd's forward; gradients of the gradients that its
+    backward makes raise ``RuntimeError``.
+    """
+
+    def serve(*args: Any) -> Any:
+        made = compiled(*args)
+        for each in made:
+            found = _output_of(each) if isinstance(each, torch.Tensor) else None
+            if found is not None:
+                given = [
+                    weakref.ref(each)
+                    for each in args
+                    if isinstance(each, torch.Tensor) and each.grad_fn is not None
+                ]
+                found[0].register_hook(_refusing(given, found[0].next_functions))
+                break
+        return made
+
+    return serve
+
+
+def _refusing(given: Sequence[weakref.ref[torch.Tensor]], nodes: Sequence[Any]) -> Any:
+    """Return a hook of AOTAutograd's node: if a history of the gradients is asked for, they get one
+    that raises.
+
+    Args:
+        given: the arguments with a history.
+        nodes: the ``next_functions`` of AOTAutograd's node.
+    """
+
+    def hook(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        if not torch.is_grad_enabled():
+            return None
+        behind = [each for ref in given if (each := ref()) is not None] + _leaves(nodes)
+        return tuple(None if each is None else _Refusing.apply(each, *behind) for each in inputs)
+
+    return hook
+
+
+def _leaves(nodes: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the leaves that a backward through these nodes comes to."""
+    seen, left, found = set[Any](), list(nodes), list[torch.Tensor]()
+    while left:
+        node, _ = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        left += node.next_functions
+        found += [node.variable] if hasattr(node, "variable") else []
+    return found
+
+
+class _Refusing(torch.autograd.Function):
+    """A gradient that has none itself, with respect to any of the tensors behind it."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *given: Any) -> Any:
+        raise RuntimeError(
+            "torch.compile with aot_autograd does not support double backward, also not through "
+            'backend="symshape"; compile this part with symshape.compile'
+        )

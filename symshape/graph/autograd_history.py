@@ -27,19 +27,28 @@ _DETACH = torch.ops.aten.detach.default
 
 
 class RecordedHistory:
-    """The history that autograd may record while steps run in a call that records gradients.
+    """The history that autograd may record while steps run.
 
     Args:
         steps: of the program.
         roots: the arguments, parameters and buffers that ask for gradients.
+        grad: whether the call itself records gradients; a step may have a mode of its own.
+        inference: whether the call is in inference mode.
 
     Attributes:
         nodes: the ids of the nodes that may record something.
         known: whether each op is an operator, of which that can be told.
     """
 
-    def __init__(self, steps: Iterable[Step], roots: Iterable[Value]) -> None:
-        self._roots = frozenset(roots)
+    def __init__(
+        self,
+        steps: Iterable[Step],
+        roots: Iterable[Value],
+        *,
+        grad: bool = True,
+        inference: bool = False,
+    ) -> None:
+        self._roots, self._grad, self._inference = frozenset(roots), grad, inference
         self._tracked = set(self._roots)
         self._views: dict[
             Value, object
@@ -62,11 +71,9 @@ class RecordedHistory:
                 # made without recording, too, it asks for gradients
                 if not cuts and self._has_history(source):
                     self._tracked.add(output)
-        records = (
-            node.grad is not False
-            and not node.inference
-            and any(map(self._has_history, node.reads))
-        )
+        grad = self._grad if node.grad is None else node.grad
+        inference = self._inference if node.inference is None else node.inference
+        records = grad and not inference and any(map(self._has_history, node.reads))
         if not records or cuts:
             return
         self.nodes.add(id(node))
@@ -100,19 +107,25 @@ class RecordedHistory:
 
 
 def without_unseen_history(
-    steps: tuple[Step, ...], roots: Sequence[Value], asking: Iterable[Value], outputs: Iterable[Any]
+    steps: tuple[Step, ...],
+    roots: Sequence[Value],
+    asking: Iterable[Value],
+    outputs: Iterable[Any],
+    *,
+    grad: bool,
+    inference: bool,
 ) -> tuple[Step, ...]:
-    """Return the steps of a program that is called where gradients are recorded.
-
-    They record nothing if nobody can see the history.
+    """Return the steps of a program; they record nothing if nobody can see the history.
 
     Args:
         steps: of the program.
         roots: arguments, parameters and buffers.
         asking: those that ask for gradients.
         outputs: its results.
+        grad: whether the call itself records gradients.
+        inference: whether the call is in inference mode.
     """
-    found = RecordedHistory(steps, asking)
+    found = RecordedHistory(steps, asking, grad=grad, inference=inference)
     if not found.nodes or not found.known or found.seen(outputs, roots):
         return steps
     if any(

@@ -52,7 +52,7 @@ from symshape.graph.dead_code import without_dead_code
 from symshape.graph.graph import Graph
 from symshape.graph.program import limits_of
 from symshape.graph.reshape_copies import settle
-from symshape.graph.steps import Step, Value, written_values
+from symshape.graph.steps import Node, Step, Value, written_values
 from symshape.options import Options
 from symshape.torch_internals import pytree
 from symshape.torch_internals.pytree import TreeSpec
@@ -354,7 +354,8 @@ def without_unseen(
     outputs: tuple[Any, ...],
 ) -> tuple[Step, ...]:
     """Return the steps; those whose autograd history no output shows do not record gradients."""
-    if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
+    grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    if not grad and not any(isinstance(each, Node) and each.grad for each in steps):
         return steps
     lifted = tracer.lifting.lifted.values()
     roots = [each.value for each in arguments.inputs] + [each.value for each in lifted]
@@ -364,7 +365,7 @@ def without_unseen(
         if getattr(call.keys[each.position], "requires_grad", False)
     ]
     asking += [each.value for each in lifted if each.tensor.requires_grad]
-    return without_unseen_history(steps, roots, asking, outputs)
+    return without_unseen_history(steps, roots, asking, outputs, grad=grad, inference=inference)
 
 
 def whether_inference(

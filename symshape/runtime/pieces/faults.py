@@ -57,6 +57,9 @@ _STATE = Fault(
 _INFERENCE = Fault(
     "it turns inference mode on or off inside", "torch.inference_mode around the call"
 )
+_SPARSE = Fault(
+    "it computes with a sparse tensor", "a dense one (an embedding without sparse=True)"
+)
 
 
 def fault_of_node(node: Node, shared: Container[Node]) -> Fault | None:
@@ -70,6 +73,9 @@ def fault_of_node(node: Node, shared: Container[Node]) -> Fault | None:
         return Fault(f"it calls {op}, which is no single operator")
     if node.bindings:
         return _HOST
+    values = (each for each in (*node.reads, *node.outputs) if each is not None)
+    if any(each.spec.layout is not torch.strided for each in values):
+        return _SPARSE
     if keeps_random_state_on_host(node) and node in shared:
         return _STATE
     return None if node.inference is None else _INFERENCE

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import symshape
@@ -456,3 +457,114 @@ def test_reasons() -> None:
         lambda x: x.index_add_(0, torch.arange(4), x), x
     )
     assert doubts(lambda x: (x.unsqueeze(0), x * 2)[1], x) == ""
+
+
+def turned_on(x: Tensor) -> Tensor:
+    with torch.enable_grad():
+        return x * 2
+
+
+def turned_off(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        return x * 2, x.t() * 2
+
+
+def seen_without(x: Tensor) -> tuple[Tensor, Tensor]:
+    made = x * 2
+    with torch.no_grad():
+        return made, made.t()
+
+
+def test_reasons_of_gradients() -> None:
+    x = torch.ones(4, 4, requires_grad=True)
+    assert doubts(turned_on, x) == doubts(turned_off, x) == ""
+    assert doubts(lambda x: ((x * 2).t(), x.t(), x.contiguous()), x) == ""
+    assert "a view, made without gradients" in doubts(seen_without, x)
+    with torch.no_grad():
+        assert "turns gradients on" in doubts(turned_on, x)
+        assert doubts(turned_off, x) == doubts(seen_without, x) == ""
+    with torch.inference_mode():
+        assert "turns gradients on" in doubts(turned_on, x)
+
+
+# -- gradients of gradients
+def second_of_argument(fn: Callable[..., Any]) -> Tensor | None:
+    x = torch.linspace(0, 1, 12).view(4, 3).requires_grad_()
+    (slope,) = torch.autograd.grad(fn(x).sum(), x, create_graph=True)
+    return torch.autograd.grad(slope.sum(), x, allow_unused=True)[0]
+
+
+def second_of_hidden(fn: Callable[..., Any]) -> Tensor | None:
+    hidden = torch.linspace(0, 1, 12).view(4, 3).requires_grad_().exp()
+    (slope,) = torch.autograd.grad(fn(hidden).sum(), hidden, create_graph=True)
+    return torch.autograd.grad(slope.sum(), hidden, allow_unused=True)[0]
+
+
+def second_of_what_is_gone(fn: Callable[..., Any]) -> Tensor | None:
+    x = torch.linspace(0, 1, 12).view(4, 3).requires_grad_()
+    made = fn(x.exp())
+    (slope,) = torch.autograd.grad(made.sum(), x, create_graph=True)
+    return torch.autograd.grad(slope.sum(), x, allow_unused=True)[0]
+
+
+def a_hessian(fn: Callable[..., Any]) -> Any:
+    return torch.autograd.functional.hessian(lambda x: fn(x).sum(), torch.ones(2, 3))  # type: ignore[no-untyped-call]
+
+
+SECOND = [second_of_argument, second_of_hidden, second_of_what_is_gone, a_hessian]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("ask", SECOND)
+@pytest.mark.parametrize("runner", ["auto", "padded"])
+def test_gradients_of_gradients_raise_and_are_no_zeros(
+    ask: Callable[[Callable[..., Any]], Any], runner: str
+) -> None:
+    weight = torch.ones(3, requires_grad=True)
+
+    def fn(x: Tensor) -> Tensor:
+        return (x * weight).tanh()
+
+    expected = ask(fn)
+    torch.testing.assert_close(ask(backed(fn, {})), expected)
+    torch._dynamo.reset()
+    options = {"plain_calls": False} if runner == "auto" else {"runner": runner}
+    with pytest.raises(RuntimeError, match="does not support double backward"):
+        ask(backed(fn, options))
+
+
+def test_first_gradients_with_a_history_are_eagers() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    found = []
+    for fn in (
+        lambda x: (x * weight).tanh(),
+        backed(lambda x: (x * weight).tanh(), {"runner": "padded"}),
+    ):
+        x = torch.linspace(0, 1, 12).view(4, 3).requires_grad_()
+        inputs = (x, weight)
+        found.append(torch.autograd.grad(fn(x).sum(), inputs, create_graph=True))
+        found[-1] = (
+            *(each.detach() for each in found[-1]),
+            *torch.autograd.grad(fn(x).sum(), inputs),
+        )
+    torch.testing.assert_close(*found)
+    assert not found[1][-1].requires_grad
+
+
+@pytest.mark.parametrize("options", [{}, {"plain_calls": False}, {"runner": "padded"}])
+@pytest.mark.parametrize("grad", [True, False])
+def test_forward_mode_gradients(options: dict[str, Any], grad: bool) -> None:
+    weight = torch.ones(3, requires_grad=True)
+
+    def fn(x: Tensor) -> Tensor:
+        return (x * weight).tanh()
+
+    mine = torch.compile(fn, backend=symshape_backend, dynamic=True, options=options or None)
+    for size in (3, 4, 7):
+        x = torch.linspace(0, 1, size * 3).view(size, 3)
+        with torch.set_grad_enabled(grad):
+            torch.testing.assert_close(mine(x), fn(x))
+            with forward_ad.dual_level():
+                dual = forward_ad.make_dual(x, x + 1)
+                found, expected = (tuple(forward_ad.unpack_dual(each(dual))) for each in (mine, fn))
+            torch.testing.assert_close(found, expected)

@@ -290,3 +290,24 @@ def test_a_backward_tells_in_which_order_rows_were_merged() -> None:
         assert isinstance(entry.runner, PaddedRunner)
         assert entry.runner.instead is None, symshape.backend_report()
         assert not entry.runner.refusals, symshape.backend_report()
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_sparse_gradients(bag: bool) -> None:
+    """A padded backward cannot make them: that part of it runs op by op."""
+    words: Any = (nn.EmbeddingBag if bag else nn.Embedding)(10, 3, sparse=True)
+    head = nn.Linear(3, 2)
+
+    def fn(tokens: torch.Tensor) -> torch.Tensor:
+        return head(words(tokens).tanh()).square().sum()  # type: ignore[no-any-return]
+
+    mine = torch.compile(fn, backend=symshape_backend, dynamic=True, options={"runner": "padded"})
+    for size in (4, 7, 1, 5):
+        tokens, found = torch.randint(0, 10, (size, 2)), []
+        for each in (fn, mine):
+            loss = each(tokens)
+            words.zero_grad(), head.zero_grad()
+            loss.backward()
+            assert words.weight.grad.is_sparse
+            found.append((loss, words.weight.grad.to_dense(), head.weight.grad))
+        torch.testing.assert_close(*found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import attrs
@@ -86,11 +87,11 @@ class Halves:
         whole: both together, as they were traced; its integers are those of the program's calls.
         forward: makes the results, and what backward needs.
         backward: makes the gradients, where each result has one.
-        asking: the positions among a call's leaves of the arguments with a gradient.
-        parameters: the parameters with a gradient.
+        asking: the positions among a call's leaves of the arguments that results depend on.
+        parameters: the parameters with a gradient that results depend on.
         results: of the program: values and constants.
         tangents: what stands in backward for the gradient of a result, by the result's place.
-        gradients: those of ``asking``, then of ``parameters``; None if no result depends on it.
+        gradients: those of ``asking``, then of ``parameters``.
         steps: the numbers of backward's steps in ``whole``.
         conditions: the guards of the program and of ``whole``: they hold in each call.
     """
@@ -102,7 +103,7 @@ class Halves:
     parameters: tuple[torch.Tensor, ...]
     results: tuple[Any, ...]
     tangents: Mapping[int, Value]
-    gradients: tuple[Value | None, ...]
+    gradients: tuple[Value, ...]
     steps: tuple[int, ...]
     conditions: tuple[Guard, ...]
 
@@ -116,9 +117,12 @@ def check_divisible(program: Program) -> None:
     """Raise unless forward and backward of a program can be two programs.
 
     Raises:
-        Unfit: it has effects, its history is more than its ops, or its results share memory.
+        Unfit: its calls have gradients off, it has effects, its history is more than its ops, or
+            its results share memory.
     """
     graph = program.graph
+    if not program.modes.grad:
+        raise Unfit("the call has them off, and the program turns them on")
     if program.writes_at_its_end or program.variables:
         raise Unfit("it reads or writes what is neither an argument nor a parameter")
     if not all(map(_is_plain, program.call.keys)):
@@ -171,8 +175,18 @@ def halves_of(program: Program, leaves: Sequence[Any], options: Options) -> Halv
     made = {None, *backward.gives, *tangents.values()}
     if any(each not in made for each in gradients):
         raise Unfit("a gradient does not depend on those of the results")
+    # Backward must not go on to the history of tensors on which no result depends.
+    reached = [each is not None for each in gradients]
     halves = Halves(
-        *(whole, forward, backward, places, parameters, results, tangents, gradients, steps),
+        whole,
+        forward,
+        backward,
+        tuple(compress(places, reached)),
+        tuple(compress(parameters, reached[len(places) :])),
+        results,
+        tangents,
+        tuple(compress(gradients, reached)),
+        steps,
         conditions,
     )
     if forward.program.graph.uses_randomness:  # nothing else could make the gradients of a call

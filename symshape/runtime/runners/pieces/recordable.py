@@ -56,8 +56,12 @@ def records_gradients(program: Program) -> bool:
     """Return whether a run of a program may record gradients."""
     graph = program.graph
     roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
-    asking = [value for value in roots if program.modes.grad and _requires_grad(program, value)]
-    return bool(asking) and not RecordedHistory(graph.steps, asking).silent
+    asking = [value for value in roots if _requires_grad(program, value)]
+    modes = program.modes
+    if not asking or not (modes.grad or any(node.grad for node in graph.nodes)):
+        return False
+    found = RecordedHistory(graph.steps, asking, grad=modes.grad, inference=modes.inference)
+    return not found.silent
 
 
 def _rank(node: Node) -> int:

@@ -120,7 +120,8 @@ def load_global(
     before = recorder.namespace("", namespace)
     if name in namespace:
         value = namespace[name]
-        if isinstance(value, dict) and is_library(recorder.asker):
+        registers = is_library(recorder.asker) and not trusted_code.is_of_torch(recorder.asker)
+        if isinstance(value, dict) and registers:
             _registry(recorder, value, name)
         recorder.entry(namespace, name, name, before)
         return
