@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.distributions import kl
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from symshape.errors import Reason, UnsupportedError
@@ -160,6 +161,11 @@ _FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _MOST_BYTES = 1 << 16
 _COMPILED = "symshape.frontends.compiled"
 """The module of the class of compiled functions."""
+_REGISTRIES: dict[int, tuple[str, Any]] = {
+    id(os.getenv): ("os.environ", os.environ),
+    id(kl.kl_divergence): ("the functions of register_kl", kl._KL_REGISTRY),
+}
+"""By ``id`` of a trusted function: what it reads of the process, with a name."""
 _dispatching: Any = functools.singledispatch(lambda value: value)
 _DISPATCHING = _dispatching.__code__
 
@@ -176,8 +182,9 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
         return
     _notice(recorder, function)
     process_groups.notice(recorder, function.__module__ or "", function.__name__)
-    if function is os.getenv:
-        recorder.touch(os.environ, "os.environ")
+    registry = _REGISTRIES.get(id(function))
+    if registry is not None:
+        recorder.touch(registry[1], registry[0])
     if trusted_code.is_trusted(code.co_filename):
         for cell in function.__closure__ or ():
             with contextlib.suppress(ValueError):  # an empty variable
@@ -340,7 +347,13 @@ def touch_array(recorder: Recorder, value: Any, name: str) -> None:
             "its content; pass it as a tensor",
             Reason.UNCOMPARED,
         )
+    recorder.ask(torch_flags.of_class(type(value)))
     recorder.containers.append(Container(value, items_of(value), name))
+
+
+def touch_numpys(recorder: Recorder, value: Any, name: str) -> None:
+    """Record NumPy's settings, on which its numbers and functions of C depend."""
+    recorder.ask(torch_flags.of_class(type(value)))
 
 
 def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
@@ -571,7 +584,7 @@ def handler_for(kind: type) -> Handler | None:
     if trusted_code.is_hidden(kind):
         return touch_hidden
     if trusted_code.is_of_c(kind) and kind is not types.SimpleNamespace:
-        return None
+        return touch_numpys if kind.__module__ == "numpy" else None
     return touch_object
 
 
