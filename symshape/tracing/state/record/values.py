@@ -358,7 +358,7 @@ def touch_numpys(recorder: Recorder, value: Any, name: str) -> None:
 
 def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
     """Record that a weak reference refers to the same object, which still exists."""
-    recorder.place(Answer(functools.partial(_refers_to, value, id(value())), True, name))
+    recorder.place(Answer(functools.partial(_refers_to, value, _ids(value())), True, name))
     # a graph keeps it alive
     if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):
         recorder.refuse(
@@ -553,8 +553,15 @@ def _touch_descriptor(recorder: Recorder, value: Any, name: str) -> None:
     touch_member(recorder, value, name)
 
 
-def _refers_to(reference: Callable[[], Any], target: int) -> bool:
-    return id(reference()) == target
+def _refers_to(reference: Callable[[], Any], target: tuple[int, ...]) -> bool:
+    return _ids(reference()) == target
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    """Return the identity of an object; a ``weakref.WeakMethod`` makes another method each time."""
+    if isinstance(value, types.MethodType):
+        return id(value.__self__), id(value.__func__)
+    return (id(value),)
 
 
 def _items_of_proxy(proxy: Mapping[Any, Any]) -> str:
