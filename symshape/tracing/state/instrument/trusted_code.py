@@ -242,7 +242,7 @@ _HARMLESS: tuple[type, ...] = (
     torch.device,
 )
 _STATEFUL: tuple[type, ...] = (
-    *(torch._C.StorageBase, torch._C.ScriptObject, torch._C.Future),
+    *(torch.UntypedStorage, torch.ScriptObject, torch.futures.Future),
     decimal.Context,  # its precision can be set
     weakref.finalize,  # it looks itself up in its class
 )

@@ -19,12 +19,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.distributions import kl
+from torch.distributions import kl_divergence
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.lru_cache_answers import answers_of
 from symshape.torch_internals import dispatch
+from symshape.torch_internals.library import divergences
 from symshape.tracing.intercept.python_warnings import PYTHONS_WARN
 from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.instrument import trusted_code
@@ -163,7 +164,7 @@ _COMPILED = "symshape.frontends.compiled"
 """The module of the class of compiled functions."""
 _REGISTRIES: dict[int, tuple[str, Any]] = {
     id(os.getenv): ("os.environ", os.environ),
-    id(kl.kl_divergence): ("the functions of register_kl", kl._KL_REGISTRY),
+    id(kl_divergence): ("the functions of register_kl", divergences),
 }
 """By ``id`` of a trusted function: what it reads of the process, with a name."""
 _dispatching: Any = functools.singledispatch(lambda value: value)
