@@ -149,7 +149,8 @@ class _Watched:
                 ):
                     found.add(key)
         for key in inherited.keys() & entries.keys():
-            if inherited[key] is not entries[key] and inherited[key] != entries[key]:
+            then, now = inherited[key], entries[key]
+            if then is not now and then != now and (key in before or not _is_ours(now)):
                 found.add(key)
         return frozenset(found)
 
@@ -292,7 +293,8 @@ def watch(kind: type) -> None:
     """
     for each in kind.__mro__:
         known = id(each) in _by_owner or len(_watched) >= _MOST
-        is_theirs = is_of_machinery(each) or each.__module__.startswith("torch.")
+        name = each.__module__  # symbolic numbers are of ``torch`` itself, and are traced with
+        is_theirs = name.startswith("torch.") or (name != "torch" and is_of_machinery(each))
         if not known and each.__flags__ & _HEAP_TYPE and is_theirs and not is_made(each):
             _wanted[id(each)] = each
 
