@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import re
+import traceback
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, ClassVar, Self
@@ -145,6 +146,20 @@ class SymShapeError(Exception):
         notes = self.__notes__
         if len(notes) > 1 and notes[-2].startswith(f"[{self.code}] "):
             notes[-2:] = reversed(notes[-2:])
+
+
+def release_frames(error: BaseException) -> None:
+    """Release what the frames hold that a handled error passed.
+
+    Else the objects that the program read live until a garbage collection.  A mode of torch ends
+    when its guard object in a frame goes: inference mode stays on while the error lives.
+    """
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        traceback.clear_frames(each.__traceback__)
+        each = each.__cause__ or each.__context__
 
 
 def note_refusal(error: BaseException) -> None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import builtins
 import dis
 import re
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -38,6 +37,7 @@ from symshape.errors import (
     RunnerError,
     UnsupportedError,
     note_of,
+    release_frames,
 )
 from symshape.frontends.dynamo_aot import (
     ProvenCalls,
@@ -216,7 +216,7 @@ def symshape_backend(
             )
         return _by_aot_autograd(wanted, example_inputs, plain)
     except Exception as error:  # whatever AOTAutograd may raise: Dynamo's graph can still run
-        _let_go(error)
+        release_frames(error)
         if (
             fullgraph
             or isinstance(error, (TorchDynamoException, RunnerError))
@@ -441,20 +441,6 @@ def reset() -> None:
 
 
 symshape_backend.reset = reset  # type: ignore[attr-defined]
-
-
-def _let_go(error: BaseException) -> None:
-    """Release the frames that an error passed: a mode entered there ends when its guard object
-    goes.
-
-    (Else inference mode stays on while the error lives, and torch fails in whatever runs next.)
-    """
-    seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        traceback.clear_frames(each.__traceback__)
-        each = each.__cause__ or each.__context__
 
 
 def _settings(

@@ -15,6 +15,7 @@ from symshape.calls.object_kinds import ReadOtherwise
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
 from symshape.calls.variables import GradientsRead, writing
+from symshape.errors import release_frames
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing, History, changed_sizes, on_device
 from symshape.frontends.differences import Miss, miss_of
@@ -102,7 +103,8 @@ class Misses:
         start = time.perf_counter()
         try:
             return self._trace(call, state.append)
-        except AskAgain:
+        except AskAgain as again:
+            release_frames(again)
             raise
         except BaseException as error:
             if self._eager.passes(error):
@@ -111,6 +113,7 @@ class Misses:
             new = self._eager.refused(
                 call.asked, call.values, error, seconds, state=state[-1] if state else None
             )
+            release_frames(error)
         found = self._layout.refused(new)
         self._cache.history.refused(self._cache.clock, call.values, found.reason, seconds)
         if call.key is not None and not self._cache.admits(call.asked, call.values):

@@ -1,4 +1,6 @@
-"""Registrations for operators beside their kernels, and higher-order operators."""
+"""Registrations for operators beside their kernels and for distributions, and higher-order
+operators.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,8 @@ registry: Any = optional("torch._library.simple_registry.singleton")
 """The registrations of each operator beside its kernels: fake implementations, autograd and vmap
 rules.
 """
+divergences: Any = optional("torch.distributions.kl._KL_REGISTRY", {})
+"""The functions that ``torch.distributions.register_kl`` registered, by pairs of classes."""
 
 
 def register_fake(library: torch.library.Library, name: str, fake: Callable[..., Any]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from symshape.torch_internals.private import needed
 
@@ -39,3 +40,15 @@ else:
         *("tree_structure", "tree_unflatten"),
     )
     globals().update({name: needed(f"torch.utils._pytree.{name}") for name in _NAMES})
+
+
+def flatten_until(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], TreeSpec]:
+    """Flatten as ``tree_flatten`` does, and keep nothing that ``is_leaf`` refers to alive.
+
+    Torch's function that calls itself is a reference cycle, which holds ``is_leaf``.
+    """
+    held = [is_leaf]
+    try:
+        return tree_flatten(value, is_leaf=lambda each: held[0](each))
+    finally:
+        held.clear()

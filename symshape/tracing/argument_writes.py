@@ -106,8 +106,8 @@ class Given:
         items = list(container if keys is None else container.values())
         new = [Held(held[id(each)]) if id(each) in held else each for each in items]
         paths = self._paths
-        leaves, tree = pytree.tree_flatten(
-            new, is_leaf=lambda each: each is not new and (id(each) in paths or is_kept(each))
+        leaves, tree = pytree.flatten_until(
+            new, lambda each: each is not new and (id(each) in paths or is_kept(each))
         )
         leaves = [At(paths[id(each)]) if id(each) in paths else each for each in leaves]
         made = [

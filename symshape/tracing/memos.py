@@ -299,8 +299,8 @@ class MemoCalls:
         }
         memory = {each for made in self._made.values() for each in made.memory}
         nodes: dict[int, Any] = {}
-        leaves = pytree.tree_leaves(
-            outcome, is_leaf=lambda each: nodes.setdefault(id(each), each) is None
+        leaves, _ = pytree.flatten_until(
+            outcome, lambda each: nodes.setdefault(id(each), each) is None
         )
         if not held.keys().isdisjoint(nodes):
             raise _called_plainly()

@@ -288,9 +288,9 @@ class SharedContainers:
         """Return leaves and structure; ``inside``: of a container's contents, rather than of a
         reference to it.
         """
-        leaves, tree = pytree.tree_flatten(
+        leaves, tree = pytree.flatten_until(
             value,
-            is_leaf=lambda each: (
+            lambda each: (
                 not (inside and each is value) and (id(each) in self._shared or self._is_kept(each))
             ),
         )

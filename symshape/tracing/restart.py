@@ -17,7 +17,7 @@ import attrs
 
 from guards.sets.sources import Source
 from symshape.dims import Dim, Policy
-from symshape.errors import Reason, SymShapeError, UnsupportedError, note_refusal
+from symshape.errors import Reason, SymShapeError, UnsupportedError, note_refusal, release_frames
 from symshape.interrupts import pass_on
 
 T = TypeVar("T")
@@ -215,6 +215,7 @@ def traced_with_restarts(
             except SymShapeError as refused:
                 attempt.add_note(refused)
                 raise
+            release_frames(error)
             attempt = following
     raise AssertionError("the last attempt returns or raises")
 

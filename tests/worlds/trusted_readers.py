@@ -5,12 +5,14 @@ holders that never change themselves, dictionaries of classes, and tensors outsi
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import contextvars
 import copy
 import dataclasses
 import datetime
 import decimal
 import enum
+import functools
 import inspect
 import numbers
 import pickle
@@ -545,4 +547,52 @@ _of_tensor(
 )
 _of_tensor(
     "tensor_pickled", lambda x, w: x * pickle.loads(pickle.dumps(w)).sum(), lambda w: w.fill_(3)
+)
+
+
+# -- functions whose names and attributes Python's own code copies
+def _function() -> Any:
+    def own(x: Any) -> Any:
+        return x * 2
+
+    own.tag = 3  # type: ignore[attr-defined]
+    return own
+
+
+_TAG, _NAME = _set("tag", 5), _set("__name__", "longer")
+
+
+def _wrapped(x: Any, own: Any) -> Any:
+    @functools.wraps(own)
+    def wrapper(x: Any) -> Any:
+        return own(x)
+
+    return wrapper(x) * wrapper.tag * len(wrapper.__name__)  # type: ignore[attr-defined]
+
+
+def _updated(x: Any, own: Any) -> Any:
+    wrapper: Any = functools.update_wrapper(lambda x: own(x), own)
+    return wrapper(x) * wrapper.tag * len(wrapper.__name__)
+
+
+def _made(make: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, own: x * make(own).tag
+
+
+_changing("function_that_is_wrapped", _function, _wrapped, _TAG, _NAME)
+_changing("function_that_is_wrapped_by_a_call", _function, _updated, _TAG, _NAME)
+_changing("function_of_a_memo", _function, _made(functools.lru_cache), _TAG)
+_changing("function_of_a_dispatcher", _function, _made(functools.singledispatch), _TAG)
+_changing("function_of_a_context", _function, _made(contextlib.contextmanager), _TAG)
+_changing(
+    "function_that_is_documented",
+    _function,
+    lambda x, own: x * len(inspect.getdoc(own) or ""),
+    _set("__doc__", "Text."),
+)
+_changing(
+    "function_that_is_unwrapped",
+    _function,
+    lambda x, own: x if inspect.unwrap(own) is own else x * 3,
+    lambda own: setattr(own, "__wrapped__", _function()),
 )

@@ -8,9 +8,9 @@ While one of them is replaced, calls run eagerly.
 
 The originals are those of the moment when this module is imported.  Before the first trace, what
 libraries have put there when they were imported counts as original, too (PyG: ``torch.select``).
-Of other classes of torch (distributions …), the originals are those of the moment when a traced
-program first uses one.  The dictionaries that hold them are watched as a whole: each call asks one
-question (0.05 µs) of our own C++ (see ``compiled``), or of torch (some 3 µs).
+Of other classes of torch and Python (distributions …), the originals are those of the moment when
+a traced program first uses one.  The dictionaries that hold them are watched as a whole: each call
+asks one question (0.05 µs) of our own C++ (see ``compiled``), or of torch (some 3 µs).
 
 Not counted: new names, submodules, plain values, functions that only show or pickle something, and
 what symshape and Dynamo put there themselves.
@@ -36,7 +36,7 @@ import torch.utils.checkpoint
 from symshape import forks
 from symshape.errors import Problem, Reason, UnsupportedError
 from symshape.tracing.state import compiled
-from symshape.tracing.state.instrument.trusted_code import is_made, words
+from symshape.tracing.state.instrument.trusted_code import is_made, is_of_machinery, words
 from symshape.tracing.state.record.places import MISSING, PLAIN
 from symshape.user_code import is_library, is_torchs
 
@@ -149,7 +149,8 @@ class _Watched:
                 ):
                     found.add(key)
         for key in inherited.keys() & entries.keys():
-            if inherited[key] is not entries[key] and inherited[key] != entries[key]:
+            then, now = inherited[key], entries[key]
+            if then is not now and then != now and (key in before or not _is_ours(now)):
                 found.add(key)
         return frozenset(found)
 
@@ -287,13 +288,14 @@ def begin() -> None:
 
 
 def watch(kind: type) -> None:
-    """Watch a class of torch that a program uses, and its bases, from the next :func:`settle`
-    on.
+    """Watch a class of torch or Python that a program uses, and its bases, from the next
+    :func:`settle` on.
     """
     for each in kind.__mro__:
         known = id(each) in _by_owner or len(_watched) >= _MOST
-        of_torch = each.__module__.startswith("torch.") and not is_made(each)
-        if not known and each.__flags__ & _HEAP_TYPE and of_torch:
+        name = each.__module__  # symbolic numbers are of ``torch`` itself, and are traced with
+        is_theirs = name.startswith("torch.") or (name != "torch" and is_of_machinery(each))
+        if not known and each.__flags__ & _HEAP_TYPE and is_theirs and not is_made(each):
             _wanted[id(each)] = each
 
 

@@ -44,6 +44,9 @@ _GLOBAL_HOOKS = (
     "_global_forward_pre_hooks",
     "_global_backward_hooks",
     "_global_backward_pre_hooks",
+    "_global_parameter_registration_hooks",
+    "_global_buffer_registration_hooks",
+    "_global_module_registration_hooks",
 )
 _active: Recorder | None = None
 

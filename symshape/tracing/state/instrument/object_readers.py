@@ -7,6 +7,7 @@ Each substitute first records what the original is about to read, and then calls
 from __future__ import annotations
 
 import abc
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -31,6 +32,12 @@ _COPIES = {"copy": False, "deepcopy": True, "replace": False}  # ``replace`` fro
 _TEXTS = ((pickle, "dumps"), (pprint, "pformat"), (pprint, "saferepr"), (reprlib, "repr"))
 _PRINTS = ((pprint, "pprint"), (pprint, "pp"))
 _ANNOTATIONS = ((typing, "get_type_hints"), (inspect, "get_annotations"))
+_OF_FUNCTIONS = (
+    *((functools, "wraps"), (functools, "cache"), (functools, "lru_cache")),
+    *((functools, "singledispatch"), (contextlib, "contextmanager")),
+    *((contextlib, "asynccontextmanager"), (inspect, "getdoc"), (inspect, "unwrap")),
+)
+"""The functions that read or copy the name, the attributes and the like of another function."""
 _METHODS_OF_OBJECTS = frozenset(
     ("__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__")
 )
@@ -78,8 +85,14 @@ class ObjectReaders:
             self._exchange(module, name, self._annotations)
         for name in ("getmembers", "getmembers_static"):
             self._exchange(inspect, name, members)
+        self._exchange(inspect, "isabstract", lambda owner: read(owner, "__abstractmethods__"))
+        for module, name in _OF_FUNCTIONS:
+            self._exchange(module, name, self._function)
         self._exchange(inspect, "getmro", lambda owner: read(owner, "__mro__"))
         self._exchange(dataclasses, "fields", lambda owner: read(owner, "__dataclass_fields__"))
+        self.table[id(functools.update_wrapper)] = standing_for(
+            functools.update_wrapper, self._wrapper
+        )
         self.table[id(inspect.getattr_static)] = standing_for(
             inspect.getattr_static, self._getattr_static
         )
@@ -117,6 +130,16 @@ class ObjectReaders:
         for each in owner.__mro__ if issubclass(type(owner), type) else (owner,):
             if not issubclass(type(owner), types.ModuleType):
                 self._read(each, "__annotations__")
+
+    def _function(self, owner: Any) -> None:
+        if issubclass(type(owner), types.FunctionType):
+            for name in (*functools.WRAPPER_ASSIGNMENTS, "__dict__"):
+                if hasattr(owner, name):
+                    self._read(owner, name)
+
+    def _wrapper(self, wrapper: Any, wrapped: Any, *args: Any, **kwargs: Any) -> Any:
+        self._function(wrapped)
+        return functools.update_wrapper(wrapper, wrapped, *args, **kwargs)
 
     def _getattr_static(self, owner: Any, name: str, *default: Any) -> Any:
         if type(name) is str:

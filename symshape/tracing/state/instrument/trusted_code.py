@@ -241,6 +241,12 @@ _HARMLESS: tuple[type, ...] = (
     torch.dtype,
     torch.device,
 )
+_STATEFUL: tuple[type, ...] = (
+    *(torch.UntypedStorage, torch.ScriptObject, torch.futures.Future),
+    decimal.Context,  # its precision can be set
+    weakref.finalize,  # it looks itself up in its class
+)
+"""Classes of harmless modules, or not of C, whose objects are hidden all the same."""
 _STAYING = frozenset({"UUID", "SafeUUID", "PurePath", "PurePosixPath", "PosixPath", "Path"})
 _SEEN_INTO = (
     list,
@@ -320,7 +326,7 @@ def is_hidden(kind: type) -> bool:
     """
     if kind.__module__ in (*_CHANGING, "threading") and kind.__qualname__ not in _STAYING:
         return True  # through some of them, threads pass values to each other
-    if issubclass(kind, weakref.finalize):  # it looks itself up in its class
+    if issubclass(kind, _STATEFUL):
         return True
     return any(
         is_of_c(each)
@@ -350,6 +356,8 @@ def is_whole(kind: type) -> bool:
             "weakref",
             "_weakrefset",
             "contextlib",
+            "numpy",
+            "reprlib",
         )
     )
 
@@ -386,13 +394,10 @@ def has_trusted_base(kind: type) -> bool:
 
 def is_harmless(kind: type) -> bool:
     """Return whether the values of a C class never change, or are handled elsewhere."""
-    if issubclass(kind, decimal.Context):  # its precision can be set
-        return False
     if issubclass(kind, _HARMLESS) or kind.__module__.partition(".")[0] in _HARMLESS_MODULES:
         return True
     name = f"{kind.__module__}.{kind.__qualname__}"
     if name in _HARMLESS_NAMES:
         return True
-    return kind.__module__ == "numpy" and any(
-        each.__name__ in ("generic", "dtype") for each in kind.__mro__
-    )
+    names = {each.__name__ for each in kind.__mro__ if kind.__module__ == "numpy"}
+    return "void" not in names and not names.isdisjoint(("generic", "dtype"))

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.instrument import trusted_code
 from symshape.tracing.state.instrument.rewriter import original_of
 from symshape.tracing.state.record.places import (
@@ -183,6 +184,9 @@ def look_up(recorder: Recorder, kind: type, key: str, name: str) -> Any:
             found = each.__dict__[key]
             if not trusted_code.is_of_machinery(each) or key == "forward":
                 _class_place(recorder, kind, each, key, found, f"{name}.{key}")
+            elif _is_of_users(found) and (id(each), key) not in recorder.seen:
+                recorder.seen[id(each), key] = each
+                recorder.places.append(Cell(each.__dict__, key, found, f"{name}.{key}"))
             touch_member(recorder, found, f"{name}.{key}")
             return found
     return MISSING
@@ -192,6 +196,17 @@ def absent(recorder: Recorder, kind: type, key: str, name: str) -> None:
     """Record that a class was asked for a name that neither the class nor a base has."""
     if not trusted_code.is_of_machinery(kind):
         _class_place(recorder, kind, kind, key, MISSING, f"{name}.{key}")
+
+
+def absent_in_bases(recorder: Recorder, kind: type, key: str, name: str) -> None:
+    """Record that the classes of libraries, Python and torch among a class and its bases do not
+    have a name.
+    """
+    for home in kind.__mro__:
+        theirs = trusted_code.is_of_machinery(home) or is_of_library(home)
+        if theirs and not trusted_code.is_of_c(home) and (id(home), key) not in recorder.seen:
+            recorder.seen[id(home), key] = home
+            recorder.places.append(Cell(home.__dict__, key, MISSING, f"{name}.{key}"))
 
 
 def _class_place(
@@ -329,12 +344,22 @@ def _special_methods(recorder: Recorder, kind: type, no_other_names: bool) -> No
     bases(recorder, kind)
     for home in kind.__mro__:
         if trusted_code.is_of_machinery(home):
+            torch_functions.watch(home)
             for key, value in _followed(home):
                 touch_member(recorder, value, f"{home.__qualname__}.{key}")
             continue
+        if is_of_library(home):
+            functions_of(home, False, functools.partial(_special_method, recorder, home))
+            continue
         functions_of(home, False, functools.partial(touch_member, recorder))
-        if not is_of_library(home):
-            class_as_it_is(recorder, home, False, no_other_names)
+        class_as_it_is(recorder, home, False, no_other_names)
+
+
+def _special_method(recorder: Recorder, home: type, found: Any, name: str) -> None:
+    """Record an implicitly called method of a library's class, which the program may replace."""
+    key = name.rpartition(".")[2]
+    recorder.place(Cell(recorder.class_namespace(home).owner, key, found, name))
+    touch_member(recorder, found, name)
 
 
 def _is_followed(value: Any) -> bool:

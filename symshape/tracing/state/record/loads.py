@@ -25,6 +25,7 @@ from symshape.tracing.state.record import loads, process_groups
 from symshape.tracing.state.record.class_lookups import (
     absent,
     absent_here,
+    absent_in_bases,
     attributes_of,
     bases,
     class_entry,
@@ -36,7 +37,6 @@ from symshape.tracing.state.record.places import MISSING, PLAIN, Answer, Attribu
 from symshape.tracing.state.record.reads import Namespace
 from symshape.tracing.state.record.recorder import NOT_TO_SEE, TABLES, Handler, Member, Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor
-from symshape.user_code import is_library
 
 # -- Record the attributes that code reads of tensors: those set on a tensor, and those of its
 # class.
@@ -119,10 +119,6 @@ def load_global(
         return
     before = recorder.namespace("", namespace)
     if name in namespace:
-        value = namespace[name]
-        registers = is_library(recorder.asker) and not trusted_code.is_of_torch(recorder.asker)
-        if isinstance(value, dict) and registers:
-            _registry(recorder, value, name)
         recorder.entry(namespace, name, name, before)
         return
     recorder.absent("", namespace, name, before)
@@ -141,19 +137,6 @@ def _of_trusted(recorder: Recorder, value: Any, name: str) -> None:
     """Record a global that trusted code reads: only what a function reads or calls may change."""
     if isinstance(value, _CALLED):
         recorder.touch(value, name)
-
-
-def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
-    """Record a dictionary among a library's globals: its items must stay, but new items may be
-    registered.
-    """
-    if id(value) in recorder.known:
-        return
-    recorder.known[id(value)] = value
-    recorder.namespace(name, value).open = True
-    for key, item in list(dict.items(value)):
-        recorder.place(Cell(value, key, item, recorder.item(name, key)))
-        recorder.touch(item, recorder.item(name, key), True)
 
 
 def load_module(recorder: Recorder, module: Any, name: str) -> None:
@@ -298,6 +281,8 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
         recorder.absent(owner.__name__, attributes, key, before)
         if "__getattr__" in attributes:
             recorder.entry(attributes, "__getattr__", f"{owner.__name__}.__getattr__", before)
+        else:
+            recorder.absent(owner.__name__, attributes, "__getattr__", before)
 
 
 def of_flags(recorder: Recorder, owner: Any, key: str) -> None:
@@ -459,8 +444,9 @@ def member_of(recorder: Recorder, kind: type, key: str) -> Member:
 
 def _member(recorder: Recorder, kind: type, key: str) -> Member:
     found = look_up(recorder, kind, key, kind.__qualname__)
-    # otherwise all names in it are compared
-    if found is MISSING and id(kind) not in recorder.kinds:
+    if found is MISSING and id(kind) in recorder.kinds:  # all names in it are compared
+        absent_in_bases(recorder, kind, key, kind.__qualname__)
+    elif found is MISSING:
         absent(recorder, kind, key, kind.__qualname__)
     first = found is not MISSING and hasattr(type(found), "__set__")
     is_cached = isinstance(found, functools.cached_property)

@@ -1,4 +1,4 @@
-"""The flags of torch that functions return and set, in any module of torch.
+"""The flags of torch that functions return and set, in any module of torch; NumPy's settings.
 
 Later calls ask again for the flags that a program reads, and for those by which torch chooses among
 kernels of the graph.  A function is recognised by its identity, not by the name that the program
@@ -8,6 +8,7 @@ uses.  Functions that set a flag are refused.  (Flags that are attributes, those
 
 from __future__ import annotations
 
+import copyreg
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,8 @@ from typing import Any
 
 import torch
 import torch.backends.mha  # which torch does not import by itself
+
+from symshape.torch_internals import pytree
 
 Question = Callable[[], Any]
 
@@ -33,6 +36,26 @@ def matmul_precision() -> str:
 def validation_of_distributions() -> bool:
     """Return whether distributions validate their arguments by default."""
     return bool(torch.distributions.Distribution._validate_args)
+
+
+def numpy_settings() -> str:
+    """Return NumPy's handling of floating-point errors and its print options, as text."""
+    numpy = sys.modules.get("numpy")
+    return "" if numpy is None else f"{numpy.geterr()} {numpy.get_printoptions()}"
+
+
+def _classes(table: Mapping[type, Any]) -> str:
+    return " ".join(f"{each.__module__}.{each.__qualname__}" for each in table)
+
+
+def copied_classes() -> str:
+    """Return the names of the classes that are copied and pickled by a function of their own."""
+    return _classes(copyreg.dispatch_table)
+
+
+def pytree_classes() -> str:
+    """Return the names of the classes that torch flattens by a function of their own."""
+    return _classes(pytree.SUPPORTED_NODES)
 
 
 _ANSWERS = {
@@ -79,7 +102,13 @@ _AUTOCAST = {
     f"get_autocast_dtype of {kind}": partial(torch.get_autocast_dtype, kind)
     for kind in ("cpu", "cuda")
 }
-_OWN = {each.__name__: each for each in (matmul_precision, validation_of_distributions)}
+_OWN = {
+    each.__name__: each
+    for each in (
+        *(matmul_precision, validation_of_distributions, numpy_settings),
+        *(copied_classes, pytree_classes),
+    )
+}
 _PYTHONS = {"get_int_max_str_digits": sys.get_int_max_str_digits}
 FLAGS: Mapping[str, Question] = {**_read, **_AUTOCAST, **_OWN, **_PYTHONS}
 """By name, the questions that are recorded: none of them warns or takes long."""
@@ -113,17 +142,27 @@ def now() -> dict[str, Any]:
 
 
 def of_class(kind: type) -> tuple[str, ...]:
-    """Return the names of the flags that a torch class's objects depend on."""
-    return (
-        (validation_of_distributions.__name__,)
-        if kind.__module__.startswith("torch.distributions.")
-        else ()
-    )
+    """Return the names of the flags that objects of a class of torch or NumPy depend on."""
+    if issubclass(kind, torch.autocast):  # it casts to the default dtype if it is given none
+        return tuple(_AUTOCAST)
+    if kind.__module__.startswith("torch.distributions."):
+        return (validation_of_distributions.__name__,)
+    return _of_numpy(kind)
+
+
+def _of_numpy(value: Any) -> tuple[str, ...]:
+    return (numpy_settings.__name__,) if _home(value).partition(".")[0] == "numpy" else ()
+
+
+def _home(value: Any) -> str:
+    return getattr(value, "__module__", None) or ""
 
 
 def read_by(function: Any) -> tuple[str, ...]:
     """Return the names of the flags that a function returns."""
-    return _names.get(id(function), ())
+    if _home(function) == "torch.utils._pytree":
+        return (pytree_classes.__name__,)
+    return _names.get(id(function)) or _of_numpy(function)
 
 
 def refusal(function: Any) -> str:

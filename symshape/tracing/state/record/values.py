@@ -19,11 +19,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.distributions import kl_divergence
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.lru_cache_answers import answers_of
 from symshape.torch_internals import dispatch
+from symshape.torch_internals.library import divergences
 from symshape.tracing.intercept.python_warnings import PYTHONS_WARN
 from symshape.tracing.state.compare import torch_functions
 from symshape.tracing.state.instrument import trusted_code
@@ -160,6 +162,11 @@ _FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _MOST_BYTES = 1 << 16
 _COMPILED = "symshape.frontends.compiled"
 """The module of the class of compiled functions."""
+_REGISTRIES: dict[int, tuple[str, Any]] = {
+    id(os.getenv): ("os.environ", os.environ),
+    id(kl_divergence): ("the functions of register_kl", divergences),
+}
+"""By ``id`` of a trusted function: what it reads of the process, with a name."""
 _dispatching: Any = functools.singledispatch(lambda value: value)
 _DISPATCHING = _dispatching.__code__
 
@@ -176,8 +183,9 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
         return
     _notice(recorder, function)
     process_groups.notice(recorder, function.__module__ or "", function.__name__)
-    if function is os.getenv:
-        recorder.touch(os.environ, "os.environ")
+    registry = _REGISTRIES.get(id(function))
+    if registry is not None:
+        recorder.touch(registry[1], registry[0])
     if trusted_code.is_trusted(code.co_filename):
         for cell in function.__closure__ or ():
             with contextlib.suppress(ValueError):  # an empty variable
@@ -340,12 +348,18 @@ def touch_array(recorder: Recorder, value: Any, name: str) -> None:
             "its content; pass it as a tensor",
             Reason.UNCOMPARED,
         )
+    recorder.ask(torch_flags.of_class(type(value)))
     recorder.containers.append(Container(value, items_of(value), name))
+
+
+def touch_numpys(recorder: Recorder, value: Any, name: str) -> None:
+    """Record NumPy's settings, on which its numbers and functions of C depend."""
+    recorder.ask(torch_flags.of_class(type(value)))
 
 
 def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
     """Record that a weak reference refers to the same object, which still exists."""
-    recorder.place(Answer(functools.partial(_refers_to, value, id(value())), True, name))
+    recorder.place(Answer(functools.partial(_refers_to, value, _ids(value())), True, name))
     # a graph keeps it alive
     if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):
         recorder.refuse(
@@ -540,8 +554,15 @@ def _touch_descriptor(recorder: Recorder, value: Any, name: str) -> None:
     touch_member(recorder, value, name)
 
 
-def _refers_to(reference: Callable[[], Any], target: int) -> bool:
-    return id(reference()) == target
+def _refers_to(reference: Callable[[], Any], target: tuple[int, ...]) -> bool:
+    return _ids(reference()) == target
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    """Return the identity of an object; a ``weakref.WeakMethod`` makes another method each time."""
+    if isinstance(value, types.MethodType):
+        return id(value.__self__), id(value.__func__)
+    return (id(value),)
 
 
 def _items_of_proxy(proxy: Mapping[Any, Any]) -> str:
@@ -571,7 +592,7 @@ def handler_for(kind: type) -> Handler | None:
     if trusted_code.is_hidden(kind):
         return touch_hidden
     if trusted_code.is_of_c(kind) and kind is not types.SimpleNamespace:
-        return None
+        return touch_numpys if kind.__module__ == "numpy" else None
     return touch_object
 
 

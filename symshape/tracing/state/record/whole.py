@@ -18,6 +18,7 @@ import torch
 from symshape.errors import Reason
 from symshape.tracing.restart import Restart, after
 from symshape.tracing.state.instrument import trusted_code
+from symshape.tracing.state.record import torch_flags
 from symshape.tracing.state.record.class_lookups import (
     FUNCTIONS,
     attributes_of,
@@ -111,6 +112,7 @@ def _itself(recorder: Recorder, value: Any, name: str) -> None:
             if issubclass(type(static(kind, key)), FUNCTIONS):
                 look_up(recorder, kind, key, kind.__qualname__)
     reduced = copyreg.dispatch_table.get(kind, MISSING)
+    recorder.ask((torch_flags.copied_classes.__name__,))
     if reduced is not MISSING:
         recorder.place(Cell(copyreg.dispatch_table, kind, reduced, f"how a {kind.__name__} copies"))
         recorder.touch(reduced, name)

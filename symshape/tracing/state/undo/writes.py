@@ -158,8 +158,8 @@ class Changes:
             return
         value = NOTHING if now is MISSING else now
         filled = isinstance(variable, (variables.Contents, variables.InnerContainer))
-        leaves, tree = pytree.tree_flatten(
-            value, is_leaf=lambda each: (each is not value or not filled) and self.is_kept(each)
+        leaves, tree = pytree.flatten_until(
+            value, lambda each: (each is not value or not filled) and self.is_kept(each)
         )
         inside = [
             id(each)
