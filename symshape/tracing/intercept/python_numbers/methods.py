@@ -27,6 +27,7 @@ from symshape.tracing.intercept.python_numbers.operators import (
     operators,
     plain,
 )
+from symshape.tracing.symbolic.nodes.float_node import of_python
 from symshape.tracing.symbolic.nodes.texts import formatted, wants_value
 from symshape.user_code import is_optimisers
 
@@ -131,6 +132,10 @@ def _pow(number: Any, other: Any) -> Any:
         ):
             return float(number) ** other  # a complex number, or an error
         return number.__float_pow__(other) if isinstance(other, exponents) else NotImplemented
+    if is_ours(number) and of_numpy(number) and type(other) in (int, float):
+        # torch's method checks this, but takes no truth of NumPy's
+        torch._check(torch.SymFloat(of_python(number.node)) >= 0)
+        return number.__float_pow__(other)
     return _plain_pow(number, other)
 
 
