@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["DataDependentOutput", "DtypeError", "MetaError", "ShapeError", "UnsupportedOp"]
+__all__ = [
+    "BroadcastError",
+    "DataDependentOutput",
+    "DtypeError",
+    "MetaError",
+    "ShapeError",
+    "UnsupportedOp",
+]
 
 
 class MetaError(Exception):
@@ -33,6 +40,10 @@ class ShapeError(MetaError):
     """Inputs that eager refuses too: mend the call. The message names the argument and its
     sizes.
     """
+
+
+class BroadcastError(ShapeError):
+    """Sizes that do not broadcast; eager raises a RuntimeError."""
 
 
 class DtypeError(ShapeError):

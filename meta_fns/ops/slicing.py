@@ -211,9 +211,9 @@ def diagonal(self: TensorSpec, offset: int = 0, dim1: int = 0, dim2: int = 1) ->
     else:
         rows = rows + offset
     size = _at_least_zero(rows if rows is columns else sym_min(rows, columns))
-    start = self.storage_offset
-    if not (type(size) is int and size == 0):
-        start = start + (offset * self.strides[b] if offset >= 0 else -offset * self.strides[a])
+    moved = offset * self.strides[b] if offset >= 0 else -offset * self.strides[a]
+    # an empty diagonal begins where the tensor does
+    start = self.storage_offset + (moved if known(size > 0) else moved * sym_min(size, 1))
     keep = [i for i in range(n) if i not in (a, b)]
     sizes = (*(self.sizes[i] for i in keep), size)
     return self.view(

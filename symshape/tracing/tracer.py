@@ -17,9 +17,10 @@ import meta_fns
 from guards.sets.guard import Guard
 from guards.terms.term import Term
 from meta_fns import TensorSpec
+from meta_fns.errors import BroadcastError
 from meta_fns.torch_internals import OpOverload
 from symshape.calls.variables import Gradient, GradientsRead
-from symshape.errors import ProgramError, Reason, UnsupportedError
+from symshape.errors import ProgramError, Reason, UnsupportedError, refused_sizes
 from symshape.graph.assertion_messages import Message
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.reshape_copies import ReshapeCopy, copied_by_reshape
@@ -313,8 +314,10 @@ class Tracer(TraceState):
                 self._bounds.tell(op, values, unknowns.made)
             else:
                 result = plan.rule(*specs, **spec_kwargs)
-        except meta_fns.ShapeError as error:
+        except BroadcastError as error:
             raise ProgramError(f"{error} (at {env.origin()})") from error
+        except meta_fns.ShapeError as error:
+            raise refused_sizes(f"{error} (at {env.origin()})") from error
         except (meta_fns.DataDependentOutput, meta_fns.UnsupportedOp) as error:
             raise UnsupportedError(
                 f"{error} (at {env.origin()})", reason=Reason.OPERATOR

@@ -27,7 +27,7 @@ from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.term import Op, Term, among
 from symshape import events
 from symshape.dims import Dim, Policy
-from symshape.errors import ProgramError
+from symshape.errors import refused_sizes
 from symshape.graph import assertion_messages
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
@@ -408,7 +408,8 @@ class ShapeEnv:
         if not self.expect_true(condition, message):
             text = texts.said(message)
             where = self.origin()
-            raise ProgramError(f"{text or f'{condition} does not hold'} (at {where})")
+            said = f"{text or f'{condition} does not hold'} (at {where})"
+            raise refused_sizes(said)
 
     def expect_true(
         self, condition: Term, message: Message = "", error: type[Exception] = RuntimeError

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import torch
+
+import symshape
 from tests.meta_fns.eager import check_call
 from tests.meta_fns.ops.test_views import any_dim, tensors
 
@@ -55,6 +58,17 @@ def test_diagonal() -> None:
             any_dim(rng, tensor),
             any_dim(rng, tensor),
         )
+
+
+def test_an_empty_diagonal_begins_where_the_tensor_does() -> None:
+    def starts(x: torch.Tensor) -> list[int]:
+        return [x.diagonal(offset).storage_offset() for offset in (-2, -1, 0, 1, 3)]
+
+    traced = symshape.trace(starts, torch.ones(4, 5), dynamic=True)
+    assert not traced.guards
+    for sizes in ((4, 5), (0, 4), (4, 0), (1, 1), (1, 6), (3, 3), (6, 2)):
+        x = torch.ones(sizes)
+        assert traced(x) == starts(x)
 
 
 def test_unfold() -> None:

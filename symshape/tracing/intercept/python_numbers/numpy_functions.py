@@ -23,6 +23,7 @@ from symshape.tracing.intercept.exchanges import standing_for
 from symshape.tracing.intercept.python_numbers.operators import (
     PLAIN,
     as_numpys,
+    as_numpys_truth,
     greatest,
     is_float64,
     is_ours,
@@ -80,7 +81,7 @@ def ufunc(number: Any, function: Any, method: str, *inputs: Any, **options: Any)
         if function.__name__ in _COMPARISONS and len(inputs) == 2:
             one, other = map(_compared, inputs)
             if _is_number(one) and _is_number(other):
-                return _COMPARISONS[function.__name__](one, other)
+                return as_numpys_truth(_COMPARISONS[function.__name__](one, other))
         found = _formula(function.__name__, inputs)
         if found is not None:
             return torch.SymFloat(found)

@@ -45,6 +45,7 @@ _ARITHMETIC = (
 )
 _COMPARED = frozenset(f"__{name}__" for name in _COMPARISONS)
 _OF_NUMPY = frozenset(f"__{name}__" for name in ("add", "sub", "mul", "truediv", "mod"))
+_OF_BITS = frozenset(f"__{name}__" for name in ("lshift", "rshift", "and", "or", "xor"))
 _UNARY = ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil")
 
 
@@ -92,6 +93,16 @@ def as_numpys(number: torch.SymInt) -> torch.SymInt:
     made = torch.SymInt(number.node)
     made.__dict__[_MARK] = True
     return made
+
+
+def as_numpys_truth(found: Any) -> Any:
+    """Return a comparison of NumPy's numbers as ``numpy.bool``, whose ``~`` is not an integer's.
+
+    A guard decides a condition on sizes; one on data stays symbolic.
+    """
+    if type(found) is bool or (type(found) is torch.SymBool and found.node.has_hint()):
+        return sys.modules["numpy"].bool_(bool(found))
+    return found
 
 
 def is_float64(number: Any) -> bool:
@@ -163,15 +174,19 @@ def _for_all(before: Method, ways: tuple[str, str], operate: Method, truth: type
 
     An operand of class ``truth`` counts as 1 or 0.
     """
-    computes = ways[0] not in _COMPARED
+    computes, of_bits = ways[0] not in _COMPARED, ways[0] in _OF_BITS
 
     def method(number: Any, other: Any) -> Any:
+        if of_bits and isinstance(other, (float, torch.SymFloat)):
+            return NotImplemented
         if type(other) is truth:
             return before(number, 1 if other else 0)
         if computes and (
             _MARK in number.__dict__ or (type(other) is torch.SymInt and _MARK in other.__dict__)
         ):
             return operate(plain(number), plain(other))
+        if not computes and (of_numpy(number) or of_numpy(other)):
+            return as_numpys_truth(before(number, other))
         if type(other) in _USUAL or not isinstance(other, numbers.Number) or not is_ours(number):
             return before(number, other)
         known: Any = other
@@ -181,7 +196,7 @@ def _for_all(before: Method, ways: tuple[str, str], operate: Method, truth: type
         ):
             return before(number, int.__index__(known) if base is int else float.__float__(known))
         if is_float64(known) and ways[0] in _COMPARED:
-            return before(number, float(known))
+            return as_numpys_truth(before(number, float(known)))
         if is_float64(known) and ways[0] in _OF_NUMPY:
             return operate(number, torch.SymFloat(numpys_constant(number.node.env, known)))
         return operate(plain(number), other)
@@ -195,6 +210,8 @@ def _of_integers(operate: Method) -> Method:
     def method(number: Any, other: Any) -> Any:
         if not is_ours(number):
             return NotImplemented
+        if is_plain_numpys(other):
+            return operate(plain(number), other)
         return operate(
             as_integer(number), as_integer(other) if type(other) is torch.SymBool else other
         )

@@ -21,6 +21,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 _plain_getitem = torch.Tensor.__getitem__
 _plain_setitem = torch.Tensor.__setitem__
 _BASIC = (int, torch.SymInt, slice, EllipsisType, type(None))
+_SYMBOLIC = (SymbolicTensor, torch.SymInt, torch.SymBool, slice)
 _POSITIONS = (torch.int64, torch.int32, torch.int16, torch.int8)
 _TENSORS = (torch.Tensor, torch.nn.Parameter, SymbolicTensor)
 _ASKS_WHAT_FITS = torch.torch_version.TorchVersion(torch.__version__) < "2.13"
@@ -89,17 +90,22 @@ def _may_be_more(size: Any) -> bool:
 
 
 def is_symbolic(index: Any) -> bool:
-    """Return whether an index holds symbolic integers, slices or traced tensors."""
+    """Return whether an index holds symbolic integers, conditions, slices or traced tensors."""
     parts = index if type(index) is tuple else (index,)
-    return any(type(item) in (SymbolicTensor, torch.SymInt, slice) for item in parts)
+    return any(type(item) in _SYMBOLIC for item in parts)
 
 
 def _with_numbers(index: Any) -> Any:
     """Return the index with numbers in place of tensors that C++ would read: slice bounds, 0-dim
     integers.
+
+    A condition on sizes is decided. C++ would read it as the integer 0 or 1, but an index of class
+    ``bool`` is a mask.
     """
     if type(index) is tuple:
         return tuple(map(_with_numbers, index))
+    if type(index) is torch.SymBool:
+        return bool(index)
     if type(index) in _TENSORS:
         return index.item() if index.dtype in _POSITIONS and not index.dim() else index
     if type(index) is not slice or SymbolicTensor not in map(

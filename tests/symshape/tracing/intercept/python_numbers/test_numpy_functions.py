@@ -93,6 +93,29 @@ FIXED: dict[str, Program] = {
 }
 
 
+TRUTHS: dict[str, Callable[[int, int], Any]] = {
+    "greater": lambda b, n: np.sqrt(b) > 2,
+    "negated": lambda b, n: ~(np.sqrt(b) > 1.5),
+    "of a product": lambda b, n: ~(np.prod([b, n]) > 12),
+    "of a maximum": lambda b, n: ~(np.maximum(b, n) > 5),
+    "added": lambda b, n: (np.sqrt(b) > 1) + (np.sqrt(n) > 1),
+    "differ": lambda b, n: (np.sqrt(b) > 2) ^ (np.sqrt(n) > 2),
+    "beside a size": lambda b, n: ~(b > np.float64(3)),
+    "by name": lambda b, n: ~np.greater(b, n),
+    "beside a truth": lambda b, n: ((b > n) ^ np.True_, (b > n) << np.True_, np.True_ ^ (b > n)),
+    "class": lambda b, n: (isinstance(np.ceil(b / 2) == 2, bool), (np.ceil(b / 2) == 2) is True),
+}
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_comparisons_give_truths_of_numpy(name: str) -> None:
+    def program(x: torch.Tensor) -> Any:
+        truth = TRUTHS[name](x.shape[0], x.shape[1])
+        return (x * 3 if truth else x), truth
+
+    assert _traces(program) <= len(SIZES)
+
+
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return (

@@ -161,6 +161,17 @@ def test_conditions_are_integers(name: str) -> None:
     _same(CONDITIONS[name][1], CONDITIONS[name][0])
 
 
+OF_BITS = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
+
+
+@pytest.mark.parametrize("operate", OF_BITS)
+def test_floats_have_no_bits(operate: Callable[[Any, Any], Any]) -> None:
+    for number in (lambda n: n, lambda n: n > 4, lambda n: n / 2):
+        _same(lambda n, number=number: operate(number(n), 2.0), len(SIZES))
+        _same(lambda n, number=number: operate(number(n), n * 1.0), len(SIZES))
+        _same(lambda n, number=number: operate(2.0, number(n)), len(SIZES))
+
+
 @pytest.mark.parametrize("name", SIZES_ALONE)
 def test_sizes(name: str) -> None:
     _same(SIZES_ALONE[name][1], SIZES_ALONE[name][0])

@@ -103,6 +103,28 @@ def test_bools_and_bytes_are_masks() -> None:
             assert call_seen(compiled, args, {}) == call_seen(fn, args, {})
 
 
+def _masked_by_a_condition(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[x.size(1) > 3] = 5.0
+    x[x.size(1) > 2, 0] += 1.0
+    return x
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, i: (x[x.size(0) > 4], x[x.size(0) > 4, 0], x[..., x.size(1) == 3]),
+        lambda x, i: (x[(x.size(0) > 4) | False, i], x[(x.size(0) > 4) :], TABLE[x.size(0) > 4]),
+        lambda x, i: x[T([0, 0]), x.size(0) > 4] if x.size(0) > 4 else x,
+        _masked_by_a_condition,
+    ],
+)
+def test_conditions_on_sizes_are_masks(fn: Any) -> None:
+    compiled = symshape.compile(fn, fullgraph=True)
+    for args in CALLS:
+        assert call_seen(compiled, args, {}) == call_seen(fn, args, {})
+
+
 def test_elements_that_are_found_one_after_the_other() -> None:
     def farthest(x: torch.Tensor, k: int) -> torch.Tensor:
         distance, far, found = (
