@@ -79,8 +79,8 @@ def _depends_on_kernel(scale: float | None) -> bool:
 def _kept(
     emit: Emitter, pair: tuple[Size, Size], pairs: Sequence[tuple[Size, Size]], *, on_cpu: bool
 ) -> Handle | None:
-    """Return whether eager takes positions of a dimension as they are, for any scale; None where it
-    never does.
+    """Return whether eager takes each position of a dimension from the same position of the input,
+    for any scale; None where it never does.
 
     Linear kernels do so for a dimension that keeps its size: on the CPU for each, with a weight of
     0 for the next position; elsewhere only if all keep theirs, and they copy.  Cubic kernels do so
@@ -110,8 +110,8 @@ def _resampled(
     dtype: torch.dtype,
     kept: Handle | None,
 ) -> Handle:
-    """Resample a dimension of ``x`` to another size; where ``kept`` holds, positions are taken as
-    they are.
+    """Resample a dimension of ``x`` to another size; where ``kept`` holds, each position is taken
+    from the same position of the input.
     """
     name, on_cpu = emit.op._schema.name, x.spec.device.type == "cpu"
     place = _to(emit, positions(emit, capacity(wanted), x.spec.device), dtype)
@@ -131,7 +131,7 @@ def _resampled(
     next_one: Any = 1
     if kept is not None and on_cpu:
         source = emit.call(_aten.where.self, kept, place, source)
-        # a position that is taken as it is, is alone
+        # its neighbour has no weight
         next_one = emit.call(_aten.rsub.Scalar, _to(emit, kept, dtype), 1.0)
     first = emit.call(_aten.floor.default, source)
     share = emit.call(_aten.sub.Tensor, source, first)

@@ -75,7 +75,7 @@ _DIVISIONS = frozenset({"div", "divide", "floor_divide", "remainder", "fmod"})
 
 @attrs.frozen(eq=False)
 class _OpFacts:
-    """What the schema and the name of an op say about its calls.
+    """The properties of an op's calls that its schema and its name tell.
 
     Attributes:
         op: the op: kept alive, since it is known by its id (hashing an overload runs Python code).
