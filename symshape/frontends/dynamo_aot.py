@@ -278,6 +278,10 @@ def _is_unrecorded_view(result: Any, given: Sequence[Any]) -> bool:
     )
 
 
+_KEYWORDS = frozenset((operator.and_, operator.or_, operator.not_, operator.is_))
+"""The functions with an underscore in their names since Python has those words itself."""
+
+
 def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
     """Return the nodes whose tensors a call writes to, as far as its name, its schema or its
     arguments tell.
@@ -298,7 +302,7 @@ def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
         ]
     elif (
         target in _IN_PLACE
-        or (name.endswith("_") and not name.endswith("__"))
+        or (name.endswith("_") and not name.endswith("__") and target not in _KEYWORDS)
         or name in ("__setitem__", "__iadd__")
     ):
         found = list(node.args[:1])

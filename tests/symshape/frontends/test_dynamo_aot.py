@@ -5,6 +5,7 @@ lost errors.
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ import symshape
 from symshape.errors import FallbackWarning, UnsupportedError
 from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
-from symshape.frontends.dynamo_aot import doubt, kernels_of_torch
+from symshape.frontends.dynamo_aot import doubt, kernels_of_torch, written_by
 from tests.sampling import sampled
 
 Tensor = torch.Tensor
@@ -568,3 +569,13 @@ def test_forward_mode_gradients(options: dict[str, Any], grad: bool) -> None:
                 dual = forward_ad.make_dual(x, x + 1)
                 found, expected = (tuple(forward_ad.unpack_dual(each(dual))) for each in (mine, fn))
             torch.testing.assert_close(found, expected)
+
+
+def test_words_of_python_write_to_nothing() -> None:
+    """``operator.not_`` is no in-place function for all its underscore."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    for function, count in ((operator.not_, 1), (operator.and_, 2), (operator.is_, 2)):
+        assert written_by(graph.call_function(function, (x,) * count)) == []
+    assert written_by(graph.call_function(operator.iand, (x, x))) == [x]
+    assert written_by(graph.call_method("add_", (x, 1))) == [x]

@@ -121,7 +121,7 @@ def differentiable(x: torch.Tensor) -> torch.Tensor:
 
 _REASONS = {
     by_hand: "a collective on a process group",
-    functional_with_plain_numbers: "needs to know the value of u0",
+    functional_with_plain_numbers: "needs to know whether u0 == 0",
     of_objects: "(at collective_programs.py:",
     differentiable: "(at collective_programs.py:",
 }
