@@ -116,6 +116,8 @@ def convolution(
             seen = input if n > 1 else _as_4d(input)
             strides = iterate((seen, weight.view((), ())), dtype, dtype).strides
             strides = strides if n > 1 else _without_height(strides)
+    elif transposed and input.device.type != "cpu" and _is_too_large(output_padding, stride):
+        strides = layout.contiguous_strides(sizes)
     elif n == 1:
         strides = layout.contiguous_strides(sizes)
         seen = input if static(input.sizes) and input.is_contiguous() else input.fresh()
@@ -126,6 +128,15 @@ def convolution(
     else:
         strides = layout.contiguous_strides(sizes)
     return TensorSpec(sizes, strides, 0, dtype, input.device)
+
+
+def _is_too_large(output_padding: Sequence[Size], stride: Sequence[Size]) -> bool:
+    """Return whether cuDNN does not take an output padding: torch's own kernels have contiguous
+    results.
+
+    Source: is_output_padding_big in ATen/native/Convolution.cpp.
+    """
+    return any(bool(more >= step) for more, step in zip(output_padding, stride, strict=True))
 
 
 def _dtype(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> torch.dtype:

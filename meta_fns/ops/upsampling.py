@@ -20,9 +20,10 @@ from meta_fns.core.checks import (
     need_sizes,
 )
 from meta_fns.core.registry import register, rule
-from meta_fns.core.sizes import Shape, Size, check, known, show
+from meta_fns.core.sizes import Shape, Size, check, known, product, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.core.tensor_iterator import laid_out_like
+from meta_fns.core.view_strides import view_strides
 from meta_fns.errors import ShapeError
 from meta_fns.padding import gradients, rows
 from meta_fns.padding import rearranging as padded_rearranging
@@ -245,4 +246,10 @@ def channel_shuffle(self: TensorSpec, groups: Size) -> TensorSpec:
         self.sizes[1] % groups == 0,
         lambda: f"{self.sizes[1]} channels are no multiple of {groups} groups",
     )
-    return _shuffled(self, self.sizes, cpu_format=True)
+    if self.device.type == "cpu":
+        return _shuffled(self, self.sizes, cpu_format=True)
+    b, c, *positions = self.sizes
+    apart = (b, groups, c // groups, product(positions))
+    if view_strides(self.sizes, self.strides, apart) is None:
+        raise ShapeError(f"{self} has no view of sizes {show(apart)}; call contiguous() before")
+    return self.fresh()

@@ -171,6 +171,12 @@ def other_calls() -> Iterator[tuple[Any, ...]]:
         yield aten.replication_pad3d.default, t, [1, 1, 1, 1, 1, 1]
     yield aten.native_batch_norm.default, randn(4, 6).t(), None, None, None, None, True, 0.1, 1e-5
     yield aten.max_unpool2d.default, x, indices, [4, 5]
+    for t in (last(randn(2, 6, 8, 8)), randn(2, 8, 6, 8).transpose(1, 2)):
+        yield aten.channel_shuffle.default, t, 3
+    w = randn(2, 2, 4, 5)
+    for more in ([2, 3], [1, 1]):
+        options = ([3, 2], [1, 2], [4, 4], True, more, 2)
+        yield aten.convolution.default, last(randn(2, 2, 4, 4)), w, None, *options
     real = randn(3, 4, 5, 6)
     for t in (real, real.permute(3, 1, 0, 2), randn(3, 4, 5, 7)[..., 1:]):
         for dims in ([3], [0, 1], [0, 1, 2], [1, 3], [3, 1], [2, 1, 0], [3, 2, 1, 0], [1, 2, 3, 0]):

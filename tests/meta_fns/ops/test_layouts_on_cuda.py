@@ -65,6 +65,19 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], tuple[int, ...]]] = {
         (on_cuda((3, 3, 6, 7), (126, 42, 7, 1)), on_cuda(*LAST), [0, 2, 0, 1]),
         (75, 25, 5, 1),
     ),
+    "channel_shuffle": (
+        aten.channel_shuffle.default,
+        (on_cuda((2, 6, 8, 8), (384, 1, 48, 6)), 3),
+        (384, 64, 8, 1),
+    ),
+    "a transposed convolution that cuDNN does not take": (
+        aten.convolution.default,
+        (
+            *(on_cuda((2, 2, 4, 4), (32, 1, 8, 2)), on_cuda((2, 2, 4, 5), (40, 20, 5, 1))),
+            *(on_cuda((4,), (1,)), [3, 2], [1, 2], [4, 4], True, [2, 3], 2),
+        ),
+        (1936, 484, 22, 1),
+    ),
     "real to complex": (
         aten._fft_r2c.default,
         (on_cuda((5, 6, 7), (42, 7, 1)), [0, 1, 2], 1, True),
@@ -88,3 +101,10 @@ def test_strides_on_cuda(name: str) -> None:
     op, args, strides = CASES[name]
     found = meta_fns.infer(op, args, {})
     assert (found[0] if isinstance(found, tuple) else found).strides == strides
+
+
+def test_channels_without_a_view_are_refused_on_cuda() -> None:
+    with pytest.raises(meta_fns.ShapeError, match="contiguous"):
+        meta_fns.infer(
+            aten.channel_shuffle.default, (on_cuda((2, 6, 8, 8), (384, 8, 1, 48)), 2), {}
+        )
