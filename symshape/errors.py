@@ -263,7 +263,7 @@ def note_caught(text: str) -> None:
 
     If the program catches it and goes on, the trace is refused.
     """
-    UnsupportedError(
+    UnsupportedError(  # which notes itself
         f"{text}, an error that the program catches: its class and text depend on sizes",
         reason=Reason.OPERATOR,
     )
