@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BroadcastError",
-    "DataDependentOutput",
-    "DtypeError",
-    "MetaError",
-    "ShapeError",
-    "UnsupportedOp",
-]
+__all__ = ["DataDependentOutput", "DtypeError", "MetaError", "ShapeError", "UnsupportedOp"]
 
 
 class MetaError(Exception):
@@ -40,10 +33,6 @@ class ShapeError(MetaError):
     """Inputs that eager refuses too: mend the call. The message names the argument and its
     sizes.
     """
-
-
-class BroadcastError(ShapeError):
-    """Sizes that do not broadcast; eager raises a RuntimeError."""
 
 
 class DtypeError(ShapeError):

@@ -252,23 +252,6 @@ class ProgramError(SymShapeError, RuntimeError, noted=False):
     code = "SYM105"
 
 
-def refused_sizes(text: str) -> ProgramError:
-    """Return the error of a program that refuses its sizes; the trace is refused if it goes on."""
-    note_caught(text)
-    return ProgramError(text)
-
-
-def note_caught(text: str) -> None:
-    """Note an error that eager may not raise, or raises with another class or text.
-
-    If the program catches it and goes on, the trace is refused.
-    """
-    UnsupportedError(  # which notes itself
-        f"{text}, an error that the program catches: its class and text depend on sizes",
-        reason=Reason.OPERATOR,
-    )
-
-
 class InternalError(SymShapeError):
     """Symshape's own code failed while it traced a program: a defect of symshape; report it with
     the function.

@@ -21,7 +21,7 @@ from meta_fns.core.sizes import (
     show,
     told,
 )
-from meta_fns.errors import BroadcastError, ShapeError
+from meta_fns.errors import ShapeError
 
 __all__ = ["broadcast", "broadcast_size", "expand"]
 
@@ -43,7 +43,7 @@ def broadcast_size(a: Size, b: Size) -> Size:
         if type(b) is int:
             if a == b or b == 1:
                 return a
-            raise BroadcastError(f"sizes {a} and {b} do not broadcast")
+            raise ShapeError(f"sizes {a} and {b} do not broadcast")
     elif type(b) is int and b == 1:
         return a
     equal = a == b
@@ -64,10 +64,7 @@ def broadcast_size(a: Size, b: Size) -> Size:
         return a if type(a) is int else b
     if a == 1:
         return b
-    if only_at_run_time(b == 1):
-        check(b == 1, lambda: f"sizes {a} and {b} do not broadcast")
-    elif b != 1:
-        raise BroadcastError(f"sizes {a} and {b} do not broadcast")
+    check(b == 1, lambda: f"sizes {a} and {b} do not broadcast")
     return a
 
 
@@ -92,7 +89,7 @@ def broadcast(*shapes: Shape) -> Shape:
             try:
                 both = broadcast_size(mine, size)
             except ShapeError as error:
-                raise BroadcastError(
+                raise ShapeError(
                     f"shapes {show(result)} and {show(shape)} do not broadcast: {error.message}"
                 ) from None
             if both is not mine:

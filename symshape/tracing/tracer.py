@@ -17,10 +17,9 @@ import meta_fns
 from guards.sets.guard import Guard
 from guards.terms.term import Term
 from meta_fns import TensorSpec
-from meta_fns.errors import BroadcastError
 from meta_fns.torch_internals import OpOverload
 from symshape.calls.variables import Gradient, GradientsRead
-from symshape.errors import ProgramError, Reason, UnsupportedError, refused_sizes
+from symshape.errors import ProgramError, Reason, UnsupportedError
 from symshape.graph.assertion_messages import Message
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.reshape_copies import ReshapeCopy, copied_by_reshape
@@ -41,6 +40,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.raising_branches import refused_sizes
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.trace_state import TraceState
 from symshape.user_code import user_location
@@ -314,8 +314,6 @@ class Tracer(TraceState):
                 self._bounds.tell(op, values, unknowns.made)
             else:
                 result = plan.rule(*specs, **spec_kwargs)
-        except BroadcastError as error:
-            raise ProgramError(f"{error} (at {env.origin()})") from error
         except meta_fns.ShapeError as error:
             raise refused_sizes(f"{error} (at {env.origin()})") from error
         except (meta_fns.DataDependentOutput, meta_fns.UnsupportedOp) as error:

@@ -27,7 +27,6 @@ from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.term import Op, Term, among
 from symshape import events
 from symshape.dims import Dim, Policy
-from symshape.errors import refused_sizes
 from symshape.graph import assertion_messages
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
@@ -409,7 +408,7 @@ class ShapeEnv:
             text = texts.said(message)
             where = self.origin()
             said = f"{text or f'{condition} does not hold'} (at {where})"
-            raise refused_sizes(said)
+            raise raising_branches.refused_sizes(said)
 
     def expect_true(
         self, condition: Term, message: Message = "", error: type[Exception] = RuntimeError

@@ -83,8 +83,6 @@ def _same(one: Any, other: Any) -> bool:
 @pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")
 def test_the_program_goes_on_as_in_eager(name: str, catching: Callable[..., Any]) -> None:
     compiled = symshape.compile(lambda x: catching(x, OPS[name]), dynamic=True, runner="eager")
-    if (name, catching) == ("broadcast", _text):
-        return  # a program may catch this RuntimeError; its text is ours
     for n in SIZES * 2:
         x = torch.arange(4.0 * n).reshape(n, 4)
         assert _same(_outcome(compiled, x), _outcome(catching, x, OPS[name])), n

@@ -7,9 +7,9 @@ from typing import Any
 
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Term
-from symshape.errors import note_caught
 from symshape.tracing.symbolic.nodes.environment import Environment
 from symshape.tracing.symbolic.nodes.texts import named, open_places, wants_value
+from symshape.tracing.symbolic.raising_branches import note_caught
 
 
 class Node:
@@ -70,12 +70,10 @@ class Node:
 
     __str__ = __repr__ = _text
 
-    def _told(self) -> builtins.str:
+    def str(self) -> builtins.str:
         """Return the text that C++ puts into the message of an error."""
         note_caught(f"an error of torch about a size {self.term}")
         return self._text()
-
-    str = _told
 
     def _graph_repr(self) -> builtins.str:
         """Return the text that ``torch.SymInt`` and the like show for themselves."""
