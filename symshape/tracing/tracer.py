@@ -40,7 +40,6 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.raising_branches import refused_sizes
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.trace_state import TraceState
 from symshape.user_code import user_location
@@ -315,7 +314,7 @@ class Tracer(TraceState):
             else:
                 result = plan.rule(*specs, **spec_kwargs)
         except meta_fns.ShapeError as error:
-            raise refused_sizes(f"{error} (at {env.origin()})") from error
+            raise ProgramError(f"{error} (at {env.origin()})") from error
         except (meta_fns.DataDependentOutput, meta_fns.UnsupportedOp) as error:
             raise UnsupportedError(
                 f"{error} (at {env.origin()})", reason=Reason.OPERATOR

@@ -27,6 +27,7 @@ from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.term import Op, Term, among
 from symshape import events
 from symshape.dims import Dim, Policy
+from symshape.errors import ProgramError
 from symshape.graph import assertion_messages
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
@@ -407,8 +408,7 @@ class ShapeEnv:
         if not self.expect_true(condition, message):
             text = texts.said(message)
             where = self.origin()
-            said = f"{text or f'{condition} does not hold'} (at {where})"
-            raise raising_branches.refused_sizes(said)
+            raise ProgramError(f"{text or f'{condition} does not hold'} (at {where})")
 
     def expect_true(
         self, condition: Term, message: Message = "", error: type[Exception] = RuntimeError

@@ -15,7 +15,6 @@ from types import CodeType, FrameType
 
 import torch
 
-from symshape.errors import ProgramError, Reason, UnsupportedError
 from symshape.user_code import is_ours, is_users
 
 JUMPS = {
@@ -106,23 +105,6 @@ def leads_to_a_branch(instruction: dis.Instruction) -> bool:
 def is_caught() -> bool:
     """Return whether the program might catch an exception that it raises at its current line."""
     return _is_caught(asking())
-
-
-def refused_sizes(text: str) -> ProgramError:
-    """Return the error of a program that refuses its sizes; the trace is refused if it goes on."""
-    note_caught(text)
-    return ProgramError(text)
-
-
-def note_caught(text: str) -> None:
-    """Note an error that eager may not raise, or raises with another class or text.
-
-    If the program catches it and goes on, the trace is refused.
-    """
-    UnsupportedError(
-        f"{text}, an error that the program catches: its class and text depend on sizes",
-        reason=Reason.OPERATOR,
-    )
 
 
 def asking() -> FrameType | None:

@@ -34,7 +34,6 @@ from symshape.user_code import is_optimisers
 _plain_hash: Callable[[Any], int] = torch.SymInt.__hash__
 
 _plain_pow: Callable[[Any, Any], Any] = torch.SymFloat.__pow__
-_plain_rpow: Callable[[Any, Any], Any] = torch.SymFloat.__rpow__
 _plain_floordiv: Callable[[Any, Any], Any] = torch.SymFloat.__floordiv__
 _int_floordiv: Callable[[Any, Any], Any] = torch.SymInt.__floordiv__
 _int_rfloordiv: Callable[[Any, Any], Any] = torch.SymInt.__rfloordiv__
@@ -140,13 +139,6 @@ def _pow(number: Any, other: Any) -> Any:
     return _plain_pow(number, other)
 
 
-def _power_of(number: Any, base: Any) -> Any:
-    """Compute a constant to the power of a float; that of a negative one is complex, or fixed."""
-    if is_ours(number) and isinstance(base, (int, float)) and base < 0:
-        return base ** plain(number)
-    return _plain_rpow(number, base)
-
-
 def _floor_divided(number: Any, other: Any) -> Any:
     """Compute float ``//``, which is not the floor of a rounded quotient: ``1.0 // 0.1`` is 9."""
     if not is_ours(number) or (
@@ -206,8 +198,7 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
         **numpy_functions.METHODS,
     }
     if kind is torch.SymFloat:
-        found |= {"__pow__": _pow, "__rpow__": _power_of}
-        found |= {"__floordiv__": _floor_divided, "__rfloordiv__": _floor_dividing}
+        found |= {"__pow__": _pow, "__floordiv__": _floor_divided, "__rfloordiv__": _floor_dividing}
     if kind is torch.SymBool:
         found |= {"__ne__": _unequal}
     if kind is torch.SymInt:

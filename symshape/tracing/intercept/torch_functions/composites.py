@@ -20,11 +20,11 @@ from meta_fns.core.sizes import Shape, product, same
 from meta_fns.core.spec import TensorSpec
 from meta_fns.core.view_strides import infer_sizes, view_strides
 from meta_fns.errors import ShapeError
+from symshape.errors import ProgramError
 from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.torch_internals import functorch, operators
 from symshape.tracing.intercept.torch_functions import matmul_before_2_13
 from symshape.tracing.symbolic.nodes.int_node import IntNode
-from symshape.tracing.symbolic.raising_branches import refused_sizes
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward, spec_of
 from symshape.user_code import user_location
 
@@ -60,7 +60,7 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
             spec, sizes
         )
     except ShapeError as error:
-        raise refused_sizes(f"{error} (at {tensor._tracer.env.origin()})") from error
+        raise ProgramError(f"{error} (at {tensor._tracer.env.origin()})") from error
     outer = [outward(size) for size in sizes]
     if viewable:
         return tensor.view(outer)

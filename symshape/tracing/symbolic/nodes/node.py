@@ -9,7 +9,6 @@ from guards.terms import arithmetic, boolean
 from guards.terms.term import Term
 from symshape.tracing.symbolic.nodes.environment import Environment
 from symshape.tracing.symbolic.nodes.texts import named, open_places, wants_value
-from symshape.tracing.symbolic.raising_branches import note_caught
 
 
 class Node:
@@ -68,12 +67,7 @@ class Node:
     def _text(self) -> builtins.str:
         return builtins.str(self.term)
 
-    __str__ = __repr__ = _text
-
-    def str(self) -> builtins.str:
-        """Return the text that C++ puts into the message of an error."""
-        note_caught(f"an error of torch about a size {self.term}")
-        return self._text()
+    str = __str__ = __repr__ = _text
 
     def _graph_repr(self) -> builtins.str:
         """Return the text that ``torch.SymInt`` and the like show for themselves."""
