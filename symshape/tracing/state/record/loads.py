@@ -37,6 +37,7 @@ from symshape.tracing.state.record.places import MISSING, PLAIN, Answer, Attribu
 from symshape.tracing.state.record.reads import Namespace
 from symshape.tracing.state.record.recorder import NOT_TO_SEE, TABLES, Handler, Member, Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.user_code import is_library
 
 # -- Record the attributes that code reads of tensors: those set on a tensor, and those of its
 # class.
@@ -119,6 +120,8 @@ def load_global(
         return
     before = recorder.namespace("", namespace)
     if name in namespace:
+        if _is_registry(namespace[name]) and is_library(recorder.asker):
+            _registry(recorder, namespace[name], name)
         recorder.entry(namespace, name, name, before)
         return
     recorder.absent("", namespace, name, before)
@@ -137,6 +140,24 @@ def _of_trusted(recorder: Recorder, value: Any, name: str) -> None:
     """Record a global that trusted code reads: only what a function reads or calls may change."""
     if isinstance(value, _CALLED):
         recorder.touch(value, name)
+
+
+def _is_registry(value: Any) -> bool:
+    """Return whether a value is of a subclass of ``dict``, whose look-ups have no record by key."""
+    return isinstance(value, dict) and type(value) is not dict
+
+
+def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
+    """Record a registry among a library's globals: its items must stay, but new items may be
+    registered.  (Transformers registers each class of models when the first one is made.)
+    """
+    if id(value) in recorder.known:
+        return
+    recorder.known[id(value)] = value
+    recorder.namespace(name, value).open = True
+    for key, item in list(dict.items(value)):
+        recorder.place(Cell(value, key, item, recorder.item(name, key)))
+        recorder.touch(item, recorder.item(name, key), True)
 
 
 def load_module(recorder: Recorder, module: Any, name: str) -> None:
