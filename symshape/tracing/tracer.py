@@ -314,6 +314,7 @@ class Tracer(TraceState):
             else:
                 result = plan.rule(*specs, **spec_kwargs)
         except meta_fns.ShapeError as error:
+            env.guard_free_answers()
             raise ProgramError(f"{error} (at {env.origin()})") from error
         except (meta_fns.DataDependentOutput, meta_fns.UnsupportedOp) as error:
             raise UnsupportedError(

@@ -182,6 +182,7 @@ class ShapeEnv:
         self.current_rule = ""
         self.kernels_differ = False
         self.left_open: list[Term] = []
+        self._answered_freely: dict[Term, None] = {}
         self._hint_memo: dict[Term, int | bool | None] = {}
         self._true: set[Term] = {boolean.TRUE}
         self._undecided: dict[Term, Facts] = {}
@@ -392,12 +393,22 @@ class ShapeEnv:
         if free and seen is fallback:
             if sums:
                 self.left_open.append(condition)
+            self._answered_freely[condition] = None
             return fallback
         chooses = self.kernels_differ and not self.current_op
         if chooses or seen is not None:
             return self.evaluate(condition)
         answer = ask(self.facts, condition)
         return fallback if answer is None else answer
+
+    def guard_free_answers(self) -> None:
+        """Record guards for the questions that were answered without one (see :meth:`guard_or`).
+
+        Call this before an error of the program: if it is caught, it matters what led to it.
+        """
+        for condition in self._answered_freely:
+            self.evaluate(condition)
+        self._answered_freely.clear()
 
     def check(self, condition: Term, message: Message = "") -> None:
         """Check ``condition`` like ``torch._check``: the program is wrong if it does not hold.
@@ -426,6 +437,8 @@ class ShapeEnv:
             number = len(self.guards)
             holds = self.evaluate(condition)
             self.demanded += self.guards[number:]
+            if not holds:
+                self.guard_free_answers()
             return holds
         answer = ask(self.facts, condition)
         if answer is None:

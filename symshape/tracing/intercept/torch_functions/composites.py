@@ -60,6 +60,7 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
             spec, sizes
         )
     except ShapeError as error:
+        tensor._tracer.env.guard_free_answers()
         raise ProgramError(f"{error} (at {tensor._tracer.env.origin()})") from error
     outer = [outward(size) for size in sizes]
     if viewable:
