@@ -36,7 +36,7 @@ from symshape.tracing.intercept.repeats import Output
 from symshape.tracing.intercept.torch_functions import decompositions
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_plans import UNANSWERED, OpPlan, plan_of, special
-from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.symbolic.env import ShapeEnv, guard_free_answers
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
@@ -314,7 +314,7 @@ class Tracer(TraceState):
             else:
                 result = plan.rule(*specs, **spec_kwargs)
         except meta_fns.ShapeError as error:
-            env.guard_free_answers()
+            guard_free_answers(env)
             raise ProgramError(f"{error} (at {env.origin()})") from error
         except (meta_fns.DataDependentOutput, meta_fns.UnsupportedOp) as error:
             raise UnsupportedError(

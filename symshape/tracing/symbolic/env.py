@@ -401,15 +401,6 @@ class ShapeEnv:
         answer = ask(self.facts, condition)
         return fallback if answer is None else answer
 
-    def guard_free_answers(self) -> None:
-        """Record guards for the questions that were answered without one (see :meth:`guard_or`).
-
-        Call this before an error of the program: if it is caught, it matters what led to it.
-        """
-        for condition in self._answered_freely:
-            self.evaluate(condition)
-        self._answered_freely.clear()
-
     def check(self, condition: Term, message: Message = "") -> None:
         """Check ``condition`` like ``torch._check``: the program is wrong if it does not hold.
 
@@ -438,7 +429,7 @@ class ShapeEnv:
             holds = self.evaluate(condition)
             self.demanded += self.guards[number:]
             if not holds:
-                self.guard_free_answers()
+                guard_free_answers(self)
             return holds
         answer = ask(self.facts, condition)
         if answer is None:
@@ -658,3 +649,14 @@ class Symbols(Mapping[str, Symbol]):
             number += 1
         self._reserved.add(name)
         return name
+
+
+def guard_free_answers(env: ShapeEnv) -> None:
+    """Record guards for the questions that were answered without one (see
+    :meth:`ShapeEnv.guard_or`).
+
+    Call this before an error of the program: if it is caught, it matters what led to it.
+    """
+    for condition in env._answered_freely:
+        env.evaluate(condition)
+    env._answered_freely.clear()

@@ -24,6 +24,7 @@ from symshape.errors import ProgramError
 from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.torch_internals import functorch, operators
 from symshape.tracing.intercept.torch_functions import matmul_before_2_13
+from symshape.tracing.symbolic.env import guard_free_answers
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward, spec_of
 from symshape.user_code import user_location
@@ -60,7 +61,7 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
             spec, sizes
         )
     except ShapeError as error:
-        tensor._tracer.env.guard_free_answers()
+        guard_free_answers(tensor._tracer.env)
         raise ProgramError(f"{error} (at {tensor._tracer.env.origin()})") from error
     outer = [outward(size) for size in sizes]
     if viewable:
