@@ -437,9 +437,11 @@ class ShapeEnv:
             self.facts = self.facts.assume(condition)
             if self.on_assertion is not None:
                 self.on_assertion(Guard(condition, where), texts.to_be_said(message), error)
-        if answer is not False:
-            self._true.add(condition)
-        return answer is not False
+        if answer is False:
+            guard_free_answers(self)
+            return False
+        self._true.add(condition)
+        return True
 
     def exact_as_float(self, term: Term) -> bool:
         """Return whether a float holds ``term`` exactly, so that quotients of it compare as
@@ -657,6 +659,6 @@ def guard_free_answers(env: ShapeEnv) -> None:
 
     Call this before an error of the program: if it is caught, it matters what led to it.
     """
-    for condition in env._answered_freely:
+    conditions, env._answered_freely = env._answered_freely, {}
+    for condition in conditions:
         env.evaluate(condition)
-    env._answered_freely.clear()
