@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import re
 import traceback
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import attrs
 
+_T = TypeVar("_T")
 _noted: ContextVar[list[BaseException] | None] = ContextVar("noted", default=None)
 
 ADDRESS = "docs/errors/"
@@ -244,7 +246,61 @@ class RankError(SymShapeError):
     code = "SYM110"
 
 
-class ProgramError(SymShapeError, RuntimeError, noted=False):
+class _AsInEager:
+    """Methods of the errors that eager raises too.
+
+    Each is also of the class that eager raises, so that the program's handlers for that class catch
+    it, and no others do.
+
+    Args:
+        args: the message.
+        kind: the class of eager's error.
+
+    >>> isinstance(ProgramError("no elements", kind=IndexError), IndexError)
+    True
+    >>> isinstance(ProgramError("no elements", kind=IndexError), RuntimeError)
+    False
+    """
+
+    def __new__(cls, *args: Any, kind: type[Exception] = RuntimeError) -> Self:
+        """Make an error of ``cls`` and of ``kind``."""
+        return super().__new__(_merged(cls, kind), *args)
+
+    def __init__(self, *args: Any, kind: type[Exception] = RuntimeError) -> None:
+        Exception.__init__(self, *args)  # type: ignore[arg-type]
+        self._kind = kind
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # type: ignore[arg-type]
+
+    def __reduce__(self) -> Any:
+        """Pickle by the class that has a name in this module."""
+        named = next(cls for cls in type(self).__mro__ if "code" in cls.__dict__)
+        state = self.__dict__
+        return functools.partial(named, kind=self._kind), self.args, state  # type: ignore[attr-defined]
+
+
+_all_merged: dict[tuple[type, type[Exception]], Any] = {}
+
+
+def _merged(cls: type[_T], kind: type[Exception]) -> type[_T]:
+    """Return the subclass of ``cls`` and ``kind``; of ``RuntimeError`` where their memory layouts
+    do not go together.
+    """
+    if issubclass(cls, kind):
+        return cls
+    found: type[_T] | None = _all_merged.get((cls, kind))
+    if found is None:
+        namespace = {"__module__": cls.__module__, "__doc__": cls.__doc__}
+        try:
+            found = type(cls.__name__, (cls, kind), namespace)
+        except TypeError:
+            found = _merged(cls, RuntimeError)
+        _all_merged[cls, kind] = found
+    return found
+
+
+class ProgramError(_AsInEager, SymShapeError, noted=False):
     """The program refuses these sizes: an operator or a ``torch._check`` failed while tracing, as
     it would in eager.
     """
@@ -359,39 +415,14 @@ class GuardViolation(SymShapeError):
         return self.message
 
 
-class RuntimeAssertionError(SymShapeError, RuntimeError, noted=False):
+class RuntimeAssertionError(_AsInEager, SymShapeError, noted=False):
     """A ``torch._check`` on a data-dependent value failed while the compiled program ran.
 
     Of a check that raises another error (``torch._check_index``: an ``IndexError``) it is of that
-    class too.
+    class instead of ``RuntimeError``.
     """
 
     code = "SYM104"
-
-
-_assertion_errors: dict[type[Exception], type[RuntimeAssertionError]] = {}
-
-
-def assertion_error_of(kind: type[Exception]) -> type[RuntimeAssertionError]:
-    """Return the class of a failed assertion that the program's own handlers of ``kind`` catch too.
-
-    >>> issubclass(assertion_error_of(ValueError), ValueError)
-    True
-    """
-    if issubclass(RuntimeAssertionError, kind):
-        return RuntimeAssertionError
-    found = _assertion_errors.get(kind)
-    if found is None:
-        try:
-            found = type(
-                f"RuntimeAssertion{kind.__name__}",
-                (RuntimeAssertionError, kind),
-                {"__module__": __name__},
-            )
-        except TypeError:  # two layouts that do not go together
-            found = RuntimeAssertionError
-        _assertion_errors[kind] = found
-    return found
 
 
 class RunnerError(SymShapeError):

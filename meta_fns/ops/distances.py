@@ -53,7 +53,7 @@ def cdist_forward(x1: TensorSpec, x2: TensorSpec, p: float, compute_mode: int | 
     """The distance of each row of ``x1`` to each of ``x2``."""
     need_dtype("x1", x1, DOUBLES)
     need_dtype("x2", x2, DOUBLES)
-    if p < 0:
+    if not p >= 0:  # NaN, too
         raise ShapeError(f"p must not be negative, got {p}")
     if compute_mode is not None and not 0 <= compute_mode <= 2:
         raise ShapeError(f"compute_mode must be 0, 1 or 2, got {compute_mode}")
@@ -95,7 +95,7 @@ def pdist_forward(self: TensorSpec, p: float = 2.0) -> TensorSpec:
     """The distance of each pair of rows: ``(n, d) -> (n (n - 1) / 2,)``."""
     need_rank("self", self, 2)
     need_dtype("self", self, DOUBLES)
-    if p < 0:
+    if not p >= 0:  # NaN, too
         raise ShapeError(f"p must not be negative, got {p}")
     need_contiguous("self", self)
     n: Size = self.sizes[0]

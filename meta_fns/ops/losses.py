@@ -50,7 +50,7 @@ def smooth_l1_loss(
     self: TensorSpec, target: TensorSpec, reduction: int = 1, beta: Any = 1.0
 ) -> TensorSpec:
     """Squared below ``beta``, absolute above."""
-    if beta < 0:
+    if not beta >= 0:  # NaN, too
         raise ShapeError(f"beta must not be negative, got {beta}")
     return mse_loss(self, target, reduction)
 
@@ -60,7 +60,7 @@ def huber_loss(
     self: TensorSpec, target: TensorSpec, reduction: int = 1, delta: Any = 1.0
 ) -> TensorSpec:
     """Squared below ``delta``, linear above."""
-    if delta <= 0:
+    if not delta > 0:  # NaN, too
         raise ShapeError(f"delta must be positive, got {delta}")
     return _in_dtype_of(self, mse_loss(self, target, reduction))
 

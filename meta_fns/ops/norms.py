@@ -73,7 +73,7 @@ def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> TensorSpec:
     """Slices along ``dim`` scaled down to a norm of at most ``maxnorm``."""
     if not is_float(self.dtype):
         raise DtypeError(f"not implemented for {self.dtype}")
-    if p <= 0:
+    if not p > 0:  # NaN, too
         raise ShapeError(f"p must be positive, got {p}")
     if maxnorm < 0:
         raise ShapeError(f"maxnorm must not be negative, got {maxnorm}")

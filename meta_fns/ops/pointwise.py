@@ -11,7 +11,7 @@ from meta_fns.core import type_promotion
 from meta_fns.core.pointwise import POINTWISE, PROMOTES, like, nary, unary
 from meta_fns.core.registry import register
 from meta_fns.core.spec import TensorSpec
-from meta_fns.errors import DtypeError
+from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.pointwise_table import BINARY, LIKE, SCALED, TERNARY, UNARY
 from meta_fns.padding.pointwise import pointwise
 
@@ -53,7 +53,27 @@ def _without_bool(fn: Callable[..., TensorSpec]) -> Callable[..., TensorSpec]:
     return checked
 
 
+def _gelu(self: TensorSpec, *, approximate: str = "none") -> TensorSpec:
+    """Refuse an approximation that does not exist."""
+    if approximate not in ("none", "tanh"):
+        raise ShapeError(f"approximate must be 'none' or 'tanh', got {approximate!r}")
+    return _FLOATS(self)
+
+
+def _softshrink(self: TensorSpec, lambd: Any = 0.5) -> TensorSpec:
+    """Refuse a ``lambd`` that is negative, or too large for the dtype."""
+    result = _FLOATS(self)
+    if not 0 <= lambd <= torch.finfo(result.dtype).max:
+        raise ShapeError(f"lambd must be at least 0 and fit into {result.dtype}, got {lambd}")
+    return result
+
+
+_FLOATS = unary("same", "hf")
+
+
 def _register_tables() -> None:
+    for name, fn in (("gelu", _gelu), ("softshrink", _softshrink)):
+        register(f"aten.{name}.default", fn, name=POINTWISE, padding=pointwise)
     for names, kind, letters in UNARY:
         for name in names.split():
             register(

@@ -20,7 +20,7 @@ from guards.terms.generated import generated_function
 from guards.terms.straight_line import StraightLine, once
 from guards.terms.term import Op, Term
 from symshape.calls.floats import number_in
-from symshape.errors import assertion_error_of
+from symshape.errors import RuntimeAssertionError
 from symshape.forks import cached_property
 from symshape.graph.fast_calls import (
     FastCall,
@@ -200,9 +200,10 @@ def _failed(assertion: Assertion, values: Mapping[str, int]) -> None:
         for s in sorted(assertion.guard.term.symbols, key=lambda s: s.order)
     )
     message = f"{assertion.message.text(values)}: " if assertion.message else ""
-    raise assertion_error_of(assertion.error)(
+    raise RuntimeAssertionError(
         f"{message}{assertion.guard.term} does not hold ({shown}); asserted at "
-        f"{assertion.guard.origin}"
+        f"{assertion.guard.origin}",
+        kind=assertion.error,
     )
 
 

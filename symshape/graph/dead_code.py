@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
 import attrs
 import torch
 
+from guards.terms.term import Term
 from meta_fns.torch_internals import OpOverload
+from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import BATCH_NORM, Node, Step, Value, values_in
+from symshape.torch_internals import pytree
 
 _OPS = """
 _to_copy clone contiguous copy lift lift_fresh lift_fresh_copy to zero fill masked_fill cat stack
 _chunk_cat block_diag constant_pad_nd roll flip rot90 repeat tile tril triu diag_embed _unsafe_view
-as_strided as_strided_copy as_strided_scatter alias_copy diagonal_copy diagonal_scatter expand_copy
+alias_copy diagonal_copy diagonal_scatter expand_copy
 narrow_copy permute_copy select_scatter slice_scatter split_with_sizes_copy squeeze_copy t_copy
 transpose_copy unbind_copy unfold_copy unsqueeze_copy view_copy unsafe_split pixel_shuffle
 pixel_unshuffle channel_shuffle zeros_like ones_like full_like empty_like new_zeros new_ones
@@ -70,6 +74,9 @@ data to those that the samples of op_db call on the CPU.  Ops of a device, of op
 recurrent layers stand here untried.
 """
 _DRAWS = frozenset({"aten::bernoulli", "aten::normal"})
+_STRIDED = frozenset({"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"})
+"""Ops that raise where they reach beyond a storage, whose size no rule knows."""
+_ANY_SIZE = torch.iinfo(torch.int64).max
 _DIVISIONS = frozenset({"div", "divide", "floor_divide", "remainder", "fmod"})
 
 
@@ -106,7 +113,9 @@ def _facts_of(op: Any) -> _OpFacts:
     seeded = torch.Tag.nondeterministic_seeded in op.tags
     found = _OpFacts(
         op,
-        is_pure=not (schema.is_mutable or seeded or schema.name in BATCH_NORM),
+        is_pure=not (
+            schema.is_mutable or seeded or schema.name in BATCH_NORM or schema.name in _STRIDED
+        ),
         takes_any_data=_takes_any_data(op),
         is_of_any_dtype=_is_pointwise_or_view(op),
         draws=name in _DRAWS,
@@ -195,6 +204,34 @@ def _may_divide_by_zero(node: Node) -> bool:
     )
 
 
+def _may_refuse_numbers(node: Node) -> bool:
+    """Return whether an op may raise because a number does not fit into the dtype of a tensor.
+
+    Sizes count as such numbers, too, as nothing tells them apart.
+    """
+    if any(each.alias_info is not None for each in node.op._schema.returns):
+        return False  # a view: all of its numbers are sizes, strides and dimensions
+    dtypes = {each.spec.dtype for each in (*node.outputs, *node.reads) if each is not None}
+    ranges = [
+        torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+        for dtype in dtypes
+        if not dtype.is_complex and dtype is not torch.bool
+    ]
+    lowest = max((each.min for each in ranges), default=-math.inf)
+    highest = min((each.max for each in ranges), default=math.inf)
+    whole = any(not dtype.is_floating_point for dtype in dtypes)
+    for number in pytree.tree_leaves((node.args, node.kwargs)):
+        if type(number) is FloatTerm or (type(number) is Term and highest < _ANY_SIZE):
+            return True
+        if (
+            type(number) in (int, float)
+            and not lowest <= number <= highest
+            and (whole or math.isfinite(number))
+        ):
+            return True
+    return False
+
+
 def without_dead_code(steps: list[Step], outputs: tuple[Any, ...]) -> tuple[Step, ...]:
     """Return the steps without pure ATen calls whose results are never read."""
     live: set[Value | None] = set(values_in(outputs))
@@ -207,6 +244,7 @@ def without_dead_code(steps: list[Step], outputs: tuple[Any, ...]) -> tuple[Step
                 and _facts_of(step.op).is_pure
                 and not may_refuse_data(step)
                 and not _may_refuse_device(step)
+                and not _may_refuse_numbers(step)
             ):
                 continue
             live.update(step.reads)

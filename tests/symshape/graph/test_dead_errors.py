@@ -57,6 +57,20 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         lambda x, i: aten.multilabel_margin_loss_backward(R(()), x, i, 1, R(1, 3)),
         (R(1, 3), INDEX([[7, 0, 0]])),
     ),
+    "a number beyond int64": (lambda x: (x * 0).long().masked_fill(x > 0, INF), (R(3),)),
+    "a number beyond uint8": (lambda x: torch.full((3,), 300, dtype=torch.uint8), (R(3),)),
+    "a number below uint8": (
+        lambda x: torch.nn.functional.pad(x.to(torch.uint8), (1, 1), value=-1),
+        (R(3),),
+    ),
+    "a number beyond float16": (lambda x: x.half() ** 1e30, (R(3),)),
+    "alpha beyond int32": (lambda x: torch.add(x.int(), x.int(), alpha=2**40), (R(3),)),
+    "a length beyond int8": (lambda x: (x * 0).to(torch.int8).clamp(min=len(x) * 100), (R(3),)),
+    "beyond a storage": (lambda x: x.as_strided((9,), (7,)), (R(3),)),
+    "scattered beyond": (lambda x: torch.as_strided_scatter(x, x[:2], (2,), (9,)), (R(3),)),
+    "an approximation": (lambda x: torch.nn.functional.gelu(x, approximate="no"), (R(3),)),
+    "lambda": (lambda x: torch.nn.functional.softshrink(x, -0.5), (R(3),)),
+    "delta": (lambda x: torch.nn.functional.huber_loss(x, x, delta=NAN), (R(3),)),
 }
 
 

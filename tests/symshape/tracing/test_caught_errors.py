@@ -4,12 +4,16 @@ program.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo
 
 import symshape
 
@@ -49,4 +53,67 @@ def test_a_handler_serves_only_sizes_at_which_there_is_an_error(
         for sizes in (first, (4, 4), (5, 6), (1, 4), (6, 6), (4, 1), (1, 1), (4, 3)):
             x, y = (torch.rand(size) for size in sizes)
             torch.testing.assert_close(compiled(x, y), fn(x, y))
+    assert compiled.stats().refusals == 0
+
+
+WITH_ERRORS = [op for op in op_db if op.error_inputs_func is not None]
+
+
+@pytest.mark.parametrize("op", WITH_ERRORS, ids=lambda op: op.formatted_name)
+def test_a_refused_call_is_of_the_class_that_eager_raises(op: OpInfo) -> None:
+    """The handler for one class of errors runs where eager runs it, and no other."""
+    for each in op.error_inputs("cpu"):
+        sample = each.sample_input
+
+        def fn(*args: Any, sample: Any = sample) -> torch.Tensor:
+            return op.op(*args, **sample.kwargs)
+
+        args = (sample.input, *sample.args)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                fn(*args)
+            except Exception as error:
+                eager = type(error)
+            else:
+                continue
+            ours: Exception | None = None
+            with contextlib.suppress(Exception):
+                try:
+                    symshape.trace(fn, *args)
+                except symshape.ProgramError as error:
+                    ours = error
+            if ours is not None:  # else it is refused, or torch's own code raises in the trace
+                assert isinstance(ours, eager), (op.name, eager, ours)
+                assert isinstance(ours, RuntimeError) == issubclass(eager, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda x: x.select(0, 5),
+        lambda x: x[:0].argmax(),
+        lambda x: x.unbind(3),
+        lambda x: x.amax(2),
+        lambda x: x.roll(1, 2),
+        lambda x: torch.cat([]),
+        lambda x: x.view(7, 7),
+        lambda x: x.diagonal(dim1=2),
+    ],
+)
+def test_handlers_by_class(op: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        try:
+            return op(x).float()
+        except RuntimeError:
+            return x + 1
+        except IndexError:
+            return x + 2
+        except ValueError:
+            return x + 3
+
+    compiled = symshape.compile(fn, dynamic=True)
+    for size in ((3, 4), (4, 4), (7, 7), (6, 2), (49, 1), (5, 3)):
+        x = torch.zeros(size)
+        torch.testing.assert_close(compiled(x), fn(x))
     assert compiled.stats().refusals == 0
