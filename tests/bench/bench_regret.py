@@ -15,6 +15,7 @@ promise is one second.
 from __future__ import annotations
 
 import argparse
+import compileall
 import gc
 import json
 import os
@@ -31,6 +32,8 @@ from typing import Any
 
 import torch
 
+import guards
+import meta_fns
 import symshape
 from tests.bench.report import NotHere, Report, bench_parser
 from tests.bench.stream_peers import Bucketed, Peer, TorchCompile
@@ -323,6 +326,16 @@ def _tell(report: Report, stream: str, found: dict[str, dict[str, Any] | str]) -
             report.goal(f"{stream}, {who}: mismatches", result["mismatches"], at_most=0)
 
 
+def _compile_bytecode() -> None:
+    """Compile our modules to bytecode, as an installation by pip does.
+
+    A checkout under ``PYTHONDONTWRITEBYTECODE`` has none: each process would compile the sources of
+    some 450 modules, many of them in its first calls, while torch's modules have bytecode.
+    """
+    for package in (guards, meta_fns, symshape):
+        compileall.compile_dir(Path(str(package.__file__)).parent, quiet=2)
+
+
 def main(argv: Sequence[str] | None = None) -> Report:
     """Runs the streams."""
     everything = STREAMS | WITHOUT_BUCKETS | TRAINING
@@ -346,6 +359,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
     if args.peer:
         print(json.dumps(one(args)))
         return Report("regret", device=args.device)
+    _compile_bytecode()
     streams = args.stream.split(",") if args.stream else list(everything)
     report = Report(
         "regret", device=args.device, part=args.stream.replace(",", "_") if len(streams) < 4 else ""
