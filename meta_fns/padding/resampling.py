@@ -49,13 +49,14 @@ def upsample(emit: Emitter, self: Padded, output_size: Sequence[Size], *options:
     scales = [value for name, value in given.items() if name.startswith("scales")] or [None] * len(
         spatial
     )
-    if emit.op._schema.name.startswith("aten::upsample_nearest") and any(
-        map(_depends_on_kernel, scales)
+    pairs = [(prefix(self.axes[dim]), size) for dim, size in zip(spatial, output_size, strict=True)]
+    if emit.op._schema.name == "aten::upsample_nearest3d" and any(
+        scale is not None and (_depends_on_kernel(scale) or not _is_scaled(*pair))
+        for scale, pair in zip(scales, pairs, strict=True)
     ):
         raise Refuse(
             "for this scale factor kernels differ in what is nearest", *self.sizes, remedy=_SIZES
         )
-    pairs = [(prefix(self.axes[dim]), size) for dim, size in zip(spatial, output_size, strict=True)]
     for dim, (size, wanted), scale in zip(spatial, pairs, scales, strict=True):
         kept = _kept(emit, (size, wanted), pairs, on_cpu=self.device.type == "cpu")
         x = _resampled(
@@ -66,14 +67,19 @@ def upsample(emit: Emitter, self: Padded, output_size: Sequence[Size], *options:
     return Padded(_to(emit, x, self.dtype), axes)
 
 
-def _depends_on_kernel(scale: float | None) -> bool:
+def _depends_on_kernel(scale: float) -> bool:
     """Return whether some kernels of nearest neighbours ignore a scale, at sizes that come out as
     they were or doubled.
 
-    Source: nearest_idx in ATen/native/UpSample.h, which the two-dimensional kernel uses and others
-    do not.
+    Source: nearest_idx in ATen/native/UpSample.h. The CPU's two-dimensional kernels use it, and of
+    those for three dimensions the one for channels last.
     """
-    return scale is not None and (1 < scale < 1.5 or 2 < scale < 2.5)
+    return 1 < scale < 1.5 or 2 < scale < 2.5
+
+
+def _is_scaled(size: Size, wanted: Size) -> bool:
+    """Return whether one size may be the other one times a scale: not if one alone varies."""
+    return isinstance(size, int) == isinstance(wanted, int)
 
 
 def _kept(
@@ -84,13 +90,14 @@ def _kept(
 
     Linear kernels do so for a dimension that keeps its size: on the CPU for each, with a weight of
     0 for the next position; elsewhere only if all keep theirs, and they copy.  Cubic kernels do so
-    elsewhere alone.
+    elsewhere alone, and of the nearest ones those for two dimensions.
 
-    Source: compute_source_index_and_lambda in ATen/native/UpSample.h;
-    ATen/native/cuda/UpSampleBilinear2d.cu and UpSampleBicubic2d.cu.
+    Source: compute_source_index_and_lambda and nearest_idx in ATen/native/UpSample.h;
+    ATen/native/cuda/UpSampleBilinear2d.cu, UpSampleBicubic2d.cu and UpSampleNearest2d.cu.
     """
     name = emit.op._schema.name
-    if "linear" not in name and (on_cpu or "cubic" not in name):
+    copies = "linear" in name or name == "aten::upsample_nearest2d"
+    if not copies and (on_cpu or "cubic" not in name):
         return None
     kept: Handle | None = None
     for size, wanted in [pair] if on_cpu else pairs:
@@ -118,8 +125,15 @@ def _resampled(
     if "nearest" in name:
         ratio = _ratio(emit, size, wanted, scale, dtype)
         exact = emit.call(_aten.add.Tensor, place, 0.5) if "exact" in name else place
-        place = emit.call(_aten.floor.default, emit.call(_aten.mul.Tensor, exact, ratio))
-        return _read(emit, x, dim, place, size)
+        source = emit.call(_aten.floor.default, emit.call(_aten.mul.Tensor, exact, ratio))
+        if kept is not None and on_cpu and scale is not None:
+            half = emit.call(_aten.floor.default, emit.call(_aten.mul.Tensor, place, 0.5))
+            twice = emit.call(_aten.mul.Tensor, emit.size(size), 2)
+            doubled = emit.call(_aten.eq.Tensor, twice, emit.size(wanted))
+            source = emit.call(_aten.where.self, doubled, half, source)
+        if kept is not None and scale is not None:
+            source = emit.call(_aten.where.self, kept, place, source)
+        return _read(emit, x, dim, source, size)
     if corners:
         source = emit.call(_aten.mul.Tensor, place, _corner_ratio(emit, size, wanted, dtype))
     else:

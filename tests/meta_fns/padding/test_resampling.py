@@ -5,6 +5,7 @@ is stays there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -95,11 +96,28 @@ def test_factors_of_rows(mode: str, factor: float) -> None:
 
 
 def test_kernels_that_differ_in_what_is_nearest_are_not_guessed() -> None:
-    compiled = check(lambda x: F.interpolate(x, scale_factor=2.1), [(spotted(1, 2, 4, 5),)])
+    compiled = check(lambda x: F.interpolate(x, scale_factor=2.1), [(spotted(1, 2, 3, 4, 5),)])
     refusals = compiled.entries[0].runner.refusals
     assert any("kernels differ" in str(each) for each in refusals.values())
     fine = check(
         lambda x: F.interpolate(x, scale_factor=1.7),
-        [(spotted(1, 2, 4, 5),), (spotted(1, 2, 5, 6),)],
+        [(spotted(1, 2, 3, 4, 5),), (spotted(1, 2, 4, 5, 6),)],
     )
     assert fine.entries[0].runner.buckets
+
+
+@pytest.mark.parametrize("scale", [1.7, 1.2, 2.0, 2.3, 0.5])
+@pytest.mark.parametrize("name", ["upsample_nearest2d", "_upsample_nearest_exact2d"])
+def test_sizes_that_do_not_follow_from_the_scale(name: str, scale: float) -> None:
+    """The CPU's kernel for two dimensions ignores the scale where a size is kept or doubled."""
+    op = getattr(torch.ops.aten, name).default
+    calls = [(torch.rand(1, 2, h, w),) for h, w in ((4, 5), (6, 6), (3, 3), (6, 4), (3, 7))]
+    for layout in (torch.contiguous_format, torch.channels_last):
+        fn = partial(_resized, op, scale, layout)
+        assert check(fn, calls).entries[0].runner.buckets
+    rows = torch.ops.aten.upsample_nearest3d.default
+    check(lambda x: rows(x[:, None], [6, 6, 6], scale, scale, scale), calls)
+
+
+def _resized(op: Any, scale: float, layout: torch.memory_format, x: torch.Tensor) -> Any:
+    return op(x.contiguous(memory_format=layout), [6, 6], scale, scale)
