@@ -214,14 +214,14 @@ _POINTWISE = """
 {a}.long() ^ {b}.long()
 ~{a}.long()
 {a}.long() << 1
-{a}.long() >> {b}.long().abs() % 3
+{a}.long() >> {b}.long() % 3
 {a}.long() // 2
 {a}.long() % 3
 torch.div({a}.long(), {b}.long().abs() + 1, rounding_mode='floor')
 torch.div({a}.long(), -2, rounding_mode='trunc')
 torch.div({a}, {b}.abs() + 1, rounding_mode='trunc')
-torch.gcd({a}.long(), {b}.long())
-torch.lcm({a}.long(), {b}.long())
+torch.gcd({a}.long() % 12, {b}.long() % 12)
+torch.lcm({a}.long() % 12, {b}.long() % 12)
 {a}.remainder({b}.abs() + 1)
 {a}.fmod(2)
 {a} == {b}
