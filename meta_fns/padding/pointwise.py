@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from meta_fns.padding.axes import Axis, agree, is_padded
+from meta_fns.padding.axes import Axis, agree, fractional, is_padded
 from meta_fns.padding.broadcasting import broadcast_axes
 from meta_fns.padding.fills import FINITE, GARBAGE, Fill, constant
 from meta_fns.padding.padded import Emitter, Padded, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import masked
-from meta_fns.padding.symbolic_scalars import DIVIDING, never_zero, numbered
+from meta_fns.padding.symbolic_scalars import DIVIDING, never_zero, numbered, rooted
 from meta_fns.torch_internals import OpOverload
 
 __all__ = ["first_alone", "pointwise"]
@@ -62,6 +62,8 @@ def pointwise(emit: Emitter, *args: Any, **kwargs: Any) -> Padded:
     tensor = emit.call(
         op, *map(lowered, args), **{name: lowered(arg) for name, arg in kwargs.items()}
     )
+    if op is _aten.pow.Tensor_Tensor and fractional(size):
+        tensor = rooted(emit, tensor, args[0].tensor, size)
     padding = {
         id(each): _at_padding(each, axes)
         for each in (*args, *kwargs.values())

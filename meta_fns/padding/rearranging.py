@@ -81,7 +81,9 @@ def flip(emit: Emitter, self: Padded, dims: Sequence[int]) -> Padded:
 
 def roll(emit: Emitter, self: Padded, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Padded:
     """Dimensions turned round."""
-    if not dims and self.sizes:
+    if not dims:
+        if not self.sizes and not any(map(varies, shifts)):
+            return self.with_(tensor=apply(emit, self, shifts, dims))
         turned = roll(emit, flattened(emit, self), shifts, (0,))
         axis = normal(size for each in self.axes for size in each)
         flat = relaid(emit, turned, 0, axis)
@@ -105,7 +107,7 @@ def roll(emit: Emitter, self: Padded, shifts: Sequence[Size], dims: Sequence[int
         )
         made = _read(emit, made, dim, index, size)
         emit.repaired(f"gather: turned by {shift} of {size}", *padded_sizes(((size,),)))
-    return made if dims else self.with_(tensor=apply(emit, self, shifts, dims))
+    return made
 
 
 def repeat(emit: Emitter, self: Padded, repeats: Sequence[Size]) -> Padded:

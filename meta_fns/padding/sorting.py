@@ -148,8 +148,9 @@ def median_of_all(emit: Emitter, self: Padded) -> Padded:
     if found.dtype.is_floating_point:  # that of nothing is NaN, as padding is
         return found
     none = emit.call(_aten.eq.Scalar, emit.size(prefix(flat.axes[0])), 0)
-    least = number(emit, lowest(found.dtype), found)
-    return found.with_(tensor=emit.call(_aten.where.self, none, least, found.tensor))
+    converted = torch.tensor(math.nan).to(found.dtype).item()
+    nothing = number(emit, converted, found)
+    return found.with_(tensor=emit.call(_aten.where.self, none, nothing, found.tensor))
 
 
 def histogram(emit: Emitter, self: Padded, bins: int = 100, min: Any = 0, max: Any = 0) -> Padded:  # noqa: A002

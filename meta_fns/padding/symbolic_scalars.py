@@ -20,7 +20,7 @@ from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import number
 from meta_fns.torch_internals import OpOverload
 
-__all__ = ["DIVIDING", "Numbered", "at_run_time", "never_zero", "numbered"]
+__all__ = ["DIVIDING", "Numbered", "at_run_time", "never_zero", "numbered", "rooted"]
 
 _aten = torch.ops.aten
 _HALF = (torch.float16, torch.bfloat16)
@@ -195,3 +195,17 @@ def never_zero(emit: Emitter, size: Any, divisor: Padded, axes: tuple[Axis, ...]
     emit.repaired(f"divisor: none is looked at where {total} is 0", total)
     one = number(emit, 1, divisor)
     return divisor.with_(tensor=emit.call(_aten.where.self, none, one, divisor.tensor))
+
+
+def rooted(emit: Emitter, power: Handle, base: Handle, exponent: Any) -> Handle:
+    """Return a power whose exponent, a fraction of sizes, may be a half or minus a half.
+
+    Eager's kernels of a number take the root there, which differs for -0.0 and minus infinity.
+
+    Source: ATen/native/cpu/PowKernel.cpp, ATen/native/cuda/PowKernel.cu.
+    """
+    number = emit.fraction(exponent)
+    for half, root in ((0.5, _aten.sqrt.default), (-0.5, _aten.rsqrt.default)):
+        is_half = emit.call(_aten.eq.Scalar, number, half)
+        power = emit.call(_aten.where.self, is_half, emit.call(root, base), power)
+    return power

@@ -359,14 +359,12 @@ class TransformedRecord:
     """A program as it runs, if that differs from the program as traced.
 
     Attributes:
-        how: ``padded`` or ``fused``.
         sizes: which sizes it serves, in words; empty for all that the guards let through.
         reads: what it reads, in words.
         steps: in order; empty where it could not be made.
         refused: why sizes keep their exact value.
     """
 
-    how: str
     sizes: str
     reads: list[str]
     steps: list[TransformedStepRecord]

@@ -5,7 +5,8 @@ A program is grown op by op (``tests/fuzz/programs.py``), compiled with every si
 ``runner="padded"``, and called at sizes that go up and down.  Whatever refuses runs op by op;
 whatever is padded has to be right: values, strides at sizes of 1 too, and errors.  Some programs
 are rich in ops whose strides depend on sizes of 0 and 1, that read what weighs nothing, or that
-write to what they read.
+write to what they read; two in three call what only padding rules care about, gradients among it
+(``tests/fuzz/padded_lines.py``).
 
     python -m tests.fuzz padding --device cuda --jobs 10 --seconds 60 --piece 40
 """
@@ -22,6 +23,7 @@ import torch
 import symshape
 from symshape.errors import SymShapeError
 from tests.fuzz.harness import Counterexample, Outcome, fuzz, fuzz_parser
+from tests.fuzz.padded_lines import PADDED_LINES
 from tests.fuzz.padded_runners import padded_runners, poison_buffers, served
 from tests.fuzz.programs import Program, other_sizes, random_program
 from tests.meta_fns.padding.poison import assert_same
@@ -40,7 +42,10 @@ REFUSALS = (
 
 def case(rng: random.Random, device: str = "cpu") -> str:
     """One program, padded."""
-    program = random_program(rng, hazards=rng.choice((0.0, 0.5)))
+    more = rng.choice(((), PADDED_LINES, PADDED_LINES))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = random_program(rng, hazards=rng.choice((0.0, 0.5)), more=more)
     fn = program.function()
     compiled = symshape.compile(fn, dynamic=True, runner="padded", options={"randomness": "eager"})
     seen = "not padded"

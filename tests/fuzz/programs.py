@@ -14,6 +14,8 @@ import attrs
 import torch
 import torch.nn.functional
 
+from tests.fuzz.padded_lines import G
+
 Sizes = tuple[tuple[int, ...], ...]
 SIZES = (0, 1, 1, 2, 2, 3, 4, 5, 6, 8)
 
@@ -23,7 +25,13 @@ def T(*sizes: int) -> torch.Tensor:
     return (torch.arange(math.prod(sizes)) * 7 % 11 - 5.0).reshape(sizes)
 
 
-SPACE: Mapping[str, Any] = {"T": T, "torch": torch, "F": torch.nn.functional, "math": math}
+SPACE: Mapping[str, Any] = {
+    "T": T,
+    "G": G,
+    "torch": torch,
+    "F": torch.nn.functional,
+    "math": math,
+}
 
 # How an argument of n dimensions is made; {s} are its sizes, {a}, {b} … each of them.
 LAYOUTS = {
@@ -560,10 +568,13 @@ def _moved(values: Sequence[Any], device: str) -> list[Any]:
 class _Grower:
     """Grows one program line by line, running each line; a line that fails is dropped."""
 
-    def __init__(self, rng: random.Random, cuts: float, hazards: float) -> None:
+    def __init__(
+        self, rng: random.Random, cuts: float, hazards: float, more: Sequence[str]
+    ) -> None:
         self.rng = rng
         self.cuts = cuts
         self.hazards = hazards
+        self.more = more
         self.arguments: list[Argument] = []
         self.sizes: list[tuple[int, ...]] = []
         self.lines: list[str] = []
@@ -675,6 +686,8 @@ class _Grower:
             name, text = f"t{self.count}", self.fill(rng.choice(CUTS))
         elif kind < 0.3:
             name, text = f"n{self.count}", self.fill(rng.choice(INTEGER_LINES))
+        elif self.more and rng.random() < 0.5:
+            name, text = f"t{self.count}", self.fill(rng.choice(self.more))
         elif kind < 0.45:
             name = f"t{self.count}"
             then, otherwise = (self.fill(rng.choice(TENSOR_LINES)) for _ in range(2))
@@ -700,15 +713,18 @@ class _Grower:
         return Program(tuple(self.arguments), tuple(self.lines), tuple(self.sizes))
 
 
-def random_program(rng: random.Random, cuts: float = 0.0, hazards: float = 0.0) -> Program:
+def random_program(
+    rng: random.Random, cuts: float = 0.0, hazards: float = 0.0, more: Sequence[str] = ()
+) -> Program:
     """A program that eager accepts at its own sizes.
 
     Args:
         rng: the case.
         cuts: the share of lines that cannot be recorded.
         hazards: the share of lines that are ``HAZARDS`` or ``OVERLAPS``.
+        more: lines that are drawn as often as all ``TENSOR_LINES``.
     """
-    return _Grower(rng, cuts, hazards).grow()
+    return _Grower(rng, cuts, hazards, more).grow()
 
 
 def other_sizes(rng: random.Random, program: Program) -> Sizes:

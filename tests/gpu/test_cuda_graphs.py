@@ -283,12 +283,20 @@ def test_inputs_that_stay_where_they_are_are_read_there(seen: list[events.Event]
     assert captures(seen) == 3
 
 
-def test_relu_keeps_nan_in_the_products_epilogue() -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).cuda().eval()
-    x = torch.randn(256, 64, device="cuda")
+@pytest.mark.parametrize("runner", ["cudagraph", "padded"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("sizes", [(256, 64, 64), (33, 17, 19), (256, 1024, 1024)])
+def test_relu_keeps_nan_of_the_product_before_it(
+    runner: Any, dtype: torch.dtype, sizes: tuple[int, int, int]
+) -> None:
+    """Some of cuBLASLt's kernels with a ReLU in their epilogue answer 0 for NaN."""
+    rows, size, wanted = sizes
+    model = torch.nn.Sequential(torch.nn.Linear(size, wanted), torch.nn.ReLU())
+    model = model.to("cuda", dtype).eval()
+    x = torch.randn(rows, size, device="cuda", dtype=dtype)
     x[3, 5], x[7, 1], x[9, 2] = float("nan"), float("inf"), -float("inf")
     with torch.no_grad():
-        ours, eager = symshape.compile(model, runner="cudagraph")(x), model(x)
+        ours, eager = symshape.compile(model, runner=runner)(x), model(x)
     torch.testing.assert_close(ours, eager, equal_nan=True)
 
 

@@ -37,7 +37,7 @@ class ProgramView {
     this.chosen = null;
     const { after } = this.model.record;
     this.besideLabel.hidden = !after;
-    if (after) this.besideName.textContent = after.how === "padded" ? "the padded program beside it" : "merged kernels beside it";
+    if (after) this.besideName.textContent = "the padded program beside it";
     this.list();
   }
 

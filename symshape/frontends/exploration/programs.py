@@ -35,8 +35,7 @@ from symshape.graph.text import describe, describe_spec, shown_argument
 from symshape.options import Options
 from symshape.runtime.entry import Entry
 from symshape.runtime.padding.planning import Plan, candidates, plan
-from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
-from symshape.runtime.runners.padded.fusion import fuse, fuse_padded
+from symshape.runtime.runners.padded.cache_append import append
 from symshape.runtime.runners.pieces.runner import padded_parts
 from symshape.runtime.runners.randomness import draws_any
 from symshape.user_code import origin_of
@@ -199,7 +198,7 @@ def _costs(program: Program, formulas: _Formulas) -> tuple[dict[str, int], list[
     return {name: formulas.add(term) for name, term in found.items()}, notes
 
 
-# -- Programs as they run, beside the traced ones: padded for a bucket, or with kernels merged.
+# -- Programs as they run, beside the traced ones: padded for a bucket.
 _LONGEST_AFTER = 200  # characters of an op's arguments
 
 
@@ -207,13 +206,13 @@ def of_entry(entry: Entry) -> TransformedRecord | None:
     """Return the program that an entry runs: the bucket with most repairs; None if it is the traced
     program.
 
-    For an entry that runs in pieces it is a bucket of one piece. For a device, merged kernels are
-    shown merged.
+    For an entry that runs in pieces it is a bucket of one piece. For a device, fused appends are
+    shown fused.
     """
     whole = entry.program
     parts = list(padded_parts(entry.runner, whole))
     if not parts:
-        return merged(whole) if isinstance(entry.runner, CudaGraphRunner) else None
+        return None
     made = [(program, bucket.made) for program, runner in parts for bucket in runner.buckets]
     most = max(
         made, key=lambda each: len(each[1].padded.repairs if each[1].padded else ()), default=None
@@ -245,8 +244,8 @@ def padded(
         f"{words[name]} keeps its value: {refusal}" for name, refusal in made.refusals.items()
     ]
     if made.padded is None:
-        return TransformedRecord("padded", "", [], [], refused)
-    graph = fuse_padded(made.padded) if fused else made.padded.graph
+        return TransformedRecord("", [], [], refused)
+    graph = append(made.padded) if fused else made.padded.graph
     repairs: dict[tuple[str, str], list[str]] = {}
     for each in made.padded.repairs:
         repairs.setdefault((each.op, each.where), []).append(each.what)
@@ -263,21 +262,7 @@ def padded(
     ]
     places = {id(step): number for number, step in enumerate((whole or program).graph.steps)}
     steps = list(_steps(graph, made.padded.sources, places, repairs))
-    return TransformedRecord("padded", ", ".join(sizes), reads, steps, refused)
-
-
-def merged(program: Program) -> TransformedRecord | None:
-    """Return the program with kernels merged, as a CUDA graph captures it; None where nothing is
-    merged.
-    """
-    graph = fuse(program.graph)
-    if graph is program.graph:
-        return None
-    sources = {
-        value: node for node in program.graph.nodes for value in node.outputs if value is not None
-    }
-    places = {id(step): number for number, step in enumerate(program.graph.steps)}
-    return TransformedRecord("fused", "", [], list(_steps(graph, sources, places, {})), [])
+    return TransformedRecord(", ".join(sizes), reads, steps, refused)
 
 
 def _steps(

@@ -329,7 +329,9 @@ class _Transform:
         )
         tensors = made if isinstance(made, list) else [made]
         return [
-            Padded(each, tuple(normal((size,)) for size in each.spec.sizes)) for each in tensors
+            # an op that only checks data has no result
+            None if each is None else Padded(each, tuple(map(_whole, each.spec.sizes)))
+            for each in tensors
         ]
 
     def _argument(self, arg: Any) -> Any:
@@ -510,6 +512,11 @@ class _Transform:
 def _at_capacity(axes: tuple[Axis, ...], spec: TensorSpec) -> TensorSpec:
     sizes = tuple(map(capacity_of, axes))
     return TensorSpec(sizes, contiguous_strides(sizes), 0, spec.dtype, spec.device)
+
+
+def _whole(size: int) -> Axis:
+    """Return the axis of a dimension without padding."""
+    return normal((size,))
 
 
 def _has_padding(arg: Any) -> bool:

@@ -22,6 +22,7 @@ POINTS = floats(5, 3, static=(1,))
 OTHERS = floats(7, 3, static=(1,))
 TOKENS = floats(2, 5, 8, static=(2,))
 IMAGES = floats(2, 3, 6, 7, static=(1,))
+TABLE = torch.linspace(-1, 1, 24).view(4, 6)
 WEIGHTS = [torch.linspace(-1, 1, n).view(-1, 4) * 0.7 for n in (48, 48)]
 
 
@@ -117,6 +118,12 @@ ROWS_AND_WINDOWS: tuple[Case, ...] = (
         X,
     ),
     case("turn of all", lambda x: (x.roll(4), x.transpose(0, 1).roll(-3)), X),
+    case(
+        "turn of all of a tensor without padding",
+        lambda x: (TABLE.roll(4) + x.sum(), x.expand(2, *x.shape).sum((1, 2)).roll(1)),
+        X,
+    ),
+    case("turn of all by a size", lambda x: (x.roll(x.shape[1]), TABLE.roll(x.shape[1] - 1)), X),
     case(
         "old norms",
         lambda x: (

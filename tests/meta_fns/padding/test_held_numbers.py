@@ -110,3 +110,20 @@ def test_a_margin_of_integers() -> None:
     )
     assert outcome.compared >= 4
     assert not outcome.plan.refusals
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_power_that_is_a_root(dtype: torch.dtype) -> None:
+    """Eager's kernel takes the root where the exponent is a half, which has other signs and NaN."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n = x.shape[1]
+        edges = torch.tensor([[-0.0], [-math.inf], [math.inf], [4.0], [-4.0]], dtype=dtype)
+        wide = edges + x * 0
+        powers = wide ** (1 / n), wide ** (-1 / n), wide ** (n / 4)
+        return *powers, *(1 / each for each in powers)
+
+    finite = Arg((5, 3), dtype, positive=True, static=(0,))
+    outcome = poisoned(fn, finite, samples=24)
+    assert not outcome.plan.refusals
+    assert outcome.compared >= 12

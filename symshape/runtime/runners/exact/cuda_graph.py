@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 from symshape import events
 from symshape.calls.generator_states import nothing_collected
 from symshape.calls.questions import is_transformed
-from symshape.graph.codegen import Run, compile_graph, compiled
+from symshape.graph.codegen import compiled
 from symshape.graph.detached_values import detached_values
 from symshape.graph.program import Program
 from symshape.graph.random_states import RandomStates
@@ -43,7 +43,6 @@ from symshape.runtime.runners.cuda.static_outputs import Outputs, is_dense
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Lease, Weight
 from symshape.runtime.runners.notes import Note, silent
-from symshape.runtime.runners.padded.fusion import fuse
 from symshape.runtime.runners.pieces.recordable import check_recordable
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 from symshape.runtime.runners.work import Work, estimates_of
@@ -139,7 +138,7 @@ class CudaGraphRunner:
     ) -> None:
         self._program = program
         self._eager = eager.fallback
-        self._captured_run = _fused(program, eager)
+        self._captured_run = eager.fallback
         self._store = store
         self._note = note
         self._number = store.number()
@@ -452,16 +451,6 @@ def _computed(known: set[int], flat: Sequence[Any]) -> list[torch.Tensor]:
         id(each): each for each in flat if isinstance(each, torch.Tensor) and id(each) not in known
     }
     return list(found.values())
-
-
-def _fused(program: Program, eager: EagerRunner) -> Run:
-    """Return the function to capture: the program with exactly fused kernels; unfused under
-    autocast.
-    """
-    graph = fuse(program.graph)
-    if graph is program.graph or not program.modes.plain:
-        return eager.fallback
-    return compile_graph(graph, program.positions)
 
 
 def _check_fit(program: Program) -> torch.device:

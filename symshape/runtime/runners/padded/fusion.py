@@ -1,69 +1,29 @@
-"""Small exact rewrites of a graph before its capture: fewer kernels, the same values up to
-rounding.
+"""The function that runs a padded program: on devices the graph that is captured, with appends
+fused.
 
-``relu(addmm(bias, x, w))`` becomes ``_addmm_activation``, whose epilogue adds the bias and clamps
-in the matmul's own kernel (cuBLASLt; torch falls back to the two ops where that does not apply).
-Appends to padded tensors are fused into one pass
-(:mod:`symshape.runtime.runners.padded.cache_append`).
+Appends to padded tensors become one pass over memory
+(:mod:`symshape.runtime.runners.padded.cache_append`).  A ``relu`` stays apart from the product
+before it: the epilogues of some kernels of cuBLASLt (``_addmm_activation``) turn NaN into 0.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
 import torch
 
 from symshape.graph.codegen import compile_graph
-from symshape.graph.graph import Graph
 from symshape.graph.interpreter import interpreter
-from symshape.graph.steps import Node, Step, Value, values_in
 from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.runners.padded.attention_states import with_states_where_read
 from symshape.runtime.runners.padded.cache_append import append
 from symshape.runtime.runners.padded.growing_buffers import Extended, extended
 
-_aten = torch.ops.aten
 Run = Callable[[Sequence[Any]], list[Any]]
 """Runs a program on its inputs and true sizes."""
 FUSED = frozenset({"cuda"})
-"""The device types where kernels are merged and appends are in place: devices that replay a
-recording.
-"""
-_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-
-
-def fuse(graph: Graph) -> Graph:
-    """Return the graph with each ``addmm`` that only feeds a ``relu`` merged into that ``relu``."""
-    uses: Counter[Value] = Counter(values_in(graph.outputs))
-    for step in graph.steps:
-        if isinstance(step, Node):
-            uses.update(step.reads)
-    products = {step.outputs[0]: step for step in graph.nodes if _is_plain_addmm(step)}
-    merged: dict[int, Node] = {}
-    dropped: set[int] = set()
-    for step in graph.nodes:
-        if step.op is not _aten.relu.default or uses[step.args[0]] != 1:
-            continue
-        product = products.get(step.args[0])
-        if product is not None and (product.grad, product.inference) == (step.grad, step.inference):
-            merged[id(step)] = attrs.evolve(
-                step, op=_aten._addmm_activation.default, args=product.args
-            )
-            dropped.add(id(product))
-    if not merged:
-        return graph
-    steps: list[Step] = [
-        merged.get(id(step), step) for step in graph.steps if id(step) not in dropped
-    ]
-    return attrs.evolve(graph, steps=tuple(steps))
-
-
-def fuse_padded(padded: PaddedGraph) -> Graph:
-    """Return the graph of a padded program with ``addmm`` and ``relu``, and appends, fused."""
-    return fuse(append(padded))
+"""The device types where appends are fused and in place: devices that replay a recording."""
 
 
 def running(
@@ -90,11 +50,4 @@ def captured_graph(padded: PaddedGraph, own: Sequence[int]) -> Extended:
     """Return the graph of a padded program that is captured on a device, and the lengths that its
     buffers need.
     """
-    return extended(with_states_where_read(fuse_padded(padded)), padded, own)
-
-
-def _is_plain_addmm(node: Node) -> bool:
-    if node.op is not _aten.addmm.default or node.kwargs or len(node.args) != 3:
-        return False
-    bias, left, _ = node.args
-    return len(bias.spec.sizes) == 1 and left.spec.dtype in _FLOATS
+    return extended(with_states_where_read(append(padded)), padded, own)

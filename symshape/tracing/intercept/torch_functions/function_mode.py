@@ -357,7 +357,9 @@ _handlers: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.Tensor.flatten, torch.flatten), composites.flatten),
     torch.Tensor.fill_diagonal_: composites.fill_diagonal_,
     torch.nn.functional.linear: with_symbols(composites.linear),
-    torch.nn.functional.one_hot: composites.one_hot,
+    **dict.fromkeys(
+        (torch.nn.functional.one_hot, aten.one_hot, aten.one_hot.default), composites.one_hot
+    ),
     **dict.fromkeys((torch.max_pool1d, torch.nn.functional.max_pool1d), composites.max_pool1d),
     **dict.fromkeys(MATMULS, with_symbols(composites.matmul)),
     **{
@@ -474,6 +476,10 @@ class FunctionMode(TorchFunctionMode):
             if kwargs["out"] is not None:
                 return PRODUCTS.get(func, func)(*args, **kwargs)
             kwargs = {name: each for name, each in kwargs.items() if name != "out"}
+        if not args and kwargs and "input" in kwargs and func in _handlers:
+            # each of these functions of torch takes its input first
+            args = (kwargs["input"],)
+            kwargs = {name: each for name, each in kwargs.items() if name != "input"}
         if (
             func in vmapped_ops.RULES
             and (found := vmapped_ops.call(func, args, kwargs)) is not NotImplemented

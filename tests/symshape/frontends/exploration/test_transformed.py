@@ -8,7 +8,6 @@ import torch
 
 import symshape
 from symshape.exploring.report_records import TransformedRecord
-from symshape.frontends.exploration.programs import merged
 
 
 class Attention(torch.nn.Module):
@@ -30,7 +29,7 @@ def test_a_trace_is_shown_padded_around_its_example() -> None:
         Attention(), torch.ones(2, 5, 8), torch.ones(8), dynamic={"x": {1: "length"}}
     )
     after = _after(traced)
-    assert (after.how, after.sizes, after.refused) == ("padded", "length up to 6", [])
+    assert (after.sizes, after.refused) == ("length up to 6", [])
     assert after.reads[0] == "x: f32[2, length, 8] in a buffer f32[2, 6, 8]"
     assert any(line.endswith("the true length") for line in after.reads)
     steps = [str(step.op) for step in traced.graph.nodes]
@@ -62,18 +61,3 @@ def test_a_compiled_function_shows_its_buckets() -> None:
     plain = symshape.compile(lambda x: x.softmax(0), dynamic=True)
     plain(torch.ones(40))
     assert symshape.explore(plain).report.programs[0].after is None
-
-
-def test_merged_kernels_stand_for_both_ops() -> None:
-    traced = symshape.trace(
-        torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU()), torch.ones(5, 4), dynamic=True
-    )
-    found = merged(traced.program)
-    assert found is not None
-    steps = [str(step.op) for step in traced.graph.nodes]
-    assert [(step.op, steps[step.source or 0]) for step in found.steps] == [
-        ("aten.t.default", "aten.t.default"),
-        ("aten._addmm_activation.default", "aten.relu.default"),
-    ]
-    assert found.steps[-1].outputs == ["p5: f32[s0, 8]"]
-    assert merged(symshape.trace(lambda x: x + 1, torch.ones(3)).program) is None

@@ -342,3 +342,20 @@ def test_a_size_that_shrinks_is_refused() -> None:
     graph = symshape.trace(lambda x, y: x[y.shape[0] :] * 1, torch.ones(9), torch.ones(3)).graph
     with pytest.raises(Refusal, match="largest"):
         pad(graph, Region([], {}, {"s0": 16, "s1": 4}), CPU)
+
+
+@pytest.mark.parametrize(
+    ("fn", "check"),
+    [
+        (lambda x, y: x @ torch.linalg.inv(y), "aten._linalg_check_errors.default"),
+        (lambda x, y: x @ torch.linalg.solve(y, y), "aten._linalg_check_errors.default"),
+        (lambda x, y: (x * 2, torch.linalg.cholesky(y)), "aten._linalg_check_errors.default"),
+        (lambda x, y: (x * 2, torch._assert_async(y.sum() > 0)), "aten._assert_async.default"),
+    ],
+)
+def test_a_check_of_what_has_no_padding_is_emitted(fn: Any, check: str) -> None:
+    """It has no result."""
+    arguments = torch.ones(3, 4), torch.eye(4)
+    graph = symshape.trace(fn, *arguments, dynamic={"x": {0: "s0"}}).graph
+    padded = pad(graph, Region([], {}, {"s0": 8}), CPU)
+    assert _ops(padded).count(check) == 1

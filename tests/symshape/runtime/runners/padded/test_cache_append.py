@@ -15,8 +15,7 @@ import symshape
 from symshape.graph.codegen import compile_graph
 from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.padding.results import amount
-from symshape.runtime.runners.padded.cache_append import APPENDED
-from symshape.runtime.runners.padded.fusion import fuse_padded
+from symshape.runtime.runners.padded.cache_append import APPENDED, append
 
 Fn = Callable[..., Any]
 
@@ -33,7 +32,7 @@ def padded(fn: Fn, *call: torch.Tensor) -> PaddedGraph:
 def fused_ops(fn: Fn, *call: torch.Tensor) -> list[Any]:
     """The ops after fusing, which make what they made before, whatever the padding holds."""
     made = padded(fn, *call)
-    before, after = made.graph, fuse_padded(made)
+    before, after = made.graph, append(made)
     caps = made.region.caps
     for size in (1, 2, 3, *range(4, max(caps.values()) + 1, 3)):
         read = {symbol.name for term in made.sizes for symbol in term.symbols}

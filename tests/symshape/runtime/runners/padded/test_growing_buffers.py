@@ -21,9 +21,8 @@ from symshape.runtime.padding.results import amount
 from symshape.runtime.runners.cuda import launch
 from symshape.runtime.runners.padded import bucket as module_of_bucket
 from symshape.runtime.runners.padded import fusion
-from symshape.runtime.runners.padded.cache_append import APPENDED
+from symshape.runtime.runners.padded.cache_append import APPENDED, append
 from symshape.runtime.runners.padded.cache_append_op import APPENDED_IN_PLACE
-from symshape.runtime.runners.padded.fusion import fuse_padded
 from symshape.runtime.runners.padded.growing_buffers import _VIEWS, _apart, _Region, extended
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.variants import Variant, measured
@@ -40,7 +39,7 @@ def more_of(fn: Fn, *call: torch.Tensor) -> Mapping[int, tuple[int, int]]:
     """Which buffers are longer; what runs on them makes what it made before, whatever they held."""
     made = padded(fn, *call)
     before = compile_graph(made.graph, {})
-    found = extended(fuse_padded(made), made, range(len(made.axes)))
+    found = extended(append(made), made, range(len(made.axes)))
     after, ops = interpreter(found.graph), [node.op for node in found.graph.nodes]
     assert (APPENDED_IN_PLACE in ops, APPENDED in ops) == (bool(found.more), not found.more)
     whole, buffers = _buffers(made, found.more)
@@ -296,8 +295,8 @@ def test_places_that_are_not_asked_for() -> None:
         return attend(query, torch.cat((keys, more), 2), torch.cat((values, more), 2))
 
     made = padded(step, *past())
-    assert extended(fuse_padded(made), made, [1]).more == {1: (2, 1)}
-    assert extended(fuse_padded(made), made, []).more == {}
+    assert extended(append(made), made, [1]).more == {1: (2, 1)}
+    assert extended(append(made), made, []).more == {}
 
 
 # --- whole programs -------------------------------------------------------------------------------

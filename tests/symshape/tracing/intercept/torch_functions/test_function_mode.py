@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -226,6 +227,44 @@ def test_one_hot() -> None:
         lambda x: F.one_hot(x), (a([1, 2]),), (a([7]),), (torch.zeros(0, dtype=torch.long),)
     )
     assert seen == ["equal", "equal", "refused"]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: F.one_hot(input=x, num_classes=6),
+        lambda x: torch.ops.aten.one_hot(x, 6),
+        lambda x: torch.ops.aten.one_hot.default(x, 6),
+        lambda x: torch._C._nn.one_hot(x, 6),
+    ],
+)
+def test_one_hot_under_other_names(fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    a = torch.tensor
+    _, seen = agree(fn, (a([1, 2]),), (a([7]),), (a([-1, 2, 3]),), (a([3]),))
+    assert seen == ["equal", "equal error", "equal error", "equal"]
+
+
+# -- the first argument by its name
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: torch.kron(input=x, other=x),
+        lambda x: torch.cov(input=x),
+        lambda x: torch.corrcoef(input=x),
+        lambda x: torch.gradient(input=x)[0],
+        lambda x: torch.take_along_dim(input=x, indices=x.argsort(1), dim=1),
+        lambda x: torch.flatten(input=x, end_dim=1) + x.size(0),
+        lambda x: F.linear(input=x, weight=torch.ones(2, 4)),
+        lambda x: F.max_pool1d(input=x, kernel_size=2),
+        lambda x: torch.where(condition=x > 0, input=x, other=-x),
+    ],
+)
+def test_an_input_that_is_named(fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Sizes stay symbolic, as where it is not named."""
+    _, seen = agree(fn, (R(5, 4),), (R(6, 4),), (R(3, 4),))
+    assert seen == ["equal"] * 3
 
 
 # -- readers
