@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -455,12 +456,14 @@ class EagerCalls:
         return f"{start}. The program needs {texts[0]}, then {texts[1]}: {origin}", origin
 
     def lines(self) -> list[str]:
-        """Return a line for each structure whose traces would not pay: its number of eager calls
-        and the reason.
-        """
-        told = [each for each in self.programs.accounts if each.calls]
+        """Return a line for each reason why traces would not pay: its eager calls, and it."""
+        told: Counter[str] = Counter()
+        for each in self.programs.accounts:
+            told[each.reason] += each.calls
         return [
-            f"{each.calls:,} not traced since that would not pay: {each.reason}" for each in told
+            f"{_times(calls, 'call')} ran eagerly since a trace would not pay: {reason}"
+            for reason, calls in told.most_common()
+            if calls
         ]
 
     def explain(self, calls: int, others: Sequence[str] = ()) -> str:

@@ -277,8 +277,8 @@ class Layout:
             self._traces, self._since = (_TRACES - 1, self._begun_rest(clock) - 2 * _TRACES)
             name = (different or list(self._names))[0]
             raise UnsupportedError(
-                f"reads and writes {name}, which changes at every call in a way that no program "
-                "can follow; keep it in a tensor, or out of the function; for a memo use "
+                f"the program reads and writes {name}, which changes at every call in a way that "
+                "no graph can follow; keep it in a tensor, or out of the function; for a memo use "
                 "functools.lru_cache",
                 reason=Reason.STATE,
             )

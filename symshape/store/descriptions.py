@@ -425,6 +425,7 @@ _EXACT: dict[type, Describe] = {
     torch.Size: _tuple,
     types.CellType: _kind_only,
     types.MethodType: _kind_only,
+    weakref.ref: _kind_only,
     functools.partial: lambda _, value: ["partial", len(value.args)],
     functools._lru_cache_wrapper: _kind_only,
     functools.cached_property: _kind_only,

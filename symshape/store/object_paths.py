@@ -11,6 +11,7 @@ import functools
 import os
 import sys
 import types
+import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar
@@ -36,6 +37,7 @@ from symshape.tracing.state.record.places import (
 )
 from symshape.tracing.state.record.places import Place as Noted
 from symshape.tracing.state.record.torch_flags import FLAGS
+from symshape.tracing.state.record.values import referent
 
 
 class Roots:
@@ -286,6 +288,10 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
         lambda o, key, v, name: Keys(o.__dict__ if isinstance(o, type) else o, v, name, key),
     ),
     "weak slot": (_slot, lambda o, key, v, name: Answer(WeakAttribute(o, key), v, name, key)),
+    "referent": (
+        lambda o, _: o() if type(o) is weakref.ref else MISSING,
+        lambda o, key, v, name: referent(o, name),
+    ),
     "flag of module": (
         _flag_of_module,
         lambda o, key, v, name: Answer(functools.partial(getattr, o, key, MISSING), v, name, key),

@@ -14,6 +14,7 @@ import functools
 import os
 import sys
 import types
+import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -45,6 +46,7 @@ from symshape.tracing.state.record.places import (
 )
 from symshape.tracing.state.record.recorder import TABLES
 from symshape.tracing.state.record.torch_flags import FLAGS
+from symshape.tracing.state.record.values import refers_to
 from symshape.user_code import is_library
 
 _MOST_CHECKS = 500_000
@@ -139,6 +141,8 @@ class StateWriter:
                 value = GROUPS[step[1]][1]()
             elif step[0] == "abstract classes":
                 value = 0  # the token differs between processes
+            elif step[0] == "referent":
+                value = owner()
             elif step[0] == "module" and value is MISSING:
                 raise NotStorable(f"{place.name}, which is missing here; it may exist elsewhere")
             note = functools.partial(self._check, step, value, place.name)
@@ -518,6 +522,8 @@ def _of_answer(place: Answer) -> tuple[Any, Step]:
         if owner is not None:
             return owner, ("weak slot", place.key)
     if isinstance(question, functools.partial):
+        if question.func is refers_to and type(question.args[0]) is weakref.ref:
+            return question.args[0], ("referent", None)
         if question.func == os.environ.get and len(question.args) == 1:
             return None, ("environment", question.args[0])
         if question.func is getattr and isinstance(question.args[0], types.ModuleType):

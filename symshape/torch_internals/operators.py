@@ -29,6 +29,8 @@ torch_function_enabled: Callable[[], bool] = optional(
 )
 softmax: Any = needed("torch._softmax")
 asserting: Any = optional("torch._assert", None)
+is_causal_mask: Any = optional("torch.nn.modules.transformer._detect_is_causal_mask", None)
+"""The function that tells the layers of ``nn.Transformer`` whether their mask is causal."""
 checking: Any = needed("torch._check_with")
 """The function that ``torch._check`` and its kin call, whose frame knows the message."""
 wrapped_in_a_warning: str = optional("torch._check_is_size.__code__.co_filename", "")

@@ -278,6 +278,17 @@ def transformer_encoder_with_causal_mask() -> Made:
 
 
 @everyday(KIND)
+def transformer_decoder_with_a_mask() -> Made:
+    layer = nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    net = nn.TransformerDecoder(layer, 1)
+
+    def run(x: Tensor) -> Tensor:
+        return net(x, x, tgt_mask=nn.Transformer.generate_square_subsequent_mask(x.size(1)))
+
+    return run, rows
+
+
+@everyday(KIND)
 def transformer() -> Made:
     net = nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval()
     return torch.no_grad()(net.forward), lambda b, n: (

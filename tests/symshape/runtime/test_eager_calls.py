@@ -300,7 +300,8 @@ def test_it_warns_once_with_the_line_and_what_to_do(told: list[events.Event]) ->
     assert "hash(x.shape[0])" in paused.place
     assert sum(isinstance(each, events.RanEagerly) for each in told) == f.stats().untraced > 0
     for shown in (f.report(), f.explain_fallback()):
-        assert f"{f.stats().untraced:,} not traced" in shown
+        calls = f.stats().untraced
+        assert f"{calls:,} calls ran eagerly since a trace would not pay: pinned was" in shown
         assert "hash(x.shape[0])" in shown
     assert f'symshape_untraced_total{{function="pinned"}} {f.stats().untraced}' in f.metrics()
     [noted] = [each for each in f._cache.history.moments() if each.kind == "fallback"]
@@ -308,6 +309,17 @@ def test_it_warns_once_with_the_line_and_what_to_do(told: list[events.Event]) ->
     f.reset()
     assert f.stats().untraced == 0
     assert "none fell back" in f.explain_fallback()
+
+
+def test_calls_of_many_structures_with_one_reason_make_one_line() -> None:
+    f = symshape.compile(lambda batch: batch["x"] * 2)
+    for number in range(300):
+        f({"x": torch.ones(3), "name": f"picture {number}"})
+    waiting = [line for line in f.explain_fallback().splitlines() if "pay for it" in line]
+    assert len(waiting) == 1
+    assert waiting[0].startswith(
+        tuple(f"{calls:,} calls ran eagerly" for calls in range(2, 1 + f.stats().untraced))
+    )
 
 
 @pytest.mark.parametrize(

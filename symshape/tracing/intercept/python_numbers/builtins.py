@@ -20,6 +20,7 @@ import torch
 
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.float_terms import float_term
+from symshape.torch_internals import dispatch
 from symshape.tracing.intercept.exchanges import StandIn, exchanged
 from symshape.tracing.intercept.python_numbers.methods import is_of_data
 from symshape.tracing.intercept.python_numbers.operators import (
@@ -345,6 +346,9 @@ def plain_float(*args: Any) -> Any:
     if len(args) != 1:
         return float(*args)
     value = _number_of(args[0])
+    if type(args[0]) is SymbolicTensor and args[0].requires_grad:
+        with dispatch.modes_disabled():
+            float(torch.ones((), requires_grad=True))  # warns once, as eager does here
     if type(value) is torch.SymInt and is_ours(value):
         return torch.SymFloat(
             value.node.env.nodes.float_node(float_term("as_float", value.node.sym_float().term))

@@ -23,10 +23,11 @@ from typing import Any
 import torch
 
 from symshape.errors import Reason
+from symshape.torch_internals import operators
 from symshape.tracing import restart
 from symshape.tracing.intercept.control_flow import CONTROL_FLOW, SCANS
 from symshape.tracing.intercept.exchanges import standing_for
-from symshape.tracing.intercept.python_numbers.builtins import REPLACED, PlainType
+from symshape.tracing.intercept.python_numbers.builtins import REPLACED, PlainType, plain_bool
 from symshape.tracing.intercept.python_numbers.identity import class_of
 from symshape.tracing.intercept.python_numbers.math_functions import MATH
 from symshape.tracing.restart import Restart, after
@@ -94,6 +95,33 @@ def is_compiling() -> bool:
     return yes
 
 
+def _causal_hints() -> dict[int, Any]:
+    """Return torch's question whether a mask is causal by its ``id``, with what code gets instead.
+
+    Only data tell the answer, or the size of a mask that the program makes. It is a hint:
+    attention may then leave the mask out. Torch's own layers compute the same with the answer no.
+    """
+    asked = operators.is_causal_mask
+    if not isinstance(asked, types.FunctionType):
+        return {}
+    names = {**asked.__globals__, "bool": plain_bool}
+    plain = types.FunctionType(asked.__code__, names, asked.__name__, asked.__defaults__)
+
+    def ours(mask: Any, is_causal: Any = None, *size: Any) -> Any:
+        asker = sys._getframe(1).f_locals.get("self")
+        hint = is_causal is None and isinstance(mask, torch.Tensor)
+        return False if hint and _is_torchs_own(asker) else plain(mask, is_causal, *size)
+
+    return {id(asked): ours}
+
+
+def _is_torchs_own(module: Any) -> bool:
+    """Return whether a module and all in it are of torch's own classes."""
+    return isinstance(module, torch.nn.Module) and all(
+        type(each).__module__.startswith("torch.nn.modules.") for each in module.modules()
+    )
+
+
 _SPACES = (
     builtins,
     math,
@@ -136,7 +164,7 @@ class Substitutes:
         self.table: dict[int, Any] = {
             id(getattr(builtins, name)): ours for name, ours in REPLACED.items()
         }
-        self.table |= MATH | SCANS | CONTROL_FLOW
+        self.table |= MATH | SCANS | CONTROL_FLOW | _causal_hints()
         self.table |= {
             id(getattr): self.getattr,
             id(hasattr): self.hasattr,

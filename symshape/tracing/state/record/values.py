@@ -359,7 +359,7 @@ def touch_numpys(recorder: Recorder, value: Any, name: str) -> None:
 
 def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
     """Record that a weak reference refers to the same object, which still exists."""
-    recorder.place(Answer(functools.partial(_refers_to, value, _ids(value())), True, name))
+    recorder.place(referent(value, name))
     # a graph keeps it alive
     if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):
         recorder.refuse(
@@ -554,7 +554,13 @@ def _touch_descriptor(recorder: Recorder, value: Any, name: str) -> None:
     touch_member(recorder, value, name)
 
 
-def _refers_to(reference: Callable[[], Any], target: tuple[int, ...]) -> bool:
+def referent(reference: Callable[[], Any], name: str) -> Answer:
+    """Return the place that asks whether a weak reference still refers to the same object."""
+    return Answer(functools.partial(refers_to, reference, _ids(reference())), True, name)
+
+
+def refers_to(reference: Callable[[], Any], target: tuple[int, ...]) -> bool:
+    """Return whether a weak reference refers to the object with this identity."""
     return _ids(reference()) == target
 
 

@@ -306,6 +306,7 @@ def _other_place(recorder: Recorder, place: Any) -> Iterator[str]:
             )
 
 
+_SHOWN = 60  # characters of what a container holds, in a message
 _PARTS_OF_PARTIALS = ("func", "args", "keywords")
 _PARTS_OF_PROPERTIES = ("fget", "fset", "fdel", "__doc__")
 
@@ -342,8 +343,16 @@ def _container_text(container: Container) -> str:
     now = container.read()
     if holds_symbolic(now):
         return f"stores a tensor or a size in {container.name}; {_ADVICE}"
-    then_text, now_text = (", ".join(map(_text, items)) for items in (container.items, now))
-    return _changes(container.name, f"{then_text[:60]}", f"{now_text[:60]}")
+    return _changes(container.name, _held(container, container.items), _held(container, now))
+
+
+def _held(container: Container, items: Sequence[Any]) -> str:
+    """Return a text of what a container held or holds."""
+    texts = list(map(_text, items))
+    if isinstance(container.owner, dict):
+        texts = [f"{key}: {value}" for key, value in zip(texts[::2], texts[1::2], strict=True)]
+    held = ", ".join(texts) or "nothing"
+    return held if len(held) <= _SHOWN else f"{held[:_SHOWN]}..."
 
 
 def _problem(where: str, then: Any, now: Any) -> str:

@@ -105,7 +105,9 @@ def _an_object(x: torch.Tensor) -> torch.Tensor:
 ROWS, ROW = torch.randn(5, 3), torch.randn(5)
 COMPLEX = torch.randn(5, dtype=torch.complex64)
 BYTES = torch.ones(5, 3, dtype=torch.uint8)
+WEIGHT = torch.ones(3, requires_grad=True)
 IN_TRACES: list[tuple[Any, tuple[Any, ...]]] = [
+    (lambda x: x * float((x * WEIGHT).sum()), (ROWS,)),
     (lambda x, y: F.mse_loss(x, y), (ROWS, torch.randn(5, 1))),
     (lambda x, y: _LOSS(x, y), (ROWS, torch.randn(5, 1))),
     (lambda x, y: F.l1_loss(x * 2, y[1:2]), (ROWS, torch.randn(5, 3))),

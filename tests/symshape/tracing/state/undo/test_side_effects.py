@@ -10,6 +10,7 @@ import sys
 import threading
 import types
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -382,6 +383,28 @@ _write_scale.__code__ = _write_scale.__code__.replace(co_filename="<frozen write
 
 
 @pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("held", "write", "said"),
+    [
+        (Counter[int](), lambda held: held.update([2]), "from nothing to 2: 1"),
+        ({"a", "b"}, lambda held: held.clear(), r"from '[ab]', '[ab]' to nothing"),
+        (Counter({"a": 1}), lambda held: held.update("b"), "from 'a': 1 to 'a': 1, 'b': 1"),
+        (set[int](), lambda held: held.update(range(99)), r"from nothing to [\d, ]{60}\.\.\."),
+    ],
+)
+def test_what_a_container_held_and_holds_is_told(
+    held: Any, write: Callable[[Any], None], said: str
+) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        write(held)
+        return x * 2
+
+    before = held.copy()
+    with pytest.raises(UnsupportedError, match=rf"changes held \({said}\)"):
+        symshape.compile(fn, fullgraph=True)(torch.ones(3))
+    assert held == before
+
+
 def test_a_class_that_code_not_looked_into_writes_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
