@@ -55,3 +55,11 @@ else:
     DispatchKey = needed("torch._C.DispatchKey")
     DeviceContext = needed("torch.utils._device.DeviceContext")
     TorchDispatchMode = needed("torch.utils._python_dispatch.TorchDispatchMode")
+
+
+def tracers_own_modes() -> list[Any]:
+    """Return the active modes of torch's own tracers: of fake, functional and proxy tensors.
+
+    Torch asks them after every other mode, whichever was entered last.
+    """
+    return [mode for mode in dispatch_modes() if getattr(mode, "_mode_key", None) is not None]

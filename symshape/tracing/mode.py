@@ -52,11 +52,27 @@ class TracingMode(TorchDispatchMode):
             asked = args[0] if type(args[0]) is SymbolicTensor else under_gradients(args[0])
             if asked is not None:
                 return answer(asked, *args[1:])
+        if modes_on_stack():
+            self._check_modes_below(func)
         taken_apart = plan_of(func).taken_apart
         if taken_apart and is_taken_apart(taken_apart, args, kwargs):
             with self:
                 return take_apart(func, args, kwargs or {})
         return self.tracer.dispatch(func, args, kwargs or {})
+
+    def _check_modes_below(self, func: Any) -> None:
+        """Check that no mode below this one would have made other tensors of the results.
+
+        Raises:
+            UnsupportedError: the program entered a mode of torch's own tracers.
+        """
+        for mode in dispatch.tracers_own_modes():
+            raise UnsupportedError(
+                f"{func} runs under {type(mode).__name__} (at {self.tracer.env.origin()}), which "
+                "torch's own tracers enter (make_fx, linearize, export, fake tensors) and which "
+                "sees nothing of a function that is traced; call them outside the function",
+                reason=Reason.OTHER_TRACER,
+            )
 
     def _higher_order(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run the branch that sizes choose for ``torch.cond``, and for ``scan`` the loop that eager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -121,3 +122,42 @@ def test_models_that_were_made_in_inference_mode() -> None:
             for size in (3, 5):
                 x = R(size, 2, 8)
                 assert torch.equal(compiled(x)[0], model(x)[0])
+
+
+def _traced_by_make_fx(x: torch.Tensor) -> torch.Tensor:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    graph: Any = make_fx(lambda y: y.sin() * 2)(torch.ones(3))
+    return x + graph(x)
+
+
+def _linearized(x: torch.Tensor) -> Any:
+    value, tangent = torch.func.linearize(lambda y: (y.sin(), y.cos()), x)
+    return value, tangent(torch.ones_like(x))
+
+
+def _fake(x: torch.Tensor) -> torch.Tensor:
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    with FakeTensorMode():
+        y = torch.ones(3) * 2
+    return x + 1 if isinstance(y, FakeTensor) else x - 1
+
+
+def _functional(x: torch.Tensor) -> torch.Tensor:
+    from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+
+    with FunctionalTensorMode():
+        y = torch.ones(3) * 2
+    return x + 1 if isinstance(y, FunctionalTensor) else x - 1
+
+
+@pytest.mark.parametrize("fn", [_traced_by_make_fx, _linearized, _fake, _functional])
+def test_torchs_own_tracers_see_nothing_of_a_trace_and_are_refused(fn: Any) -> None:
+    with pytest.raises(UnsupportedError, match="torch's own tracers"):
+        symshape.compile(fn, fullgraph=True)(R(3))
+    compiled = symshape.compile(fn)
+    for rows in (1, 3, 0, 2):
+        x = R(rows, 3)
+        with warnings.catch_warnings(action="ignore"):
+            torch.testing.assert_close(compiled(x), fn(x))
