@@ -68,9 +68,9 @@ class TracingMode(TorchDispatchMode):
         """
         for mode in dispatch.tracers_own_modes():
             raise UnsupportedError(
-                f"{func} runs under {type(mode).__name__} (at {self.tracer.env.origin()}), which "
-                "torch's own tracers enter (make_fx, linearize, export, fake tensors) and which "
-                "sees nothing of a function that is traced; call them outside the function",
+                f"{func} runs under {type(mode).__name__} (at {self.tracer.env.origin()}), a mode "
+                "of torch's own tracers (make_fx, linearize, fake tensors). They see nothing of a "
+                "function that is traced; call them outside of it",
                 reason=Reason.OTHER_TRACER,
             )
 
