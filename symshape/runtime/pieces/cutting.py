@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 import attrs
 import torch
@@ -10,6 +11,7 @@ import torch
 from guards.sets.guard import Guard
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Op, Term
+from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.program import Program
 from symshape.graph.random_states import RandomStates, keeps_random_state_on_host
 from symshape.runtime.pieces.faults import Faults, Left, told
@@ -52,7 +54,8 @@ def cut(
 ) -> tuple[Part, ...]:
     """Return the pieces of a program, and after them a piece without steps that makes its results.
 
-    Return nothing if all of the program can be recorded in one piece, or nothing can.
+    Return nothing if all of the program can be recorded in one piece, or nothing can, or if an op
+    sees autograd's history, which pieces do not have.
 
     Args:
         program: the program.
@@ -62,6 +65,9 @@ def cut(
             attention with dropout would be in different pieces, kernels that keep their random
             state on the CPU are in none.
     """
+    ops: list[Any] = [node.op for node in program.graph.nodes]
+    if any(isinstance(op, LiveCall) and op.sees_history for op in ops):
+        return ()
     sizes = None if device.type in REPLAYING else program.symbols.keys() - _fixed(program.guards)
     if sizes is not None and not sizes:
         return ()

@@ -101,3 +101,34 @@ def test_turns_are_the_first_in_which_needs_are_met() -> None:
     assert partition._in_turns(needs, fit) == [[0, 2], [1, 4], [3, 6, 7], [5]]
     assert partition._in_turns([(), ()], [False, False]) == [[0, 1]]
     assert partition._in_turns([], []) == []
+
+
+def _penalty(x: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        x = x.clone().requires_grad_()
+        (found,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+        return found.norm() + x.sum()
+
+
+def _gradient_of_a_sum(x: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        x = (x + 1).requires_grad_()
+        (found,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+        return (found * 2).sum()
+
+
+def _detached(x: torch.Tensor) -> torch.Tensor:
+    return _penalty(x).detach()
+
+
+@pytest.mark.parametrize("fn", [_penalty, _gradient_of_a_sum, _detached])
+def test_results_with_a_history_of_their_own_keep_it(fn: Callable[..., torch.Tensor]) -> None:
+    compiled = symshape.compile(fn, runner="padded", dynamic=True)
+    for rows in (3, 4, 1, 0, 5):
+        x = torch.rand(rows)
+        found, wanted = compiled(x), fn(x)
+        torch.testing.assert_close(found, wanted)
+        assert found.requires_grad == wanted.requires_grad
+        if found.requires_grad:
+            found.backward()  # type: ignore[no-untyped-call]
+    assert str(compiled.report()).startswith("entry 0: padded") == (fn is _detached)
