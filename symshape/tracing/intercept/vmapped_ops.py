@@ -37,11 +37,14 @@ class Batchable:
             it has a batch.
         takes_any: ``batched`` takes any of the tensors with a batch, so each example may have its
             own gradient of each.
+        elementwise: where the first tensor alone has a batch, the op computes each of its elements
+            by itself; the batch stays where it is, and so does the layout.
     """
 
     plain: Callable[[Tensors], Any]
     batched: Callable[[Sequence[bool], Tensors], Any]
     takes_any: bool = False
+    elementwise: bool = False
 
 
 Rule = Callable[..., tuple[Tensors, Batchable] | None]
@@ -98,6 +101,9 @@ class Batched(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], op: Batchable, *tensors: torch.Tensor) -> Any:
         """Compute the op of all examples."""
+        first, *others = in_dims[1:]
+        if op.elementwise and first is not None and all(each is None for each in others):
+            return op.plain(tensors), first
         made = op.batched(
             [each is not None for each in in_dims[1:]], _batch_first(tensors, in_dims[1:])
         )
@@ -657,7 +663,7 @@ def _embedded(
         return found.reshape(*positions.shape, tables.shape[2])
 
     return [input, weight], Batchable(
-        lambda given: F.embedding(given[0], given[1]), batched, takes_any=True
+        lambda given: F.embedding(given[0], given[1]), batched, takes_any=True, elementwise=True
     )
 
 

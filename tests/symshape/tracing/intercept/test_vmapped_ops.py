@@ -314,3 +314,20 @@ def test_arguments_that_no_rule_knows(wrong: Function) -> None:
         vmap(wrong)(call)
     with pytest.raises((type(eager.value), symshape.SymShapeError)):
         symshape.compile(vmap(wrong))(call)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_positions_of_an_embedding_keep_their_layout(place: int) -> None:
+    def fn(table: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return vmap(lambda each: F.embedding(each, table), in_dims=place)(x)
+
+    compiled = symshape.compile(fn, dynamic=True)
+    table = torch.randn(5, 4)
+    for rows in (3, 4, 1, 0, 6):
+        sizes = [2, 3]
+        sizes.insert(place, rows)
+        x = torch.randint(5, sizes)
+        found, wanted = compiled(table, x), fn(table, x)
+        assert torch.equal(found, wanted)
+        assert rows < 2 or found.stride() == wanted.stride()
+    assert compiled.stats().traces == 1
