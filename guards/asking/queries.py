@@ -9,8 +9,7 @@ from typing import Any
 
 from guards.asking.arguments import checked_ranges, listed, symbols_of_sets
 from guards.asking.assumptions import check_names, condition_of, facts_from
-from guards.asking.counting import COUNTS
-from guards.asking.ladder import WORDS, Effort, climb_up
+from guards.asking.ladder import COUNTS, WORDS, Effort, climb_up
 from guards.asking.questions import ask
 from guards.asking.reading import understood
 from guards.asking.verdict import Verdict

@@ -25,10 +25,10 @@ from guards.domains.polynomial import (
     polynomial,
     product,
     quotient,
+    sign_runs,
     value_at,
     weighted_sum,
 )
-from guards.domains.polynomial_signs import sign_runs
 from guards.terms import fold
 from guards.terms.term import Op, Term
 
