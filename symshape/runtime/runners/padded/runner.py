@@ -37,7 +37,6 @@ from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.inductor.artefacts import Shelf
 from symshape.runtime.runners.inductor.compile_process import shared
 from symshape.runtime.runners.inductor.padded_kernels import Kernels
-from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.bucket_finder import BucketFinder
 from symshape.runtime.runners.padded.chosen_buckets import ChosenBuckets
@@ -46,7 +45,7 @@ from symshape.runtime.runners.padded.placement import Placement
 from symshape.runtime.runners.padded.tied_buckets import DropsOthers, RefusesSizes, TiedBuckets
 from symshape.runtime.runners.pieces.recordable import check_recordable
 from symshape.runtime.runners.pieces.splitting import Apart
-from symshape.runtime.runners.protocol import Cut, Runner, Unfit
+from symshape.runtime.runners.protocol import Cut, Note, Runner, Unfit, silent
 from symshape.runtime.runners.randomness import draws_any, repeats_draws
 
 
