@@ -12,7 +12,15 @@ import torch
 from meta_fns.core.layout import canonical, strides_of_format
 from meta_fns.core.sizes import Shape, Size, at_least_one, decide, known, same, static
 
-__all__ = ["compare", "dense_order", "dense_strides", "is_dense", "like_strides", "memory_order"]
+__all__ = [
+    "compare",
+    "dense_order",
+    "dense_strides",
+    "is_dense",
+    "larger",
+    "like_strides",
+    "memory_order",
+]
 
 
 def dense_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | None:
@@ -115,7 +123,7 @@ def _outside(sizes: Sequence[Size], keys: Sequence[Sequence[Size]], a: int, b: i
         verdict = compare(left, right, sizes[a], sizes[b])
         if verdict:
             return verdict
-        if _larger(sizes[a], sizes[b]):
+        if larger(sizes[a], sizes[b]):
             return 1
     return 0
 
@@ -164,7 +172,7 @@ def order_known(a: Size, b: Size) -> int:
     return -1 if known(a < b) else 0
 
 
-def _larger(a: Size, b: Size) -> bool:
+def larger(a: Size, b: Size) -> bool:
     """Return whether ``a > b``, for the sizes of two dimensions of one stride.
 
     A guard is recorded only if neither size is known to be 1.  If one is 1, the stride says nothing
