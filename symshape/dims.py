@@ -92,12 +92,6 @@ class Dim:
         return f"Dim({self.name!r}{extra})"
 
 
-DimLike = Dim | Policy | int | str | None
-"""A statement on one dimension: a Dim, a policy (or its name), ``None`` (static), an int (static,
-of that size), a string (a Dim of that name).
-"""
-
-
 def normalize(value: object, where: str, size: int) -> Dim | Policy:
     """Return the ``Dim`` or ``Policy`` for one dimension's spelling; torch.export's hints are
     accepted too.

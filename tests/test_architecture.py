@@ -90,7 +90,7 @@ FLOORS = {
 # What is larger than its budget (tests/budgets.py), with the size it may not exceed and the reason.
 # Only to shrink.
 LARGE: dict[str, tuple[int, str]] = {
-    "meta_fns.ops": (55, "rows of one kind: the rules of a family of ops each"),
+    "meta_fns.ops": (52, "rows of one kind: the rules of a family of ops each"),
     "meta_fns.padding": (30, "rows of one kind: the padding rules of a family of ops each"),
     "symshape.frontends": (24, "no rooms yet"),
     "symshape.runtime.padding": (21, "no rooms yet"),

@@ -100,3 +100,24 @@ def climb_up(component: Component, condition: Term, effort: Effort, only: bool |
             climb.rung = rung.name
             break
     return climb
+
+
+# -- how many questions each rung settled ----------------------------------------------------------
+
+
+COUNTS: Final[dict[str, int]] = dict.fromkeys(RUNGS, 0)
+
+
+def counters() -> dict[str, int]:
+    """Return the number of questions by the rung that settled them, since the last
+    :func:`reset_counters`.
+
+    ``unknown`` counts those that no rung settled.
+    """
+    return dict(COUNTS)
+
+
+def reset_counters() -> None:
+    """Set all counters to zero."""
+    for rung in COUNTS:
+        COUNTS[rung] = 0

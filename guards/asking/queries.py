@@ -9,8 +9,7 @@ from typing import Any
 
 from guards.asking.arguments import checked_ranges, listed, symbols_of_sets
 from guards.asking.assumptions import check_names, condition_of, facts_from
-from guards.asking.counting import COUNTS
-from guards.asking.ladder import WORDS, Effort, climb_up
+from guards.asking.ladder import COUNTS, WORDS, Effort, climb_up
 from guards.asking.questions import ask
 from guards.asking.reading import understood
 from guards.asking.verdict import Verdict
@@ -42,21 +41,9 @@ def decide(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any 
     >>> verdict.value, verdict.fails, verdict.holds
     (None, {'s0': 1, 's1': 6}, {'s0': 0, 's1': 0})
     """
-    condition = condition_of(query)
-    if assume or isinstance(assume, Term):
-        assume = listed(assume)
-    # a guard set may speak about other values than sizes
-    if type(query) is not str and type(query) is not Term:
-        ranges = {**symbols_of_sets((query,)), **checked_ranges(ranges)}
-    if ranges and not {s.name for s in condition.symbols}.issuperset(checked_ranges(ranges)):
-        check_names(ranges, (query, *assume))
-    facts = facts_from(ranges, assume)
-    if type(query) is str:
-        facts = _defined(facts, query)
-        if facts.contradictory:
-            return Verdict(
-                None, "unknown", reason="the facts leave no value at which it is defined"
-            )
+    condition, facts = _asked(query, ranges, assume)
+    if facts.contradictory:
+        return Verdict(None, "unknown", reason="the facts leave no value at which it is defined")
     if condition is TRUE or condition is FALSE:
         when = "always" if condition is TRUE else "never"
         return Verdict(condition is TRUE, "constant", reason=f"{when}: it is a constant")
@@ -95,6 +82,15 @@ def prove(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any =
     ... )
     (True, True, None)
     """
+    condition, facts = _asked(query, ranges, assume)
+    return ask(facts, condition)
+
+
+def _asked(query: Any, ranges: Mapping[str, Pair] | None, assume: Any) -> tuple[Term, Facts]:
+    """Return the condition that a query means, and what is known about its symbols.
+
+    Where the term no longer shows a divisor of the query's text, the facts say that it is not 0.
+    """
     condition = condition_of(query)
     if assume or isinstance(assume, Term):
         assume = listed(assume)
@@ -104,12 +100,8 @@ def prove(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any =
     if ranges and not {s.name for s in condition.symbols}.issuperset(checked_ranges(ranges)):
         check_names(ranges, (query, *assume))
     facts = facts_from(ranges, assume)
-    return ask(_defined(facts, query) if type(query) is str else facts, condition)
-
-
-def _defined(facts: Facts, query: str) -> Facts:
-    """Return the facts, and that the text of the query is defined where its term no longer shows a
-    divisor.
-    """
-    needed = understood(query).defined
-    return facts if needed is TRUE else facts.assume(needed)
+    if type(query) is str:
+        needed = understood(query).defined
+        if needed is not TRUE:
+            facts = facts.assume(needed)
+    return condition, facts

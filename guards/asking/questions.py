@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from guards.asking.counting import COUNTS
-from guards.asking.ladder import Effort, climb_up
+from guards.asking.ladder import COUNTS, Effort, climb_up
 from guards.deciders.independence import bounds_tell_all
 from guards.errors import ArgumentError
 from guards.facts.component import Component

@@ -7,8 +7,6 @@ an interval that contains all values that its operands allow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 Pair = tuple[int | None, int | None]
 
 EVERYTHING: Pair = (None, None)
@@ -76,14 +74,6 @@ def add(a: Pair, b: Pair) -> Pair:
     return None if a[0] is None or b[0] is None else a[0] + b[0], None if a[1] is None or b[
         1
     ] is None else a[1] + b[1]
-
-
-def union(pairs: Iterable[Pair]) -> Pair:
-    """The least interval around all of them (at least one)."""
-    first, *rest = pairs
-    for pair in rest:
-        first = hull(first, pair)
-    return first
 
 
 def negated(pair: Pair) -> Pair:

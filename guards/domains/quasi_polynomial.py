@@ -25,10 +25,10 @@ from guards.domains.polynomial import (
     polynomial,
     product,
     quotient,
+    sign_runs,
     value_at,
     weighted_sum,
 )
-from guards.domains.polynomial_signs import sign_runs
 from guards.terms import fold
 from guards.terms.term import Op, Term
 
@@ -72,18 +72,16 @@ class Pieces:
 
 
 def pieces_of(
-    term: Term, symbol: Term, domain: Pair, known: tuple[int, int] = (1, 0), most: int = MOST
+    term: Term, domain: Pair, known: tuple[int, int] = (1, 0), most: int = MOST
 ) -> Pieces:
-    """The pieces of a term in ``symbol`` alone, for values of the domain that are ``known[1]``
+    """The pieces of a term in one symbol alone, for values of the domain that are ``known[1]``
     modulo ``known[0]``.
 
     Raises:
         TooMany: there are more than ``most`` in all classes together.
 
-    >>> from guards.terms.arithmetic import symbol
     >>> from guards import parse
-    >>> s = symbol("s")
-    >>> found = pieces_of(parse("s // 4 == 2"), s, (0, None))
+    >>> found = pieces_of(parse("s // 4 == 2"), (0, None))
     >>> [value for value in range(20) if found.at(value)]
     [8, 9, 10, 11]
     """

@@ -58,7 +58,7 @@ def condition(truths: Pieces, symbol: Term) -> Term:
     >>> from guards.terms.arithmetic import symbol
     >>> s = symbol("s")
     >>> for text in ("s*s < 50", "s % 6 < 2 or s == 9", "s // 4 * 4 == s and s != 8"):
-    ...     print(condition(pieces_of(parse(text), s, (0, None)), s))
+    ...     print(condition(pieces_of(parse(text), (0, None)), s))
     s <= 7
     s == 9 or s % 6 <= 1
     s % 4 == 0 and s != 8

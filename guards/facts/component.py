@@ -9,14 +9,43 @@ follows from it is seen by plain arithmetic.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from guards.domains import congruence, interval_arithmetic
 from guards.domains.congruence import Class
 from guards.domains.interval_arithmetic import EVERYTHING, Pair, meet
 from guards.domains.linear_form import normal_form
-from guards.facts.memo import Memo
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import DEEP, SYMBOLIC_DIVISION, Monomials, Op, Term, intern, postorder
+
+
+class Memo:
+    """Caches about one component. Nothing here changes what is known; any of them may be emptied at
+    any time.
+
+    Attributes:
+        answers: decisions already made, by condition, in bits; filled by
+            ``guards.asking.questions``.
+        assumed: components with one more condition, by condition; filled by
+            ``guards.facts.propagate``.
+        points: a ``Found``, the assignments found so far (None before that); filled by
+            ``guards.deciders.witnesses``.
+        simplified: what the rewrite rules made of terms; filled by ``guards.facts.rewrite_rules``.
+        network: a ``Network``, its rows as edges (None before that); filled by
+            ``guards.deciders.chains``.
+        freedom: how freely symbols take their values (-1 before that); filled by
+            ``guards.deciders.independence``.
+    """
+
+    __slots__ = ("answers", "assumed", "freedom", "network", "points", "simplified")
+
+    def __init__(self) -> None:
+        self.answers: dict[Term, int] = {}
+        self.assumed: dict[Term, Component] = {}
+        self.points: Any = None  # the classes of this one and the next stand above this file
+        self.network: Any = None
+        self.simplified: dict[Term, Term] = {}
+        self.freedom = -1
 
 
 class Component:

@@ -25,16 +25,6 @@ def partial(term: Term) -> bool:
     return bool(term.kinds & SYMBOLIC_DIVISION)
 
 
-def divides(term: Term) -> bool:
-    """Return whether a term is itself a division by something that is not a constant.
-
-    >>> from guards.terms.arithmetic import symbol
-    >>> divides(symbol("a") % symbol("b")), divides(2 * (symbol("a") % symbol("b")))
-    (True, False)
-    """
-    return term.op in (Op.FLOORDIV, Op.MOD) and term.args[1].op is not Op.CONST
-
-
 def satisfied(condition: Term, values: Mapping[str, int]) -> bool:
     """Return whether a condition is defined and true at ``values``.
 

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from guards.facts.component import Component, divisors, replaced
 from guards.facts.equations import solved
 from guards.facts.laws_of_relations import two_remainders
-from guards.facts.learning import Learning
+from guards.facts.learning import Learning, replace_everywhere
 from guards.facts.ranges import add_row, narrow_inside, propagate_row
-from guards.facts.replacing import replace_everywhere
 from guards.facts.rewriting import rewritten
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import SYMBOLIC_DIVISION, Op, Term

@@ -9,8 +9,7 @@ from math import isqrt
 from guards.domains import interval_arithmetic
 from guards.domains.interval_arithmetic import Pair, meet
 from guards.domains.linear_form import bounded
-from guards.facts.learning import Learning
-from guards.facts.replacing import replace_everywhere
+from guards.facts.learning import Learning, replace_everywhere
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Monomials, Op, Term
 

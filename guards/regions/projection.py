@@ -101,7 +101,7 @@ def _told(condition: Term, target: Term, limits: Pair) -> list[Term]:
     is left out.
     """
     try:
-        short = told(pieces_of(condition, target, universe(limits)), target)
+        short = told(pieces_of(condition, universe(limits)), target)
     except TooMany:
         short = condition
     parts = list(short.args) if short.op is Op.AND else [] if short is TRUE else [short]

@@ -59,7 +59,7 @@ def _runs(conditions: Sequence[Term], ranges: Ranges) -> dict[str, list[_Run]]:
         if not alone:
             continue
         try:
-            truths = pieces_of(boolean.and_(*alone), s, limits, most=_RUNS)
+            truths = pieces_of(boolean.and_(*alone), limits, most=_RUNS)
         except TooMany:
             continue
         runs = []

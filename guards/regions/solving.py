@@ -176,7 +176,7 @@ class _Solver:
         component = self.facts.component(self.symbol)
         number, rest = component.congruence(component.canonical(self.symbol))
         known = (number, rest) if 0 < number <= MOST else (1, 0)  # what is known need not be used
-        return condition(pieces_of(relation, self.symbol, (found.lo, found.hi), known), self.symbol)
+        return condition(pieces_of(relation, (found.lo, found.hi), known), self.symbol)
 
     def _relation(self, relation: Term) -> Term:
         op = relation.op

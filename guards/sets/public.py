@@ -17,11 +17,11 @@ from guards.asking.arguments import (
     term_of,
 )
 from guards.asking.assumptions import check_names, facts_from, holding, pair_of
-from guards.domains.interval_arithmetic import Pair, meet
+from guards.domains.interval_arithmetic import SIZES, Pair, meet
 from guards.errors import ArgumentError
 from guards.facts.definedness import guarded, partial, total
 from guards.facts.facts import Facts
-from guards.sets import export
+from guards.regions.satisfiability import range_conditions
 from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet, as_set
 from guards.terms import latex_printing, smtlib_printing
@@ -200,10 +200,21 @@ def latex(given: Stated, *, ranges: Mapping[str, Pair] | None = None, assume: An
     """
     assumed, named = listed(assume), checked_ranges(ranges)
     if isinstance(given, GuardSet) or named or assumed:
-        return export.to_latex(_combined(given, named, assumed))
+        return _aligned(_combined(given, named, assumed))
     if isinstance(given, Guard):
         return latex_printing.latex(given.term)
     return latex_printing.latex(term_of(given, "latex"))
+
+
+def _aligned(guards: GuardSet) -> str:
+    """Return the conditions of a set as LaTeX lines; trivial ranges of sizes are left out."""
+    trivial = {condition for name in guards.ranges for condition in range_conditions(name, SIZES)}
+    lines = [
+        f"& {latex_printing.latex(guard.term)}"
+        for guard in guards.conditions
+        if guard.term not in trivial
+    ]
+    return "\n".join([r"\begin{aligned}", " \\\\\n".join(lines) or "& true", r"\end{aligned}"])
 
 
 def smtlib(*given: Stated, ranges: Mapping[str, Pair] | None = None, assume: Any = ()) -> str:

@@ -54,15 +54,8 @@ class Op(IntEnum):
 
 
 # The members used on hot paths, looked up once.
-_CONST, _SYMBOL, _MUL, _ADD, _FLOORDIV, _MOD = (
-    Op.CONST,
-    Op.SYMBOL,
-    Op.MUL,
-    Op.ADD,
-    Op.FLOORDIV,
-    Op.MOD,
-)
-_EQ, _NE, _LE, _AND, _OR, _TRUE = Op.EQ, Op.NE, Op.LE, Op.AND, Op.OR, Op.TRUE
+_CONST, _SYMBOL, _ADD, _TRUE = Op.CONST, Op.SYMBOL, Op.ADD, Op.TRUE
+_FLOORDIV, _MOD = Op.FLOORDIV, Op.MOD
 
 IntLike = Union["Term", int]
 BoolLike = Union["Term", bool]

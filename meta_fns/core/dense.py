@@ -12,7 +12,15 @@ import torch
 from meta_fns.core.layout import canonical, strides_of_format
 from meta_fns.core.sizes import Shape, Size, at_least_one, decide, known, same, static
 
-__all__ = ["compare", "dense_order", "dense_strides", "is_dense", "larger", "like_strides"]
+__all__ = [
+    "compare",
+    "dense_order",
+    "dense_strides",
+    "is_dense",
+    "larger",
+    "like_strides",
+    "memory_order",
+]
 
 
 def dense_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | None:
@@ -69,21 +77,9 @@ def dense_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> Shape:
     n = len(sizes)
     if n <= 1:
         return (1,) * n
-    order = list(range(n - 1, -1, -1))
-    # An insertion sort that does not move ambiguous pairs (a stride of 0, or equal strides and a
-    # size not larger).
-    for i in range(1, n):
-        moving = i
-        for other in range(i - 1, -1, -1):
-            comparison = _should_swap(sizes, strides, order[other], order[moving])
-            if comparison > 0:
-                order[other], order[moving] = order[moving], order[other]
-                moving = other
-            elif comparison < 0:
-                break
     result: list[Size] = [1] * n
     stride: Size = 1
-    for i in order:
+    for i in memory_order(sizes, [strides]):
         result[i] = stride
         size = sizes[i]
         if type(size) is int:
@@ -94,17 +90,42 @@ def dense_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> Shape:
     return tuple(result)
 
 
-def _should_swap(sizes: Sequence[Size], strides: Sequence[Size], a: int, b: int) -> int:
-    """Return 1 if dimension ``a`` is outside ``b`` in memory, -1 if inside, 0 if their order is not
-    known.
+def memory_order(sizes: Sequence[Size], keys: Sequence[Sequence[Size]]) -> list[int]:
+    """Return the dimensions from innermost to outermost, by TensorIterator's insertion sort.
+
+    Args:
+        sizes: the sizes of the dimensions.
+        keys: the strides of each operand; the first operand that tells two dimensions apart
+            decides.  A pair that none tells apart (strides of 0, or equal strides and a size not
+            larger) does not move.
     """
-    left, right = strides[a], strides[b]
-    if same(left, 0) or same(right, 0):
-        return 0
-    order = compare(left, right, sizes[a], sizes[b])
-    if order == 0:
-        return 1 if larger(sizes[a], sizes[b]) else 0
+    order = list(range(len(sizes) - 1, -1, -1))
+    for i in range(1, len(order)):
+        moving = i
+        for other in range(i - 1, -1, -1):
+            verdict = _outside(sizes, keys, order[other], order[moving])
+            if verdict > 0:
+                order[other], order[moving] = order[moving], order[other]
+                moving = other
+            elif verdict < 0:
+                break
     return order
+
+
+def _outside(sizes: Sequence[Size], keys: Sequence[Sequence[Size]], a: int, b: int) -> int:
+    """Return 1 if dimension ``a`` is outside ``b`` in memory, -1 if inside, 0 if no operand
+    decides.
+    """
+    for key in keys:
+        left, right = key[a], key[b]
+        if same(left, 0) or same(right, 0):
+            continue
+        verdict = compare(left, right, sizes[a], sizes[b])
+        if verdict:
+            return verdict
+        if larger(sizes[a], sizes[b]):
+            return 1
+    return 0
 
 
 def compare(a: Size, b: Size, size_a: Size, size_b: Size) -> int:

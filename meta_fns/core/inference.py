@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from meta_fns.core.composites import composite_of
-from meta_fns.core.registry import NO_CONTEXT, Context, lookup, resolve
+from meta_fns.core.registry import NO_CONTEXT, Context, composite_of, lookup, resolve
 from meta_fns.core.sizes import Size, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, MetaError, UnsupportedOp

@@ -27,6 +27,9 @@ __all__ = [
     "Rule",
     "aliasing",
     "charge",
+    "composite",
+    "composite_of",
+    "composites",
     "has_rule",
     "lookup",
     "register",
@@ -324,3 +327,38 @@ def _owner(names: Iterable[str], owners: dict[str, int]) -> int | None:
         if name in owners:
             return owners[name]
     return None
+
+
+# -- composite overloads ---------------------------------------------------------------------------
+#
+# torch decomposes them into others before any rule is used, so the tracer never meets them; users
+# name them (``aten.matmul``, ``aten.conv2d``).  They are not among the rules: ``meta_fns.infer``
+# looks here after it has looked there.
+
+
+_composites: dict[str, Callable[..., Any]] = {}
+
+
+def composite(*overloads: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function of specs for these overloads: it infers the operators into which they are
+    decomposed.
+    """
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for overload in overloads:
+            if overload in _composites:
+                raise ValueError(f"{overload} has two definitions")
+            _composites[overload] = fn
+        return fn
+
+    return register
+
+
+def composite_of(op: OpOverload) -> Callable[..., Any] | None:
+    """Return the function that infers a composite overload; None for other overloads."""
+    return _composites.get(str(op))
+
+
+def composites() -> tuple[str, ...]:
+    """Return the composite overloads that can be inferred by name."""
+    return tuple(sorted(_composites))

@@ -33,7 +33,6 @@ __all__ = [
     "clamp_index",
     "decide",
     "empty",
-    "is_symbolic",
     "known",
     "only_at_run_time",
     "presumed",
@@ -54,11 +53,6 @@ Cond: TypeAlias = Any
 Shape: TypeAlias = tuple[Size, ...]
 
 _Message: TypeAlias = str | Callable[[], str]
-
-
-def is_symbolic(x: object) -> bool:
-    """Return whether ``x``, a size or a condition, is not a plain Python number."""
-    return not isinstance(x, int)
 
 
 def static(sizes: Iterable[Size]) -> bool:

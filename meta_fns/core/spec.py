@@ -11,7 +11,7 @@ import torch
 from meta_fns.core import layout as _layout
 from meta_fns.core.sizes import Shape, Size, product, show
 
-__all__ = ["CPU", "TensorSpec"]
+__all__ = ["CPU", "TensorSpec", "in_suggested_format"]
 
 CPU = torch.device("cpu")
 
@@ -134,3 +134,18 @@ class TensorSpec:
             f"{dtype}{show(self.sizes)} strides {show(self.strides)} offset "
             f"{self.storage_offset} on {self.device}"
         )
+
+
+def in_suggested_format(
+    spec: TensorSpec, sizes: Shape | None = None, *, keeps: bool = True
+) -> TensorSpec:
+    """Return a fresh spec (of ``sizes``) in the memory format that the strides of ``spec`` suggest.
+
+    ``keeps=False``, for an op that keeps no format: contiguous.
+    """
+    if sizes is None:
+        sizes = spec.sizes
+    if not keeps or spec.canonical():
+        return spec.fresh(sizes)
+    found = _layout.suggested_format(spec.sizes, spec.strides)
+    return TensorSpec(sizes, _layout.strides_of_format(sizes, found), 0, spec.dtype, spec.device)

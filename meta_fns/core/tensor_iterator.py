@@ -132,7 +132,7 @@ def output_strides(
     if n <= 1:
         return layout.contiguous_strides(sizes)
     keys = [_keys(sizes, shape, strides) for shape, strides in operands]
-    order = _order(sizes, [key for key in keys if key is not None])
+    order = dense.memory_order(sizes, [key for key in keys if key is not None])
     if order == list(range(n - 1, -1, -1)):
         return layout.contiguous_strides(sizes)
     result: list[Size] = [1] * n
@@ -171,39 +171,6 @@ def _keys(sizes: Shape, shape: Shape, strides: Shape) -> list[Size] | None:
         keys.append(key)
         telling += not same(key, 0)
     return keys if telling > 1 else None
-
-
-def _order(sizes: Shape, keys: list[list[Size]]) -> list[int]:
-    """Return the output's dimensions from innermost to outermost, by TensorIterator's insertion
-    sort.
-    """
-    order = list(range(len(sizes) - 1, -1, -1))
-    for i in range(1, len(order)):
-        moving = i
-        for other in range(i - 1, -1, -1):
-            verdict = _outside(sizes, keys, order[other], order[moving])
-            if verdict > 0:
-                order[other], order[moving] = order[moving], order[other]
-                moving = other
-            elif verdict < 0:
-                break
-    return order
-
-
-def _outside(sizes: Shape, keys: list[list[Size]], a: int, b: int) -> int:
-    """Return 1 if dimension ``a`` is outside ``b`` in memory, -1 if inside, 0 if no operand
-    decides.
-    """
-    for key in keys:
-        left, right = key[a], key[b]
-        if same(left, 0) or same(right, 0):
-            continue
-        verdict = dense.compare(left, right, sizes[a], sizes[b])
-        if verdict:
-            return verdict
-        if dense.larger(sizes[a], sizes[b]):
-            return 1
-    return 0
 
 
 def laid_out_like(self: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:

@@ -11,7 +11,6 @@ from meta_fns.core.spec import TensorSpec
 
 __all__ = [
     "COMPLEX_DTYPES",
-    "float_result",
     "int_to_float",
     "is_float",
     "number_dtype",
@@ -117,11 +116,6 @@ def result_type(operands: Iterable[Any]) -> torch.dtype:
 def int_to_float(dtype: torch.dtype) -> torch.dtype:
     """Return the default float dtype for bool and integer dtypes, else the dtype itself."""
     return dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
-
-
-def float_result(operands: Iterable[Any]) -> torch.dtype:
-    """Return ``int_to_float`` of the operands' common dtype (``div``, ``sin``, ``atan2``, ...)."""
-    return int_to_float(result_type(operands))
 
 
 def sum_dtype(dtype: torch.dtype, wanted: torch.dtype | None = None) -> torch.dtype:

@@ -11,11 +11,11 @@ from meta_fns.core.sizes import Size, product
 from meta_fns.cost.charging import charge_all
 
 
-def _of_matrix(count: Callable[[Size, Size], Size], position: int = 0) -> Formula:
-    """``count(rows, columns)`` for each matrix of the batch at an argument."""
+def _of_matrix(count: Callable[[Size, Size], Size]) -> Formula:
+    """``count(rows, columns)`` for each matrix of the batch in the first argument."""
 
     def flops(call: OpCall) -> Size:
-        sizes = call.args[position].sizes
+        sizes = call.args[0].sizes
         return product(sizes[:-2]) * count(sizes[-2], sizes[-1])
 
     return flops

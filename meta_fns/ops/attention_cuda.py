@@ -66,7 +66,7 @@ def sorted_by_stride(sizes: Shape, strides: Shape) -> list[int]:
     return found
 
 
-def _rng(query: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+def _rng() -> tuple[TensorSpec, TensorSpec]:
     """Seed and offset of a kernel that keeps them on the CPU unless a CUDA graph is being
     captured.
     """
@@ -126,7 +126,7 @@ def efficient_attention(
         fit_into("attn_bias", attn_bias.sizes, (b, h, s, key.sizes[2]))
     output = heads_inside(query, (b, h, s, value.sizes[3]))
     rows = ceil_div(s, 32) * 32 if compute_log_sumexp else 0
-    return output, _float32(query, (b, h, rows)), *_rng(query)
+    return output, _float32(query, (b, h, rows)), *_rng()
 
 
 @rule("aten._scaled_dot_product_cudnn_attention.default", padding=fused_on_device)
@@ -253,4 +253,4 @@ def raw_efficient_attention(
         batch, longest = cu_seqlens_q.sizes[0] - 1, max_seqlen_q
         longest_k = longest_k if max_seqlen_k is None else max_seqlen_k
     rows = ceil_div(longest, 32) * 32 if compute_log_sumexp else 0
-    return output, _float32(query, (batch, h, rows)), *_rng(query), longest, longest_k
+    return output, _float32(query, (batch, h, rows)), *_rng(), longest, longest_k

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from meta_fns.core.broadcasting import broadcast
-from meta_fns.core.composites import composite
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.inference import infer
+from meta_fns.core.registry import composite
 from meta_fns.core.sizes import Size, ceil_div, check, product, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError

@@ -76,7 +76,7 @@ def _exponential(lambd: Any = 1.0, *rest: Any) -> None:
         raise ShapeError(f"lambd must be positive, got {lambd}")
 
 
-def _probability(p: Any = 0.5, *rest: Any) -> None:
+def _probability(p: Any) -> None:
     if not 0 <= p <= 1:
         raise ShapeError(f"p must be in [0, 1], got {p}")
 

@@ -9,10 +9,9 @@ import torch
 from meta_fns.core import type_promotion
 from meta_fns.core.checks import need_dtype, need_sizes
 from meta_fns.core.registry import rule
-from meta_fns.core.spec import TensorSpec
+from meta_fns.core.spec import TensorSpec, in_suggested_format
 from meta_fns.core.tensor_iterator import iterate, laid_out_like
 from meta_fns.errors import ShapeError, UnsupportedOp
-from meta_fns.ops.pooling import formatted
 from meta_fns.padding import random_numbers
 from meta_fns.padding.pointwise import pointwise
 
@@ -25,7 +24,7 @@ def native_dropout_backward(grad_output: TensorSpec, mask: TensorSpec, scale: An
     if grad_output.device.type != "cpu":  # one kernel: ATen/native/cuda/Dropout.cu
         need_dtype("mask", mask, (torch.bool,))
         need_sizes("mask", mask, grad_output.sizes)
-        return formatted(grad_output, grad_output.sizes)
+        return in_suggested_format(grad_output)
     common = type_promotion.result_type((grad_output, mask))
     product = iterate((grad_output, mask), common, common)
     return iterate((product,), type_promotion.result_type((product, 1.0)), numbers=True)

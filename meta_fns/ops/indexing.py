@@ -29,6 +29,18 @@ def need_index_dtype(name: str, spec: TensorSpec) -> None:
         raise DtypeError(f"{name} must be int64 or int32, got {spec.dtype}")
 
 
+def _need_rows(weight: TensorSpec, indices: TensorSpec) -> None:
+    """Require a matrix, and indices of its rows."""
+    if len(weight.sizes) != 2:
+        raise ShapeError(f"weight must have 2 dimensions, got {show(weight.sizes)}")
+    need_index_dtype("indices", indices)
+    if not empty(indices.sizes) and not known(weight.sizes[0] >= 1):
+        check(
+            (product(indices.sizes) == 0) | (weight.sizes[0] >= 1),
+            "an index is out of range: weight has no rows",
+        )
+
+
 @rule("aten.embedding.default", padding=padded_indexing.embedding)
 def embedding(
     weight: TensorSpec,
@@ -38,14 +50,7 @@ def embedding(
     sparse: bool = False,
 ) -> TensorSpec:
     """A row of ``weight`` for each index: ``(v, h)[(*, )] -> (*, h)``."""
-    if len(weight.sizes) != 2:
-        raise ShapeError(f"weight must have 2 dimensions, got {show(weight.sizes)}")
-    need_index_dtype("indices", indices)
-    if not empty(indices.sizes) and not known(weight.sizes[0] >= 1):
-        check(
-            (product(indices.sizes) == 0) | (weight.sizes[0] >= 1),
-            "an index is out of range: weight has no rows",
-        )
+    _need_rows(weight, indices)
     return TensorSpec.contiguous((*indices.sizes, weight.sizes[1]), weight.dtype, weight.device)
 
 
@@ -61,14 +66,7 @@ def embedding_renorm_(
             product(indices.sizes) == 0,
             lambda: f"weight must be floating point or complex, got {weight.dtype}",
         )
-    if len(weight.sizes) != 2:
-        raise ShapeError(f"weight must have 2 dimensions, got {show(weight.sizes)}")
-    need_index_dtype("indices", indices)
-    if not empty(indices.sizes) and not known(weight.sizes[0] >= 1):
-        check(
-            (product(indices.sizes) == 0) | (weight.sizes[0] >= 1),
-            "an index is out of range: weight has no rows",
-        )
+    _need_rows(weight, indices)
     return weight
 
 

@@ -21,7 +21,7 @@ from meta_fns.core.checks import (
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, product, same, show
-from meta_fns.core.spec import TensorSpec
+from meta_fns.core.spec import TensorSpec, in_suggested_format
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.normalization import batch_norm_like
 from meta_fns.padding import gradients
@@ -325,9 +325,4 @@ def cudnn_batch_norm_backward(
     reserveSpace: TensorSpec,
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
     """The gradients of input, weight and bias."""
-    found = torch.contiguous_format
-    if not input.canonical():
-        found = layout.suggested_format(input.sizes, input.strides)
-    strides = layout.strides_of_format(input.sizes, found)
-    grad_input = TensorSpec(input.sizes, strides, 0, input.dtype, input.device)
-    return grad_input, weight.fresh(), weight.fresh()
+    return in_suggested_format(input), weight.fresh(), weight.fresh()

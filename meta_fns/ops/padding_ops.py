@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import dense, layout
+from meta_fns.core import dense
 from meta_fns.core.checks import (
     COMPLEX,
     FLOATS,
@@ -19,7 +19,7 @@ from meta_fns.core.checks import (
 )
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, only_at_run_time, show, sym_min
-from meta_fns.core.spec import TensorSpec
+from meta_fns.core.spec import TensorSpec, in_suggested_format
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import joining as padded_joining
 from meta_fns.padding.rearranging import mirrored
@@ -70,12 +70,7 @@ def constant_pad_nd(self: TensorSpec, pad: Sequence[Size], value: Any = 0) -> Te
     if not grows:
         strides = dense.like_strides(tuple(cut), self.strides, None)
         return TensorSpec(tuple(cut), strides, 0, self.dtype, self.device)
-    found = torch.contiguous_format
-    if not self.canonical():
-        found = layout.suggested_format(self.sizes, self.strides)
-    return TensorSpec(
-        tuple(sizes), layout.strides_of_format(sizes, found), 0, self.dtype, self.device
-    )
+    return in_suggested_format(self, tuple(sizes))
 
 
 def _padded_sizes(
@@ -116,24 +111,17 @@ def _padded_sizes(
     return tuple(sizes)
 
 
-def _fresh(self: TensorSpec, sizes: Shape, like: TensorSpec, *, keeps_format: bool) -> TensorSpec:
-    """A fresh tensor of ``sizes``, in the memory format that ``like`` suggests if the op keeps it,
-    which it does on the CPU alone.
-    """
-    found = torch.contiguous_format
-    if keeps_format and like.device.type == "cpu" and not like.canonical():
-        found = layout.suggested_format(like.sizes, like.strides)
-    return TensorSpec(sizes, layout.strides_of_format(sizes, found), 0, self.dtype, self.device)
-
-
 def _register(kind: str, n: int) -> None:
     reflect = kind == "reflection"
+
+    def keeps_format(self: TensorSpec) -> bool:
+        return n > 1 and self.device.type == "cpu"
 
     def pad(self: TensorSpec, padding: Sequence[Size]) -> TensorSpec:
         if self.dtype is torch.bool:
             raise DtypeError("not implemented for bool")
         sizes = _padded_sizes(self, padding, n, reflect=reflect, nonempty=True)
-        return _fresh(self, sizes, self, keeps_format=n > 1 and len(sizes) in (4, 5))
+        return in_suggested_format(self, sizes, keeps=keeps_format(self))
 
     def pad_backward(
         grad_output: TensorSpec, self: TensorSpec, padding: Sequence[Size]
@@ -149,7 +137,7 @@ def _register(kind: str, n: int) -> None:
             need_equal(mine, wanted, "grad_output does not fit")
         need_same("grad_output", grad_output, "self", self)
         need_dtype("grad_output", grad_output, FLOATS | COMPLEX)
-        return _fresh(self, self.sizes, self, keeps_format=n > 1 and len(sizes) in (4, 5))
+        return in_suggested_format(self, keeps=keeps_format(self))
 
     pad.__doc__ = (
         f"{kind.capitalize()} padding of the last {n} dimensions: `[before, after]` "

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
-from meta_fns.core import layout
 from meta_fns.core.checks import need_equal, need_nonempty, need_rank
 from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
 
-__all__ = ["formatted", "need_gradient", "need_window", "pair", "pooled_size", "window_sizes"]
+__all__ = ["need_gradient", "need_window", "pair", "pooled_size", "window_sizes"]
 
 
 def pair(values: Sequence[Size] | Size, default: Sequence[Size] = (), n: int = 2) -> Sequence[Size]:
@@ -46,19 +43,6 @@ def pooled_size(
     if (out - 1) * stride >= size + padding:
         out = out - 1
     return out
-
-
-def formatted(
-    spec: TensorSpec, sizes: Shape, like: TensorSpec | None = None, *, keep: bool = True
-) -> TensorSpec:
-    """A fresh tensor of ``sizes``, in the memory format of ``like`` (or ``spec`` itself) if that is
-    to be kept.
-    """
-    like = like or spec
-    found = torch.contiguous_format
-    if keep and len(sizes) in (4, 5) and len(sizes) == len(like.sizes) and not like.canonical():
-        found = layout.suggested_format(like.sizes, like.strides)
-    return TensorSpec(sizes, layout.strides_of_format(sizes, found), 0, spec.dtype, spec.device)
 
 
 def need_window(

@@ -16,9 +16,9 @@ from meta_fns.core.checks import (
 )
 from meta_fns.core.registry import register
 from meta_fns.core.sizes import Shape, Size, check, known, show
-from meta_fns.core.spec import TensorSpec
+from meta_fns.core.spec import TensorSpec, in_suggested_format
 from meta_fns.errors import DtypeError, ShapeError
-from meta_fns.ops.pooling import formatted, need_gradient, pair, window_sizes
+from meta_fns.ops.pooling import need_gradient, pair, window_sizes
 from meta_fns.padding import gradients
 from meta_fns.padding.convolution import average_pooling
 from meta_fns.padding.resampling import adaptive_average
@@ -62,8 +62,8 @@ def _register_average(n: int) -> None:
         if divisor_override == 0:
             raise ShapeError("divisor_override must not be 0")
         need_dtype("self", self, _POOLED)
-        return formatted(
-            self, _average_sizes(self, n, kernel_size, stride, padding, ceil_mode), keep=n == 2
+        return in_suggested_format(
+            self, _average_sizes(self, n, kernel_size, stride, padding, ceil_mode), keeps=n == 2
         )
 
     def backward(
@@ -82,7 +82,7 @@ def _register_average(n: int) -> None:
         sizes = _average_sizes(self, n, kernel_size, stride, padding, ceil_mode)
         need_gradient(grad_output, sizes, n + 1)
         need_same("grad_output", grad_output, "self", self)
-        return formatted(self, self.sizes, keep=n == 2)
+        return in_suggested_format(self, keeps=n == 2)
 
     average.__doc__ = f"The average over windows of the last {n} dimensions."
     backward.__doc__ = f"The gradient of avg_pool{n}d."
@@ -110,7 +110,7 @@ def _register_adaptive(n: int) -> None:
                 check(
                     size >= 0, lambda: f"output_size must not be negative, got {show(output_size)}"
                 )
-        return formatted(self, (*self.sizes[:-n], *output_size), keep=n == 2)
+        return in_suggested_format(self, (*self.sizes[:-n], *output_size), keeps=n == 2)
 
     def backward(grad_output: TensorSpec, self: TensorSpec) -> TensorSpec:
         need_rank("grad_output", grad_output, n + 1, n + 2)
@@ -122,7 +122,7 @@ def _register_adaptive(n: int) -> None:
         if grad_output.dtype is not self.dtype:
             raise DtypeError(f"grad_output is of {grad_output.dtype}, self of {self.dtype}")
         need_dtype("self", self, FLOATS)
-        return formatted(self, self.sizes, keep=n == 2)
+        return in_suggested_format(self, keeps=n == 2)
 
     adaptive.__doc__ = (
         f"The average over as many windows as `output_size` says, in the last {n} dimensions."

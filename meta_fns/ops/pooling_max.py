@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 
-from meta_fns.core import layout
 from meta_fns.core.checks import (
     FLOATS,
     REALS,
@@ -19,10 +18,9 @@ from meta_fns.core.checks import (
 )
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, product, show
-from meta_fns.core.spec import TensorSpec
+from meta_fns.core.spec import TensorSpec, in_suggested_format
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.pooling import (
-    formatted,
     need_gradient,
     need_window,
     pair,
@@ -76,11 +74,7 @@ def max_pool2d_with_indices(
                 ),
             )
         sizes[n - 2 + i] = size
-    found = torch.contiguous_format
-    if n == 4 and not self.canonical():
-        found = layout.suggested_format(self.sizes, self.strides)
-    strides = layout.strides_of_format(sizes, found)
-    return _with_positions(TensorSpec(tuple(sizes), strides, 0, self.dtype, self.device))
+    return _with_positions(in_suggested_format(self, tuple(sizes), keeps=n == 4))
 
 
 @rule("aten.max_pool1d.default", padding=padded_convolution.max_pooling_1d)
@@ -133,7 +127,7 @@ def max_pool3d_with_indices(
     sizes = window_sizes(
         self, kernel, pair(stride, kernel, 3), pair(padding, n=3), pair(dilation, n=3), ceil_mode
     )
-    return _with_positions(formatted(self, sizes, keep=len(sizes) == 5))
+    return _with_positions(in_suggested_format(self, sizes, keeps=len(sizes) == 5))
 
 
 def _register_backward(n: int) -> None:
@@ -165,7 +159,7 @@ def _register_backward(n: int) -> None:
         need_gradient(grad_output, sizes, len(sizes) if n == 2 else n + 1)
         need_gradient(indices, sizes, len(sizes) if n == 2 else n + 1)
         need_dtype("indices", indices, (torch.int64,))
-        return formatted(self, self.sizes, keep=len(sizes) == n + 2)
+        return in_suggested_format(self, keeps=len(sizes) == n + 2)
 
     backward.__doc__ = f"The gradient of max_pool{n}d."
     name = f"aten.max_pool{n}d_with_indices_backward.default"
@@ -186,7 +180,9 @@ def _register_adaptive(n: int) -> None:
         for size in output_size:
             check(size >= 0, lambda: f"output_size must not be negative, got {show(output_size)}")
         need_dtype("self", self, FLOATS)
-        return _with_positions(formatted(self, (*self.sizes[:-n], *output_size), keep=n == 2))
+        return _with_positions(
+            in_suggested_format(self, (*self.sizes[:-n], *output_size), keeps=n == 2)
+        )
 
     def backward(grad_output: TensorSpec, self: TensorSpec, indices: TensorSpec) -> TensorSpec:
         need_rank("grad_output", grad_output, n + 1, n + 2)
@@ -196,7 +192,7 @@ def _register_adaptive(n: int) -> None:
         if grad_output.dtype is not self.dtype:
             raise DtypeError(f"grad_output is of {grad_output.dtype}, self of {self.dtype}")
         need_dtype("self", self, FLOATS)
-        return formatted(self, self.sizes, keep=n == 2)
+        return in_suggested_format(self, keeps=n == 2)
 
     adaptive.__doc__ = (
         f"The maximum over as many windows as `output_size` says, in the last {n} dimensions."
@@ -313,7 +309,7 @@ def _unpooled(
     need_nonempty("self", self, range(1, len(self.sizes)))
     need_dtype("self", self, FLOATS)
     keep = n == 2 and self.device.type == "cpu"
-    return formatted(self, (*self.sizes[:-n], *output_size), keep=keep)
+    return in_suggested_format(self, (*self.sizes[:-n], *output_size), keeps=keep)
 
 
 @rule("aten.max_unpool2d.default")

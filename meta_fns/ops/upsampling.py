@@ -21,7 +21,7 @@ from meta_fns.core.checks import (
 )
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, product, show
-from meta_fns.core.spec import TensorSpec
+from meta_fns.core.spec import TensorSpec, in_suggested_format
 from meta_fns.core.tensor_iterator import laid_out_like
 from meta_fns.core.view_strides import view_strides
 from meta_fns.errors import ShapeError
@@ -32,16 +32,6 @@ from meta_fns.padding import resampling as padded_resampling
 __all__: list[str] = []
 
 _ACCEPTED = FLOATS | {torch.uint8}
-
-
-def _output(spec: TensorSpec, sizes: Shape, n: int) -> TensorSpec:
-    """Fresh, in the memory format that ``spec`` suggests (contiguous over one spatial
-    dimension).
-    """
-    found = torch.contiguous_format
-    if n > 1 and not spec.canonical():
-        found = layout.suggested_format(spec.sizes, spec.strides)
-    return TensorSpec(sizes, layout.strides_of_format(sizes, found), 0, spec.dtype, spec.device)
 
 
 def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
@@ -58,7 +48,7 @@ def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
         need_nonempty("self", self, range(1, n + 2))
         need_positive("output_size", output_size)
         need_dtype("self", self, _ACCEPTED)
-        return _output(self, (*self.sizes[:2], *output_size), n)
+        return in_suggested_format(self, (*self.sizes[:2], *output_size), keeps=n > 1)
 
     def backward(
         grad_output: TensorSpec,
@@ -77,7 +67,8 @@ def _register(name: str, n: int, *, plain_gradient: bool = False) -> None:
         need_rank("grad_output", grad_output, n + 2)
         need_sizes("grad_output", grad_output, (*input_size[:2], *output_size))
         need_dtype("grad_output", grad_output, FLOATS)
-        return _output(grad_output, tuple(input_size), 1 if plain_gradient else n)
+        keeps = n > 1 and not plain_gradient
+        return in_suggested_format(grad_output, tuple(input_size), keeps=keeps)
 
     upsample.__doc__ = f"{name} to `output_size`: `(n, c, *spatial) -> (n, c, *output_size)`."
     backward.__doc__ = f"The gradient of {name}."
@@ -192,12 +183,14 @@ def affine_grid_generator(
 
 
 def _shuffled(self: TensorSpec, sizes: Shape, *, cpu_format: bool) -> TensorSpec:
-    found = torch.contiguous_format
-    if cpu_format and not self.canonical() and len(self.sizes) in (4, 5):
-        found = layout.suggested_format(self.sizes, self.strides)
-    if found is torch.channels_last_3d and sizes is not self.sizes:
+    if (
+        cpu_format
+        and len(self.sizes) == 5
+        and sizes is not self.sizes
+        and layout.is_channels_last_strides(self.sizes, self.strides)
+    ):
         raise ShapeError("not implemented for channels-last tensors of 5 dimensions")
-    return TensorSpec(sizes, layout.strides_of_format(sizes, found), 0, self.dtype, self.device)
+    return in_suggested_format(self, sizes, keeps=cpu_format)
 
 
 @rule("aten.pixel_shuffle.default", padding=padded_rearranging.pixel_shuffle)

@@ -74,17 +74,6 @@ def number_in(leaf: torch.Tensor | VaryingFloat) -> Any:
 _number_in: Any = torch.Tensor.item  # quicker than the overload that it calls
 
 
-def without_leaves(nested: Any) -> Any:
-    """Replace leaves in nested arguments by plain floats again.
-
-    >>> without_leaves(([leaf_of(0.1), 2],))
-    ([0.1, 2],)
-    """
-    return pytree.tree_map(
-        lambda each: number_in(each) if type(each) in (FloatLeaf, VaryingFloat) else each, nested
-    )
-
-
 class ChangingFloats:
     """The places of changing floats in the arguments and variables of one function.
 

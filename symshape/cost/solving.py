@@ -60,7 +60,7 @@ def largest(
     lowest, high = domain.guards.ranges.get(symbol, (0, None))
     low = max(lowest or 0, 1)  # that nothing at all fits is no answer
     try:
-        found = _last(pieces_of(fitting, unknown, (low, high)))
+        found = _last(pieces_of(fitting, (low, high)))
     except TooMany:
         found = _by_bisection(
             bounded, allowed, unknown, at_most, low, MOST if high is None else high
@@ -93,7 +93,7 @@ def allowed_range(domain: Domain, symbol: str, others: Mapping[str, int]) -> tup
     lowest, high = domain.guards.ranges.get(symbol, (0, None))
     low = max(lowest or 0, 1)
     try:
-        pieces = pieces_of(boolean.and_(*allowed), unknown, (low, high))
+        pieces = pieces_of(boolean.and_(*allowed), (low, high))
         least, greatest = _first(pieces), _last(pieces)
     except TooMany:
         holding = (

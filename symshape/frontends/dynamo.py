@@ -58,8 +58,7 @@ from symshape.interrupts import interrupt_in
 from symshape.options import Options, options_of
 from symshape.runtime.eager_or_program import may_run_eagerly
 from symshape.runtime.runners.choice import RunnerName, check_name
-from symshape.torch_internals.compile_context import TracingContext
-from symshape.torch_internals.dynamo import TorchDynamoException, aot_autograd
+from symshape.torch_internals.dynamo import TorchDynamoException, TracingContext, aot_autograd
 from symshape.torch_internals.private import refusal, refuse_if_missing
 from symshape.tracing.from_graph.dynamo import retraced
 from symshape.tracing.traced_modes import nothing_left_entered

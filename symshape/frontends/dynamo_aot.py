@@ -24,8 +24,8 @@ from symshape.errors import Reason, UnsupportedError
 from symshape.runtime.runners.cuda.overlaps import may_overlap
 from symshape.torch_internals import functorch, pytree
 from symshape.torch_internals.autograd import top_saving_hooks
-from symshape.torch_internals.compile_context import TracingContext
 from symshape.torch_internals.dispatch import DispatchKey
+from symshape.torch_internals.dynamo import TracingContext
 
 _DECOMPOSED = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 _AS_TORCHS = frozenset(

@@ -20,8 +20,7 @@ import torch
 from guards.text.escaping import printable
 from symshape.errors import Reason, UnsupportedError
 from symshape.frontends.dynamo_graph import Origin
-from symshape.torch_internals.compile_context import CompileContext
-from symshape.torch_internals.dynamo import wrapping
+from symshape.torch_internals.dynamo import CompileContext, wrapping
 from symshape.user_code import location_in, name_of, origin_of
 
 _WRAPPING = wrapping

@@ -92,9 +92,6 @@ def stats_of(
 # server of ours.
 #
 # Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text, version 0.0.4).
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""The content type for a server's response."""
-
 _COUNTERS = {
     "calls": "Calls of the function.",
     "hits": "Calls served by an entry that was there.",

@@ -8,15 +8,19 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import attrs
 import torch
 from torch.optim.optimizer import Optimizer
 
+from guards.terms import arithmetic
 from symshape.calls.policies import Dynamic
-from symshape.cost.optimizers import MakeOptimizer, optimizer_of, parameters_of
-from symshape.cost.peak_memory import PeakMemory
-from symshape.cost.training_memory import training_memory
+from symshape.cost.liveness import GRADIENTS, OPTIMIZER, moments, storage_bytes
+from symshape.cost.optimizers import MakeOptimizer, optimizer_memory, optimizer_of, parameters_of
+from symshape.cost.peak_memory import PeakMemory, rounding
 from symshape.errors import InputError
 from symshape.frontends.trace import Traced, check_call, trace
+from symshape.graph.program import Program
+from symshape.graph.steps import values_in
 from symshape.options import Options
 
 Loss = Callable[[Any], torch.Tensor]
@@ -59,7 +63,7 @@ class TracedTraining(Traced):
             InputError: the alignment is not a positive integer, there is no such schedule, or the
                 optimizer's step cannot be taken without data.
         """
-        return training_memory(
+        return _training_memory(
             self.program,
             self.optimizer,
             accumulated=self.accumulated,
@@ -211,3 +215,41 @@ def loss_of(
             f"the result ({what}) is not a scalar loss and has no attribute .loss; {advice}"
         )
     return found
+
+
+def _training_memory(
+    program: Program,
+    optimizer: Optimizer | None,
+    *,
+    accumulated: bool,
+    schedule: str,
+    alignment: int | None,
+) -> PeakMemory:
+    """Return the peak of a program that returns a loss and gradients, followed by the optimizer's
+    step.
+
+    Args:
+        program: forward and backward.
+        optimizer: whose state is there from the start, and whose step comes last; None for none.
+        accumulated: gradients are there from the start, and what backward makes is added to them.
+        schedule: who holds tensors, as for :class:`PeakMemory`.
+        alignment: allocations are rounded up to a multiple of this.
+
+    Raises:
+        InputError: the alignment or the schedule is malformed, or the optimizer's memory cannot be
+            known.
+    """
+    rounded = rounding(alignment, schedule)
+    results = list(values_in(program.graph.outputs))
+    gradients = results[1:]
+    found = list(moments(program.graph, rounded, schedule, gradients, accumulated=accumulated))
+    if accumulated:
+        storages = {id(each.storage): each for each in gradients}
+        there = arithmetic.total(rounded(storage_bytes(each)) for each in storages.values())
+        found = [each.plus(GRADIENTS, there) for each in found]
+    if optimizer is not None:
+        memory = optimizer_memory(optimizer, alignment or 1)
+        found = [each.plus(OPTIMIZER, memory.state) for each in found]
+        last = found[-1].plus(OPTIMIZER, memory.transient)
+        found.append(attrs.evolve(last, node=None, place=f"{memory.name}.step()"))
+    return PeakMemory.among(program, found)

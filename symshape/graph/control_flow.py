@@ -23,7 +23,6 @@ Subgraph = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
 
 Its own operands come before the captured ones.
 """
-_aten = torch.ops.aten
 
 
 @attrs.frozen

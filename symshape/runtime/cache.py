@@ -18,7 +18,7 @@ from symshape.graph.program import Slot, State, slot_names
 from symshape.runtime.entry import Entry, Seen
 from symshape.runtime.families import Family
 from symshape.runtime.history import History
-from symshape.runtime.runners.notes import Note
+from symshape.runtime.runners.protocol import Note
 
 _MOST_SEEN = 8192  # counters of an entry: different tuples of integers
 _MOST_ASKED = 4  # branches whose memos are searched for an exact key

@@ -20,8 +20,7 @@ from time import thread_time_ns
 import attrs
 import torch
 
-from guards.asking.counting import counters
-from guards.asking.ladder import RUNGS
+from guards.asking.ladder import RUNGS, counters
 from guards.asking.queries import prove
 from tests.bench.peers import OutOfTime, Peer, Prepared, Sympy, all_peers, at_most
 from tests.bench.report import Report, bench_parser

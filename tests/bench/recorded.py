@@ -18,8 +18,7 @@ import attrs
 import torch
 
 import symshape
-from guards.asking.counting import counters
-from guards.asking.ladder import Effort
+from guards.asking.ladder import Effort, counters
 from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.terms import arithmetic

@@ -21,7 +21,7 @@ import attrs
 import torch
 
 import symshape
-from symshape.calls.copies import copy_call
+from symshape.runtime.verify import copy_call
 from tests.fuzz.harness import Counterexample, Outcome, fuzz, fuzz_parser
 from tests.fuzz.programs import SPACE
 from tests.symshape.eager import EXPECTED_REFUSALS, Seen, call_seen, differences

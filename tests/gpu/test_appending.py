@@ -13,8 +13,12 @@ import torch
 import symshape
 from symshape import Options, events
 from symshape.runtime.runners.padded import cache_append_op
-from symshape.runtime.runners.padded.cache_append_kernel import available, write
-from symshape.runtime.runners.padded.cache_append_op import APPENDED_IN_PLACE, _by_ops
+from symshape.runtime.runners.padded.cache_append_op import (
+    APPENDED_IN_PLACE,
+    _by_ops,
+    kernel_compiles,
+    write_by_kernel,
+)
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.bench.streams import decode
 from tests.meta_fns.padding.poison import assert_same, poison
@@ -104,7 +108,7 @@ LAYOUTS = (_plain, _of_one, _one_of_two, _heads_inside, _wide, _odd, _repeated, 
 def test_the_kernel_writes_what_the_ops_write(
     layout: Callable[..., tuple[torch.Tensor, ...]], dtype: torch.dtype
 ) -> None:
-    assert available(), "this torch compiles no CUDA source"
+    assert kernel_compiles(), "this torch compiles no CUDA source"
     fill = filled(dtype, 1)[0]
     for more in (1, 3):
         for start in (0, 1, 16, CAP - 1, CAP):
@@ -118,7 +122,7 @@ def test_the_kernel_writes_what_the_ops_write(
             if dtype.itemsize > 1 or not dtype.is_floating_point:  # torch copies no float8 by index
                 _by_ops(by_ops, behind, place, fill, dim)
                 assert same(by_ops, expected)
-            served = write(whole, behind, place, fill, dim)
+            served = write_by_kernel(whole, behind, place, fill, dim)
             assert served == (layout is not _many_dims)
             if served:
                 assert same(whole, expected), (more, start)

@@ -119,9 +119,9 @@ def test_less_effort_is_kept() -> None:
         with whole_question() as one:
             one.steps = 0
             assert ask(facts, ONLY_Z3, effort=Effort.CHEAP) is None
-        before = guards.asking.counting.counters()["memo"]  # type: ignore[attr-defined]
+        before = guards.asking.ladder.counters()["memo"]  # type: ignore[attr-defined]
         assert ask(facts, ONLY_Z3, effort=Effort.CHEAP) is None
-        assert guards.asking.counting.counters()["memo"] == before + 1  # type: ignore[attr-defined]
+        assert guards.asking.ladder.counters()["memo"] == before + 1  # type: ignore[attr-defined]
 
 
 # -- the doors -------------------------------------------------------------------------------------

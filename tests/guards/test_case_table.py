@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from guards.asking.counting import counters, reset_counters
+from guards.asking.ladder import counters, reset_counters
 from guards.asking.queries import decide
 from tests.guards.case_table import Row, rows
 from tests.oracles import by_z3, complete, names_in, tried

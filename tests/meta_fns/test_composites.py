@@ -16,7 +16,7 @@ import guards
 import meta_fns
 from guards.terms.fold import evaluate
 from meta_fns import MetaError, TensorSpec
-from meta_fns.core.composites import composites
+from meta_fns.core.registry import composites
 
 aten = torch.ops.aten
 SIZES = (0, 1, 2, 5)

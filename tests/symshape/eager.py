@@ -16,10 +16,10 @@ from guards.terms import fold
 from meta_fns import TensorSpec
 from symshape import GuardViolation, RuntimeAssertionError, Traced
 from symshape.calls.arguments import flatten_call, values_of
-from symshape.calls.copies import copy_call
 from symshape.calls.generator_states import state_of
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Assertion, Node, Value, map_argument
+from symshape.runtime.verify import copy_call
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 EXPECTED_REFUSALS = (

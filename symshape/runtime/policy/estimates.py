@@ -46,15 +46,14 @@ The first calls load kernels, or prepare libraries for their sizes.
 
 
 class Typical:
-    """The median of the last few measurements; the least of fewer than ``few``.
+    """The median of the last few measurements; the least of fewer than ``FEW``.
 
     >>> typical = Typical()
     >>> [typical(), *map(typical.saw, (900.0, 700.0, 1.0, 2.0, 3.0))]
     [None, 900.0, 700.0, 1.0, 1.0, 3.0]
     """
 
-    def __init__(self, last: int = 9, few: int = FEW) -> None:
-        self._few = few
+    def __init__(self, last: int = 9) -> None:
         self._seen: deque[float] = deque(maxlen=last)
         self._value: float | None = None
 
@@ -62,7 +61,7 @@ class Typical:
         """Record a measurement; return the new median."""
         self._seen.append(milliseconds)
         self._value = (
-            min(self._seen) if len(self._seen) < self._few else statistics.median_low(self._seen)
+            min(self._seen) if len(self._seen) < FEW else statistics.median_low(self._seen)
         )
         return self._value
 

@@ -21,9 +21,8 @@ from symshape.native.building import build_missing
 from symshape.options import Options
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.pieces.recordable import records_gradients
-from symshape.runtime.runners.protocol import Cut, Runner, Unfit
+from symshape.runtime.runners.protocol import Cut, Note, Runner, Unfit, silent
 from symshape.runtime.runners.randomness import draws_any
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """The protocol of runners: a runner executes one program, describes itself, and releases what it
-holds.
+holds.  It records events by a callback.
 """
 
 from __future__ import annotations
@@ -36,3 +36,24 @@ class Runner(Protocol):
 
     def describe(self) -> str:
         """Return the runner's name and what it holds, in a few words."""
+
+
+class Note(Protocol):
+    """A callback that records an event of one entry; the kinds are those of
+    ``runtime.history.Moment``.
+    """
+
+    def __call__(
+        self,
+        kind: str,
+        *,
+        values: tuple[int, ...] = ...,
+        sizes: str = ...,
+        text: str = ...,
+        milliseconds: float | None = ...,
+    ) -> None:
+        """Record an event that happens now."""
+
+
+def silent(kind: str, **_: Any) -> None:
+    """Drop an event."""

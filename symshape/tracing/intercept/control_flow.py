@@ -30,7 +30,6 @@ from symshape.torch_internals.library import generic_associative_scan
 # torch/_higher_order_ops/associative_scan.py, checked on 2.13.)
 _slice = torch.ops.aten.slice
 _Combine = Callable[..., list[torch.Tensor]]
-_Function = Callable[..., Any]
 
 
 def by_levels(

@@ -8,9 +8,8 @@ import pytest
 
 from guards import parse
 from guards.asking.assumptions import facts_from
-from guards.asking.counting import counters, reset_counters
-from guards.asking.ladder import LADDER, RUNGS, WORDS, Effort, climb_up
-from guards.asking.queries import decide
+from guards.asking.ladder import LADDER, RUNGS, WORDS, Effort, climb_up, counters, reset_counters
+from guards.asking.queries import decide, prove
 from guards.asking.questions import ask
 from guards.deciders.case_split import refutes as refuted_by_cases
 from guards.deciders.linear_refutation import refutes
@@ -113,3 +112,23 @@ def test_refuting_rungs_agree_with_each_other() -> None:
         assert not refutes(component, parse(text)), text
         assert not refuted_by_cases(component, parse(text)), text
     assert refuted_by_cases(component, ne((x * x + x) % 2, 0))
+
+
+# -- counting --------------------------------------------------------------------------------------
+
+
+def test_every_question_is_counted_once() -> None:
+    reset_counters()
+    assert counters() == dict.fromkeys(RUNGS, 0)
+    assert decide("counted >= 0").value is True
+    assert prove("counted // 3 + counted // 2 <= counted") is True
+    assert prove("counted // 3 + counted // 2 <= counted") is True
+    found = counters()
+    assert (found["interval"], found["linear"], found["memo"]) == (1, 1, 1)
+    assert sum(found.values()) == 3
+
+
+def test_what_is_returned_is_a_copy() -> None:
+    reset_counters()
+    counters()["z3"] = 7
+    assert counters()["z3"] == 0

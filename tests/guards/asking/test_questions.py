@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from guards import parse
 from guards.asking.assumptions import facts_from
-from guards.asking.counting import counters, reset_counters
-from guards.asking.ladder import Effort
+from guards.asking.ladder import Effort, counters, reset_counters
 from guards.asking.queries import prove
 from guards.asking.questions import ask, ask_component
 from guards.errors import Contradiction, ParseError

@@ -8,7 +8,7 @@ import pytest
 
 from guards import parse
 from guards.asking.assumptions import facts_from
-from guards.asking.counting import counters, reset_counters
+from guards.asking.ladder import counters, reset_counters
 from guards.asking.simplification import bounds, restore, simplify
 from guards.errors import Contradiction, ParseError
 from guards.facts.rewriting import rewritten

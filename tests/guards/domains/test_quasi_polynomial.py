@@ -32,7 +32,7 @@ def test_pieces_have_the_values_of_the_term(domain: Pair) -> None:
     for _ in range(150):
         try:
             term = parse(rng.choice((condition, integer))(rng, ("x",)))
-            pieces = pieces_of(term, x, domain, most=4000)
+            pieces = pieces_of(term, domain, most=4000)
         except (ParseError, TooMany):
             continue
         for value in [*range(-14, 31), 997, 1000, -1001]:
@@ -51,7 +51,7 @@ def test_pieces_have_the_values_of_the_term(domain: Pair) -> None:
 
 
 def test_one_class_alone() -> None:
-    pieces = pieces_of(parse("x // 4 * 3"), x, (0, None), (6, 5))
+    pieces = pieces_of(parse("x // 4 * 3"), (0, None), (6, 5))
     assert [rest % 6 for rest, runs in enumerate(pieces.classes) if runs] == [5] * (
         pieces.modulus // 6
     )
@@ -60,6 +60,6 @@ def test_one_class_alone() -> None:
 
 def test_there_are_limits() -> None:
     with pytest.raises(TooMany):
-        pieces_of(parse("x % 97 + x % 101"), x, (0, None), most=500)
+        pieces_of(parse("x % 97 + x % 101"), (0, None), most=500)
     with pytest.raises(TooMany):
-        pieces_of(parse("x*x*x // (x + 1000000007)"), x, (None, None), most=1000)
+        pieces_of(parse("x*x*x // (x + 1000000007)"), (None, None), most=1000)

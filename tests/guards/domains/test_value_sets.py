@@ -20,7 +20,7 @@ x = symbol("x")
 
 
 def _told(text: str, domain: Pair = (0, None)) -> Term:
-    return condition(pieces_of(parse(text), x, domain), x)
+    return condition(pieces_of(parse(text), domain), x)
 
 
 @pytest.mark.parametrize("domain", [(0, None), (1, 40), (None, None), (None, 9)])
@@ -31,7 +31,7 @@ def test_the_same_integers(domain: Pair) -> None:
     for _ in range(250):
         try:
             term = parse(random_condition(rng, ("x",)))
-            pieces = pieces_of(term, x, domain, most=3000)
+            pieces = pieces_of(term, domain, most=3000)
             told = condition(pieces, x)
         except (ParseError, TooMany):
             continue

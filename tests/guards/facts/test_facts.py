@@ -10,7 +10,7 @@ import pytest
 
 from guards import decide as decide_function
 from guards.asking.assumptions import facts_from
-from guards.asking.counting import counters, reset_counters
+from guards.asking.ladder import counters, reset_counters
 from guards.asking.questions import ask
 from guards.asking.reading import parse
 from guards.domains.interval import Interval

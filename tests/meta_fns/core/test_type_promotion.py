@@ -57,7 +57,7 @@ def test_numbers_are_of_the_default_dtypes(default: torch.dtype) -> None:
             ones = torch.ones(2, dtype=dtype)
             assert type_promotion.int_to_float(dtype) is torch.sin(ones).dtype
             assert (
-                type_promotion.float_result((TensorSpec.of(ones), 1))
+                type_promotion.int_to_float(type_promotion.result_type((TensorSpec.of(ones), 1)))
                 is torch.true_divide(ones, 1).dtype
             )
     finally:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.calls.copies import copy_call
+from symshape.runtime.verify import copy_call
 from symshape.torch_internals import questions
 from tests.symshape.eager import call_seen, differences
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import symshape
-from symshape.runtime.runners.settling import SETTLED
+from symshape.runtime.rebinding import SETTLED
 
 Change = Callable[[Any], object]
 

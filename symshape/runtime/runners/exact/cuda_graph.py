@@ -42,9 +42,8 @@ from symshape.runtime.runners.cuda.launch import launcher
 from symshape.runtime.runners.cuda.static_outputs import Outputs, is_dense
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Lease, Weight
-from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.pieces.recordable import check_recordable
-from symshape.runtime.runners.protocol import Cut, Runner, Unfit
+from symshape.runtime.runners.protocol import Cut, Note, Runner, Unfit, silent
 from symshape.runtime.runners.work import Work, estimates_of
 from symshape.torch_internals import cuda
 

@@ -41,10 +41,9 @@ from symshape.runtime.runners.gradients.halves import (
 )
 from symshape.runtime.runners.gradients.loop_time import LoopTime
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.runners.notes import Note
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.runner import PaddedRunner
-from symshape.runtime.runners.protocol import Runner, Unfit
+from symshape.runtime.runners.protocol import Note, Runner, Unfit
 from symshape.torch_internals.autograd import keeps_graph, top_saving_hooks
 from symshape.tracing.traced_modes import without_autocast
 

@@ -135,7 +135,7 @@ def made_for() -> str:
 @contextlib.contextmanager
 def _compiling(mode: Any, options: dict[str, Any]) -> Any:
     from symshape.torch_internals import inductor_config
-    from symshape.torch_internals.compile_context import TracingContext, tracing
+    from symshape.torch_internals.dynamo import TracingContext, tracing
     from symshape.torch_internals.inductor import compile_fx
 
     context: AbstractContextManager[Any] = tracing(TracingContext(mode))

@@ -33,20 +33,53 @@ from symshape.runtime.runners.device_time import DeviceTime
 from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.inductor.artefacts import Artefacts
 from symshape.runtime.runners.inductor.padded_kernels import Compiled, Kernels
-from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.padded.argument_writes import Again, copied_back, rewriting
 from symshape.runtime.runners.padded.bound_inputs import BoundInputs
 from symshape.runtime.runners.padded.buffers import Memory, Share, unchanged
 from symshape.runtime.runners.padded.fusion import running
 from symshape.runtime.runners.padded.placement import Placement
 from symshape.runtime.runners.padded.true_sizes import TrueSizes
-from symshape.runtime.runners.variants import Variant, measured
+from symshape.runtime.runners.protocol import Note, silent
 from symshape.tracing.garbage import seldom_collected
 from symshape.tracing.traced_modes import with_autocast_off
 
 _data_ptr = torch.Tensor.data_ptr
 _LOOKS = 16  # calls between two checks whether another capture pays
 _REPLAYS_TIMED = 2  # the first uploads the graph, so there is one more
+
+
+_REPEATS = 5
+"""The replays of each variant; the median counts."""
+
+
+@attrs.frozen
+class Variant:
+    """A way to run a program.
+
+    Attributes:
+        kernels: whose kernels it runs: ``eager`` or ``inductor``.
+        recording: the captured program.
+        milliseconds: the time of a replay on the device, of a few; None if not measured.
+    """
+
+    kernels: str
+    recording: Recording = attrs.field(repr=False)
+    milliseconds: float | None = None
+
+
+def measured(variants: Sequence[Variant], device: torch.device) -> tuple[Variant, ...]:
+    """Return the variants with their times, the fastest first; they are timed in turn, for equal
+    conditions.
+    """
+    times: list[list[float]] = [[] for _ in variants]
+    for _ in range(_REPEATS):
+        for variant, found in zip(variants, times, strict=True):
+            with DeviceTime(device) as timed:
+                variant.recording.replay()
+            found.append(timed.wait())
+    pairs = zip(variants, times, strict=True)
+    made = [attrs.evolve(each, milliseconds=sorted(found)[_REPEATS // 2]) for each, found in pairs]
+    return tuple(sorted(made, key=lambda each: each.milliseconds or 0.0))
 
 
 class Bucket:

@@ -25,11 +25,11 @@ from symshape.runtime.padding.true_layouts import TrueLayouts
 from symshape.runtime.runners.cuda.capture import loads_for_sizes
 from symshape.runtime.runners.graph_store import GraphStore, Weight
 from symshape.runtime.runners.inductor.padded_kernels import Kernels
-from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.padded.bound_inputs import BoundInputs
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.fusion import FUSED
 from symshape.runtime.runners.padded.placement import Placement
+from symshape.runtime.runners.protocol import Note, silent
 from symshape.torch_internals.cuda import current_stream
 from symshape.tracing.garbage import seldom_collected
 

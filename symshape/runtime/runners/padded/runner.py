@@ -24,20 +24,20 @@ from symshape.graph.program import Program
 from symshape.graph.random_states import RandomStates
 from symshape.graph.steps import values_in
 from symshape.options import Options
-from symshape.runtime.padding.planning import Plan, candidates, plan
+from symshape.runtime.padding.planning import Plan, candidates, left_out, plan
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
 from symshape.runtime.policy.eviction import FADES
 from symshape.runtime.policy.ledger import Ledger
 from symshape.runtime.runners.cuda.capture import CaptureFailed, is_capturing
+from symshape.runtime.runners.cuda.capture_faults import around_uncaptured
 from symshape.runtime.runners.cuda.overlaps import overlap, overlaps_itself
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.inductor.artefacts import Shelf
 from symshape.runtime.runners.inductor.compile_process import shared
 from symshape.runtime.runners.inductor.padded_kernels import Kernels
-from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.padded.bucket import Bucket
 from symshape.runtime.runners.padded.bucket_finder import BucketFinder
 from symshape.runtime.runners.padded.chosen_buckets import ChosenBuckets
@@ -45,8 +45,7 @@ from symshape.runtime.runners.padded.lent_results import lend
 from symshape.runtime.runners.padded.placement import Placement
 from symshape.runtime.runners.padded.tied_buckets import DropsOthers, RefusesSizes, TiedBuckets
 from symshape.runtime.runners.pieces.recordable import check_recordable
-from symshape.runtime.runners.pieces.splitting import Apart
-from symshape.runtime.runners.protocol import Cut, Runner, Unfit
+from symshape.runtime.runners.protocol import Cut, Note, Runner, Unfit, silent
 from symshape.runtime.runners.randomness import draws_any, repeats_draws
 
 
@@ -128,7 +127,7 @@ class PaddedRunner:
         # ``bool()`` is False
         self._repeats = repeats_draws if program.graph.uses_randomness else bool
         self.device = _check_fit(program, draws=self._draws)
-        self._apart = Apart(program, self.device, cut)
+        self._splitting = _Splitting(program, self.device, cut)
         self._on_cpu = self.device.type == "cpu"
         self._writes = program.graph.mutates_inputs
         mutated = set(program.graph.mutated)
@@ -182,16 +181,16 @@ class PaddedRunner:
 
         ``served``: is called with the bucket of a call that runs in one.
         """
-        apart, serves = self._apart, self._eager
+        splitting, serves = self._splitting, self._eager
         # ``is_transformed``
         if interpreters() is not None or forward_ad._current_level >= 0 or self._repeats():
             return serves(leaves, values)
         # finding the failed op needs a capture
-        if apart.spoilt and (self._on_cpu or not is_capturing()):
+        if splitting.spoilt and (self._on_cpu or not is_capturing()):
             with self._lock:
-                apart.without_uncaptured(leaves, values)
-        if apart.instead is not None:
-            return apart.instead.run(leaves, values)
+                splitting.without_uncaptured(leaves, values)
+        if splitting.instead is not None:
+            return splitting.instead.run(leaves, values)
         if self._on_cpu or not is_capturing():
             with self._lock:
                 if self._lender is not None:
@@ -199,10 +198,10 @@ class PaddedRunner:
                 self.store.clock = now = self.store.clock + 1
                 chosen = self._chosen
                 found = None if self._released else (chosen or self._finder).find(tuple(values))
-                if not apart.whole and (
+                if not splitting.whole and (
                     found is None or self._finder.new is not None or (chosen and chosen.changed)
                 ):
-                    instead = apart.without_refused(self._finder)
+                    instead = splitting.without_refused(self._finder)
                     if instead is not None:
                         return instead.run(leaves, values)
                 # perhaps just now: the objects of an entry may die at any moment
@@ -308,7 +307,7 @@ class PaddedRunner:
             self._finder.give_up(bucket, str(error))
             return
         self.release()
-        self._apart.spoil()
+        self._splitting.spoil()
         self._fell_back(f"capture failed: {error}")
 
     @property
@@ -316,7 +315,7 @@ class PaddedRunner:
         """The runner of the pieces, if the whole program cannot be captured or padded; else
         None.
         """
-        return self._apart.instead
+        return self._splitting.instead
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
         """Prefer the smallest of these capacities that holds a call, and steps where none does,
@@ -414,7 +413,7 @@ class PaddedRunner:
             if self.twin is not None:
                 self.twin.release()
             self.otherwise.release()
-            self._apart.release()
+            self._splitting.release()
             if self._kernels is not None:
                 self._kernels.release()
 
@@ -520,3 +519,70 @@ def _check_fit(program: Program, *, draws: bool) -> torch.device:
     if not candidates(program):
         raise Unfit("it has no size that could be padded")
     return device
+
+
+# -- pieces, which leave out ops that cannot be captured or that refuse padding --------------------
+
+
+_FEW = 8
+"""The number of exact-size tuples up to which a bucket for each costs less than splitting the
+program.
+"""
+
+
+class _Splitting:
+    """The decision whether pieces replace a padded program, and the pieces.
+
+    Args:
+        program: the program.
+        device: the device that the program computes on.
+        cut: splits the program around the given ops; None for a program that is never split.
+
+    Attributes:
+        instead: the runner of the pieces; None as long as the program is not split.
+        spoilt: whether a capture has failed, so that the next call is to find out which op failed.
+        whole: whether refusals of padding no longer lead to a split.
+    """
+
+    def __init__(self, program: Program, device: torch.device, cut: Cut | None) -> None:
+        self._program, self._device, self._cut = program, device, cut
+        self.instead: Runner | None = None
+        self.spoilt = False
+        self.whole = cut is None
+
+    def spoil(self) -> None:
+        """Record that a capture of the program has failed."""
+        self.spoilt = self._cut is not None
+
+    def without_uncaptured(self, leaves: Sequence[Any], values: Sequence[int]) -> None:
+        """After a failed capture, split the program around the op that cannot be captured, if one
+        is found.
+        """
+        if self.spoilt:
+            self.spoilt = False
+            self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
+
+    def without_refused(self, finder: BucketFinder) -> Runner | None:
+        """Split the program around the ops that refuse padding, if no symbol is padded or too many
+        sizes are exact.
+        """
+        refused = finder.refusals
+        if not refused:
+            return None
+        values = {
+            tuple(each.made.exact.get(name, 0) for name in refused) for each in finder.buckets()
+        }
+        if finder.padded and len(values) <= _FEW:
+            return None
+        self.whole = True
+        left = left_out(refused.values())
+        self.instead = self._cut(left) if left and self._cut is not None else None
+        if self.instead is not None:
+            finder.clear()
+        return self.instead
+
+    def release(self) -> None:
+        """Release the pieces."""
+        self.spoilt = False
+        if self.instead is not None:
+            self.instead.release()

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import symshape
-from symshape.calls.copies import copy_call
 from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.verify import copy_call
 
 Program = Callable[..., Any]
 

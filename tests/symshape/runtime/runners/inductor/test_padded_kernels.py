@@ -20,8 +20,8 @@ from symshape.runtime.runners.inductor import artefacts
 from symshape.runtime.runners.inductor.compile_worker import Answer
 from symshape.runtime.runners.padded import bucket as module_of_bucket
 from symshape.runtime.runners.padded import runner as padded
+from symshape.runtime.runners.padded.bucket import Variant, measured
 from symshape.runtime.runners.padded.runner import PaddedRunner
-from symshape.runtime.runners.variants import Variant, measured
 from tests.meta_fns.padding.poison import assert_same, poison
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from symshape.runtime.runners.padded import cache_append_kernel, cache_append_op
+from symshape.runtime.runners.padded import cache_append_op
 from symshape.runtime.runners.padded.cache_append_op import APPENDED_IN_PLACE
 
 CAP = 6
@@ -79,8 +79,8 @@ def test_a_kernel_that_fails_is_not_asked_again(monkeypatch: pytest.MonkeyPatch)
     class OnDevice(torch.Tensor):
         is_cuda = True  # type: ignore[assignment]
 
-    monkeypatch.setattr(cache_append_kernel, "available", lambda: True)
-    monkeypatch.setattr(cache_append_kernel, "write", fails)
+    monkeypatch.setattr(cache_append_op, "kernel_compiles", lambda: True)
+    monkeypatch.setattr(cache_append_op, "write_by_kernel", fails)
     monkeypatch.setattr(cache_append_op, "_failed", [])
     whole = torch.zeros(3, CAP + 1).as_subclass(OnDevice)
     given = torch.ones(3, 1), torch.tensor(2), torch.tensor(0.0), 1

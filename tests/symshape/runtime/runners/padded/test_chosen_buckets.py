@@ -19,9 +19,8 @@ from symshape.runtime.padding import blueprint
 from symshape.runtime.policy.estimates import Estimates
 from symshape.runtime.runners.choice import Order
 from symshape.runtime.runners.padded import chosen_buckets, runner
-from symshape.runtime.runners.padded.bucket import Bucket
+from symshape.runtime.runners.padded.bucket import Bucket, Variant
 from symshape.runtime.runners.padded.runner import PaddedRunner
-from symshape.runtime.runners.variants import Variant
 from tests.symshape.runtime.runners.fakes import instead_of
 
 

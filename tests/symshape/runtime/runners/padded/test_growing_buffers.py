@@ -21,11 +21,11 @@ from symshape.runtime.padding.results import amount
 from symshape.runtime.runners.cuda import launch
 from symshape.runtime.runners.padded import bucket as module_of_bucket
 from symshape.runtime.runners.padded import fusion
+from symshape.runtime.runners.padded.bucket import Variant, measured
 from symshape.runtime.runners.padded.cache_append import APPENDED, append
 from symshape.runtime.runners.padded.cache_append_op import APPENDED_IN_PLACE
 from symshape.runtime.runners.padded.growing_buffers import _VIEWS, _apart, _Region, extended
 from symshape.runtime.runners.padded.runner import PaddedRunner
-from symshape.runtime.runners.variants import Variant, measured
 from tests.bench.streams import make
 from tests.meta_fns.padding.poison import assert_same, poison
 from tests.symshape.runtime.runners.padded.test_cache_append import _valid, padded

@@ -195,8 +195,8 @@ def test_why_it_cannot_be_captured_is_not_looked_for_in_a_capture(
     compiled(torch.randn(3))
     runner = compiled.entries[0].runner
     assert isinstance(runner, PaddedRunner)
-    monkeypatch.setattr(runner._apart, "without_uncaptured", lambda *call: asked.append(call))
-    runner._apart.spoil()
+    monkeypatch.setattr(runner._splitting, "without_uncaptured", lambda *call: asked.append(call))
+    runner._splitting.spoil()
     runner._on_cpu = False  # as on a device, where finding out means recording
     compiled(torch.randn(4))
     assert not asked

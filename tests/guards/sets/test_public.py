@@ -6,8 +6,7 @@ import random
 
 import z3
 
-from guards import GuardSet
-from guards.sets.export import to_latex, to_smtlib
+from guards import GuardSet, latex, smtlib
 from tests.guards.making import random_set
 
 
@@ -27,9 +26,9 @@ def test_smtlib_means_the_same() -> None:
             if guards.holds({"s0": a, "s1": b})
         ]
         solver = z3.Solver()
-        solver.from_string(to_smtlib(guards))
+        solver.from_string(smtlib(guards))
         answer = solver.check()
-        assert (answer == z3.sat) == bool(points), to_smtlib(guards)
+        assert (answer == z3.sat) == bool(points), smtlib(guards)
         seen[bool(points)] += 1
         if points:
             model = solver.model()
@@ -41,20 +40,20 @@ def test_smtlib_means_the_same() -> None:
 
 
 def test_latex() -> None:
-    assert to_latex(GuardSet()) == "\\begin{aligned}\n& true\n\\end{aligned}"
-    assert to_latex(GuardSet.read("s0 > s1 // 2")).count("\n") == 2
+    assert latex(GuardSet()) == "\\begin{aligned}\n& true\n\\end{aligned}"
+    assert latex(GuardSet.read("s0 > s1 // 2")).count("\n") == 2
 
 
 def test_smtlib_reads_guards_as_total() -> None:
     """Where a guard divides by 0 it does not hold; SMT-LIB's own `mod` by 0 may be anything."""
-    script = to_smtlib(GuardSet.read("s0 % s1 >= 0", ranges={"s1": (0, 0)}))
+    script = smtlib(GuardSet.read("s0 % s1 >= 0", ranges={"s1": (0, 0)}))
     solver = z3.Solver()
     solver.from_string(script)
     assert solver.check() == z3.unsat
 
 
 def test_latex_leaves_out_what_every_size_meets() -> None:
-    shown = to_latex(GuardSet.read("s0 % 8 == 0", ranges={"s0": (0, None), "s1": (-1, 7)}))
+    shown = latex(GuardSet.read("s0 % 8 == 0", ranges={"s0": (0, None), "s1": (-1, 7)}))
     assert r"s_{0} \bmod 8 = 0" in shown
     assert r"s_{0} \geq 0" not in shown
     assert r"s_{1} \geq -1" in shown
