@@ -11,8 +11,9 @@ import contextlib
 import enum
 import functools
 import re
+import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -111,6 +112,10 @@ class Reason(enum.Enum):
     def __init__(self, code: str, anchor: str) -> None:
         PAGES[code] = f"unsupported-error.md#{anchor}"
         self.code, self.note = code, note_of(code)
+
+
+_ARGS: Any = BaseException.args
+_OURS = ("symshape.", "meta_fns.", "guards.")
 
 
 class SymShapeError(Exception):
@@ -268,16 +273,43 @@ class _AsInEager:
 
     def __init__(self, *args: Any, kind: type[Exception] = RuntimeError) -> None:
         Exception.__init__(self, *args)  # type: ignore[arg-type]
-        self._kind = kind
+        self.kind = kind
 
     def __str__(self) -> str:
+        _refuse_readers(sys._getframe(1).f_globals)
         return Exception.__str__(self)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        _refuse_readers(sys._getframe(1).f_globals)
+        return Exception.__repr__(self)  # type: ignore[arg-type]
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The arguments that the error was made with."""
+        _refuse_readers(sys._getframe(1).f_globals)
+        return _ARGS.__get__(self)  # type: ignore[no-any-return]
+
+    @args.setter
+    def args(self, args: Iterable[Any]) -> None:
+        _ARGS.__set__(self, args)
 
     def __reduce__(self) -> Any:
         """Pickle by the class that has a name in this module."""
         named = next(cls for cls in type(self).__mro__ if "code" in cls.__dict__)
         state = self.__dict__
-        return functools.partial(named, kind=self._kind), self.args, state  # type: ignore[attr-defined]
+        return functools.partial(named, kind=self.kind), _ARGS.__get__(self), state
+
+
+def _refuse_readers(asker: Mapping[str, Any]) -> None:
+    """Have the trace refused whose program asks for an error's text, which eager words
+    otherwise.
+    """
+    if _noted.get() is not None and not str(asker.get("__name__")).startswith(_OURS):
+        UnsupportedError(  # notes itself
+            "the function reads the text of an error that an operator or torch._check raised, "
+            "which eager words otherwise; look at the error's class alone",
+            reason=Reason.TENSOR_TEXT,
+        )
 
 
 _all_merged: dict[tuple[type, type[Exception]], Any] = {}

@@ -384,7 +384,7 @@ class EagerCalls:
             result = fn(*args, **kwargs)
         except Exception as error:
             if self._fullgraph and refusal is not None and refusal.own:
-                raise ProgramError(refusal.own) from error
+                raise ProgramError(refusal.own, kind=type(error)) from error
             raise
         finally:
             with self._lock:

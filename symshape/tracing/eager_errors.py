@@ -13,68 +13,79 @@ import torch
 
 from meta_fns import TensorSpec
 from meta_fns.torch_internals import OpOverload
+from symshape.errors import ProgramError, Reason, UnsupportedError
 from symshape.torch_internals import dispatch, pytree
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 
-_MOST_ELEMENTS = 1 << 20
-"""Elements of all arguments up to which the op is called on tensors with data: should it not refuse
-them, it computes a result that nobody needs.
+_MOST_ELEMENTS = 1 << 22
+"""Elements of all arguments up to which an op is tried: should it not refuse them, it computes a
+result that nobody needs.
 """
 
 
-class _UnknownError(Exception):
-    """A size has no value in the example call, or a tensor is not strided."""
+class _UntriedError(Exception):
+    """An op cannot be tried: sizes depend on data, arguments are large, or it has effects."""
 
 
-def kind_in_eager(
-    env: ShapeEnv, op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> type[Exception]:
-    """Return the class of the error that ``op`` raises for the sizes of the example call.
+def program_error(
+    said: str, env: ShapeEnv, op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> ProgramError:
+    """Return the error of an op whose rule refuses the sizes, of the class that eager raises.
 
-    The op is called on zeros on the CPU. Of large arguments and of ops that draw random numbers it
-    is called on meta tensors: those have no data, but some of torch's rules for them raise another
-    class. ``RuntimeError`` is the answer where nothing is raised (CUDA alone lacks the kernel) and
-    where a size is known only when the program runs.
+    The op is tried on zeros on the CPU, with the sizes of the example call. If it raises nothing
+    there, or cannot be tried, the trace of a program that catches the error is refused.
 
     Args:
+        said: the message.
         env: the environment of the trace.
-        op: the op whose rule refuses.
+        op: the op.
         args: the arguments of the op's rule: specs, sizes and numbers.
         kwargs: its keyword arguments, likewise.
     """
-    if op.namespace != "aten":
-        return RuntimeError
-    leaves, structure = pytree.tree_flatten((list(args), dict(kwargs)))
     try:
-        found = [_in_example(env, leaf) for leaf in leaves]
-    except _UnknownError:
-        return RuntimeError
-    elements = sum(math.prod(leaf.sizes) for leaf in found if isinstance(leaf, TensorSpec))
-    drawing = torch.Tag.nondeterministic_seeded in op.tags
-    device = torch.device("meta" if drawing or elements > _MOST_ELEMENTS else "cpu")
+        _try(env, op, args, kwargs)
+    except _UntriedError:
+        pass
+    except Exception as error:
+        return ProgramError(said, kind=type(error))
+    UnsupportedError(  # notes itself, which refuses the trace if the program goes on
+        f"{said}, an error that the program catches and that eager may not raise",
+        reason=Reason.OPERATOR,
+    )
+    return ProgramError(said)
+
+
+def _try(env: ShapeEnv, op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Call an op on zeros of the example call's sizes.
+
+    Raises:
+        _UntriedError: it cannot be called.
+        Exception: of any class: what the op raises.
+    """
+    if op.namespace != "aten" or torch.Tag.nondeterministic_seeded in op.tags:
+        raise _UntriedError
+    leaves, structure = pytree.tree_flatten((list(args), dict(kwargs)))
+    found = [_in_example(env, leaf) for leaf in leaves]
+    specs = [leaf for leaf in found if isinstance(leaf, TensorSpec)]
+    if sum(math.prod(spec.sizes) for spec in specs) > _MOST_ELEMENTS:
+        raise _UntriedError
     with dispatch.modes_disabled(), dispatch.DisableTorchFunction(), torch.no_grad():
-        found_args, found_kwargs = pytree.tree_unflatten(
-            [_on(device, leaf) for leaf in found], structure
-        )
-        try:
-            op(*found_args, **found_kwargs)
-        except Exception as error:
-            return type(error)
-    return RuntimeError
+        made_args, made_kwargs = pytree.tree_unflatten([_on_cpu(leaf) for leaf in found], structure)
+        op(*made_args, **made_kwargs)
 
 
 def _in_example(env: ShapeEnv, leaf: Any) -> Any:
     """Return an argument with the sizes of the example call.
 
     Raises:
-        _UnknownError: the example call does not tell.
+        _UntriedError: the example call does not tell.
     """
     if isinstance(leaf, TensorSpec):
         if leaf.layout is not torch.strided:
-            raise _UnknownError
+            raise _UntriedError
         sizes, strides = (
             tuple(_in_example(env, size) for size in each) for each in (leaf.sizes, leaf.strides)
         )
@@ -82,15 +93,13 @@ def _in_example(env: ShapeEnv, leaf: Any) -> Any:
     if isinstance(leaf, (IntNode, FloatNode, BoolNode)):
         found = env.hint(leaf.term)
         if found is None:
-            raise _UnknownError
+            raise _UntriedError
         return found
     return leaf
 
 
-def _on(device: torch.device, leaf: Any) -> Any:
-    """Return an argument as the op takes it: zeros for a spec, and ``device`` for any device."""
+def _on_cpu(leaf: Any) -> Any:
+    """Return an argument as the op takes it: zeros for a spec, and the CPU for any device."""
     if isinstance(leaf, TensorSpec):
-        return torch.empty_strided(
-            leaf.sizes, leaf.strides, dtype=leaf.dtype, device=device
-        ).zero_()
-    return device if isinstance(leaf, torch.device) else leaf
+        return torch.empty_strided(leaf.sizes, leaf.strides, dtype=leaf.dtype).zero_()
+    return torch.device("cpu") if isinstance(leaf, torch.device) else leaf

@@ -32,7 +32,7 @@ from symshape.tracing.control_flow.nodes import ControlFlows
 from symshape.tracing.data.assumptions import Abandonable, Unscaled, holds_for_finite
 from symshape.tracing.data.unbacked import Bounds, Unknowns
 from symshape.tracing.data.unused_numbers import computed_alone
-from symshape.tracing.eager_errors import kind_in_eager
+from symshape.tracing.eager_errors import program_error
 from symshape.tracing.intercept.repeats import Output
 from symshape.tracing.intercept.torch_functions import decompositions
 from symshape.tracing.mode import TracingMode
@@ -316,11 +316,10 @@ class Tracer(TraceState):
                 result = plan.rule(*specs, **spec_kwargs)
         except meta_fns.ShapeError as error:
             guard_free_answers(env)
-            kind = kind_in_eager(env, op, specs, spec_kwargs)
-            raise ProgramError(f"{error} (at {env.origin()})", kind=kind) from error
+            said = f"{error} (at {env.origin()})"
+            raise program_error(said, env, op, specs, spec_kwargs) from error
         except ProgramError as error:  # a condition that the rule checked
-            kind = kind_in_eager(env, op, specs, spec_kwargs)
-            raise ProgramError(*error.args, kind=kind) from error.__cause__
+            raise program_error(str(error), env, op, specs, spec_kwargs) from error.__cause__
         except (meta_fns.DataDependentOutput, meta_fns.UnsupportedOp) as error:
             raise UnsupportedError(
                 f"{error} (at {env.origin()})", reason=Reason.OPERATOR

@@ -117,3 +117,76 @@ def test_handlers_by_class(op: Callable[[torch.Tensor], torch.Tensor]) -> None:
         x = torch.zeros(size)
         torch.testing.assert_close(compiled(x), fn(x))
     assert compiled.stats().refusals == 0
+
+
+REFUSED: dict[str, Callable[[torch.Tensor], object]] = {
+    "a dimension": lambda x: x.transpose(0, 5),
+    "a sum over a dimension": lambda x: x.sum(4),
+    "a position": lambda x: x.select(0, 2),
+    "a maximum of nothing": lambda x: x.amax(0),
+    "an index that is a float": lambda x: x[torch.ones(2)],
+    "a mask": lambda x: x[torch.ones(4, dtype=torch.bool)],
+    "a dtype": lambda x: x << 1,
+    "no tensors": lambda x: torch.cat([]),
+    "a product": lambda x: x @ torch.ones(4, 2),
+    "a check": lambda x: torch._check(x.shape[0] > 3),
+}
+ROWS = (4, 5, 1, 0, 2, 3)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", REFUSED)
+def test_handlers_find_the_class_that_eager_raises(name: str, dynamic: bool | None) -> None:
+    op = REFUSED[name]
+
+    def fn(x: torch.Tensor) -> object:
+        try:
+            op(x)
+        except NotImplementedError:
+            return x * 2
+        except RuntimeError as error:
+            return x * 3, type(error).__name__, type(error) is RuntimeError
+        except IndexError as error:
+            return x * 5, type(error).__name__, error.__class__ is IndexError
+        except ValueError:
+            return x * 7
+        return x
+
+    compiled = symshape.compile(fn, dynamic=dynamic)
+    with warnings.catch_warnings(action="ignore"):
+        for rows in ROWS:
+            x = torch.rand(rows, 3)
+            assert str(compiled(x)) == str(fn(x))
+    assert compiled.stats().fallbacks == 0
+
+
+def test_an_error_that_nobody_catches_is_of_both_classes() -> None:
+    with pytest.raises(symshape.ProgramError) as found:
+        symshape.trace(lambda x: x.sum(4), torch.rand(3, 3))
+    assert isinstance(found.value, IndexError)
+    assert not isinstance(found.value, RuntimeError)
+
+
+TEXTS: dict[str, Callable[[RuntimeError], object]] = {
+    "str": str,
+    "repr": repr,
+    "an f-string": lambda error: f"failed: {error}",
+    "args": lambda error: error.args,
+    "a branch": lambda error: 1 if "shapes cannot be multiplied" in str(error) else 2,
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_of_a_caught_error_is_eagers(name: str) -> None:
+    def fn(x: torch.Tensor) -> object:
+        try:
+            return x @ torch.ones(4, 2)
+        except RuntimeError as error:
+            return x * 2, TEXTS[name](error)
+
+    compiled = symshape.compile(fn)
+    with warnings.catch_warnings(action="ignore"):
+        for rows in ROWS:
+            x = torch.rand(rows, 3)
+            assert str(compiled(x)) == str(fn(x))
+    assert "the text of an error" in str(compiled.explain_fallback())

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from symshape.errors import Reason, UnsupportedError
+from symshape.errors import ProgramError, Reason, UnsupportedError
 from symshape.graph.float_terms import float_term
 from symshape.torch_internals import dispatch
 from symshape.tracing.intercept.exchanges import StandIn, exchanged
@@ -177,6 +177,8 @@ class _Kind(type):
             return range
         if found is StandIn:
             return type(args[0].original)
+        if issubclass(found, ProgramError):
+            return args[0].kind
         return type(stands_for(args[0])) if found in PLAIN else found
 
     def __instancecheck__(cls, instance: Any) -> bool:

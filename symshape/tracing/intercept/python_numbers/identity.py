@@ -14,7 +14,7 @@ import torch
 
 from symshape.calls.constant_keys import PLAIN, IdentityKey, constant_parts
 from symshape.calls.questions import Question
-from symshape.errors import Reason, UnsupportedError
+from symshape.errors import ProgramError, Reason, UnsupportedError
 from symshape.tracing.intercept.python_numbers.builtins import PlainType
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
@@ -103,12 +103,13 @@ class Identity:
 
 def class_of(value: Any) -> Any:
     """Return ``value.__class__``; for a symbolic number, the class of the number that it stands
-    for.
+    for, and for an error of sizes the class of eager's.
 
     >>> class_of(3) is int
     True
     """
-    return PlainType(value) if _type(value) in _STAND_INS else value.__class__
+    stands_in = _type(value) in _STAND_INS or isinstance(value, ProgramError)
+    return PlainType(value) if stands_in else value.__class__
 
 
 def subject_of(value: Any) -> Any:
