@@ -50,15 +50,20 @@ def upsample(emit: Emitter, self: Padded, output_size: Sequence[Size], *options:
         spatial
     )
     pairs = [(prefix(self.axes[dim]), size) for dim, size in zip(spatial, output_size, strict=True)]
-    if emit.op._schema.name == "aten::upsample_nearest3d" and any(
-        scale is not None and (_depends_on_kernel(scale) or not _is_scaled(*pair))
-        for scale, pair in zip(scales, pairs, strict=True)
+    on_cpu = self.device.type == "cpu"
+    if (
+        on_cpu
+        and emit.op._schema.name == "aten::upsample_nearest3d"
+        and any(
+            scale is not None and (_depends_on_kernel(scale) or not _is_scaled(*pair))
+            for scale, pair in zip(scales, pairs, strict=True)
+        )
     ):
         raise Refuse(
             "for this scale factor kernels differ in what is nearest", *self.sizes, remedy=_SIZES
         )
     for dim, (size, wanted), scale in zip(spatial, pairs, scales, strict=True):
-        kept = _kept(emit, (size, wanted), pairs, on_cpu=self.device.type == "cpu")
+        kept = _kept(emit, (size, wanted), pairs, on_cpu=on_cpu)
         x = _resampled(
             emit, x, dim, size, wanted, given.get("align_corners", False), scale, wide, kept
         )
@@ -72,7 +77,7 @@ def _depends_on_kernel(scale: float) -> bool:
     they were or doubled.
 
     Source: nearest_idx in ATen/native/UpSample.h. The CPU's two-dimensional kernels use it, and of
-    those for three dimensions the one for channels last.
+    its three-dimensional ones that for channels last.
     """
     return 1 < scale < 1.5 or 2 < scale < 2.5
 
@@ -90,17 +95,19 @@ def _kept(
 
     Linear kernels do so for a dimension that keeps its size: on the CPU for each, with a weight of
     0 for the next position; elsewhere only if all keep theirs, and they copy.  Cubic kernels do so
-    elsewhere alone, and of the nearest ones those for two dimensions.
+    elsewhere alone.  Nearest kernels for two dimensions do so for each dimension, exact ones on
+    devices alone.
 
     Source: compute_source_index_and_lambda and nearest_idx in ATen/native/UpSample.h;
     ATen/native/cuda/UpSampleBilinear2d.cu, UpSampleBicubic2d.cu and UpSampleNearest2d.cu.
     """
     name = emit.op._schema.name
-    copies = "linear" in name or name == "aten::upsample_nearest2d"
-    if not copies and (on_cpu or "cubic" not in name):
+    nearest = "nearest" in name
+    copies = "2d" in name if nearest else "linear" in name
+    if (on_cpu and ("exact" in name or "cubic" in name)) or not (copies or "cubic" in name):
         return None
     kept: Handle | None = None
-    for size, wanted in [pair] if on_cpu else pairs:
+    for size, wanted in [pair] if on_cpu or nearest else pairs:
         equal = emit.call(_aten.eq.Tensor, emit.size(size), emit.size(wanted))
         kept = equal if kept is None else emit.call(_aten.bitwise_and.Tensor, kept, equal)
     return kept

@@ -365,9 +365,12 @@ def test_graphs_of_one_stream_use_the_memory_of_the_largest() -> None:
                 assert_same(a, b, "a result", tolerance=1e-2)
 
 
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest", "nearest-exact"])
 def test_images_that_keep_their_sizes_are_copied(mode: str) -> None:
-    """A factor of 1.1 keeps sizes below 10; CUDA then copies, and the CPU computes."""
+    """A factor of 1.1 keeps sizes below 10; CUDA then copies, and the CPU computes.
+
+    Nearest kernels copy each dimension that keeps its size, the others only if both do.
+    """
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.interpolate(x, scale_factor=1.1, mode=mode)
