@@ -19,23 +19,33 @@ def own(owner: Any, name: str) -> Any:
 
 def put(owner: Any, name: str, value: Any) -> None:
     """Set an attribute to a value that :func:`own` returned; delete it if there was none."""
-    if value is _MISSING:
-        delattr(owner, name)
-    else:
+    if value is not _MISSING:
         setattr(owner, name, value)
+    elif name in vars(owner):
+        delattr(owner, name)
 
 
 @contextmanager
 def exchanged(*places: tuple[Any, str, Any]) -> Iterator[None]:
     """Return a context in which attributes, given as owner, name and value, hold these values."""
     before = [(owner, name, own(owner, name)) for owner, name, _ in places]
-    for owner, name, value in places:
-        setattr(owner, name, value)
     try:
+        for owner, name, value in places:
+            setattr(owner, name, value)
         yield
     finally:
-        for place in before:
+        _put_all(before)
+
+
+def _put_all(places: list[tuple[Any, str, Any]]) -> None:
+    """Set attributes to values that :func:`own` returned; an interrupt is raised after the last."""
+    try:
+        for place in places:
             put(*place)
+    except BaseException:
+        for place in places:
+            put(*place)
+        raise
 
 
 # -- Replacement functions that compare equal to the functions that they replace in traced code.

@@ -81,11 +81,13 @@ import torch
 
 torch.__version__ = torch.torch_version.TorchVersion("2.99.0")
 own = pkgutil.resolve_name
+asked = []  # for the missing part
 
 
 def lacks(missing):
     def found(name):
         if name == missing:
+            asked.append(name)
             raise AttributeError(name)
         return own(name)
 
@@ -107,7 +109,7 @@ def works(missing):
         compiled(x, by=3).sum().backward()
         assert x.grad.tolist() == [6, 6, 6]
     said = [str(each.message) for each in said if each.category is symshape.FallbackWarning]
-    if missing is None:
+    if not asked:  # only other programs need it
         assert not said and compiled.stats().traces, said
         return
     assert len(said) == 1 and missing in said[0] and "2.99.0" in said[0], said

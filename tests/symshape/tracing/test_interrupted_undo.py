@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import symshape
+from symshape.tracing import global_state
 from tests.interrupts import OpcodeInterrupt
 
 _UNDOING = (
@@ -27,6 +28,9 @@ _UNDOING = (
     *("symshape.tracing.state.record.places", "contextlib"),
 )
 """The modules that undo what a trace wrote."""
+_DYING = global_state._Held.__getattr__.__code__
+_LOST = {f"{_DYING.co_filename}:{line}" for _, _, line in _DYING.co_lines()}
+"""The lines that C runs when the stream around standard output dies; it drops what they raise."""
 
 
 class Slots:
@@ -87,7 +91,7 @@ def _interrupted(numbers: Sequence[int], trace: int) -> OpcodeInterrupt:
     except KeyboardInterrupt:
         assert model.state() == before, f"left by interrupts at {interrupt.raised}"
     else:
-        assert not interrupt.raised or not numbers
+        assert not set(interrupt.raised) - _LOST or not numbers
     plain = Counting()
     plain.load_state_dict(model.state_dict())
     plain.n, plain.table, plain.log, plain.slots.n = (
