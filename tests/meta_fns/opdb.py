@@ -173,6 +173,15 @@ def record(
         return thread.submit(_record, names, tuple(dtypes), most, first, step, device).result()
 
 
+def op_infos() -> list[Any]:
+    """Return op_db. Its import forbids setting flags of torch's backends: that is taken back."""
+    allowed = torch.backends.__allow_nonbracketed_mutation_flag
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    torch.backends.__allow_nonbracketed_mutation_flag = allowed
+    return list(op_db)
+
+
 def _record(
     names: Callable[[str], bool] | None,
     dtypes: tuple[torch.dtype, ...],
@@ -181,13 +190,11 @@ def _record(
     step: int,
     device: str,
 ) -> list[Call]:
-    from torch.testing._internal.common_methods_invocations import op_db
-
     calls: dict[OpOverload, dict[str, Call]] = defaultdict(dict)
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for info in op_db[first::step]:
+        for info in op_infos()[first::step]:
             if names is None or names(info.name):
                 for dtype in dtypes:
                     if dtype in info.dtypes:
