@@ -405,6 +405,7 @@ def test_what_a_container_held_and_holds_is_told(
     assert held == before
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_class_that_code_not_looked_into_writes_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
