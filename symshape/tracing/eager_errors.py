@@ -5,7 +5,6 @@ A program may catch it: its handler of ``IndexError`` must run where eager runs 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,8 +20,8 @@ from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 _MOST_ELEMENTS = 1 << 22
-"""Elements of all arguments up to which an op is tried: should it not refuse them, it computes a
-result that nobody needs.
+"""Elements in memory of all arguments up to which an op is tried: should it not refuse them, it
+computes a result that nobody needs.
 """
 
 
@@ -70,7 +69,7 @@ def _try(env: ShapeEnv, op: OpOverload, args: Sequence[Any], kwargs: Mapping[str
     leaves, structure = pytree.tree_flatten((list(args), dict(kwargs)))
     found = [_in_example(env, leaf) for leaf in leaves]
     specs = [leaf for leaf in found if isinstance(leaf, TensorSpec)]
-    if sum(math.prod(spec.sizes) for spec in specs) > _MOST_ELEMENTS:
+    if sum(map(_span, specs)) > _MOST_ELEMENTS:
         raise _UntriedError
     with dispatch.modes_disabled(), dispatch.DisableTorchFunction(), torch.no_grad():
         made_args, made_kwargs = pytree.tree_unflatten([_on_cpu(leaf) for leaf in found], structure)
@@ -98,8 +97,17 @@ def _in_example(env: ShapeEnv, leaf: Any) -> Any:
     return leaf
 
 
+def _span(spec: Any) -> int:
+    """Return the number of elements from a tensor's first to its last one in memory."""
+    if 0 in spec.sizes:
+        return 0
+    pairs = zip(spec.sizes, spec.strides, strict=True)
+    return 1 + sum((size - 1) * stride for size, stride in pairs)
+
+
 def _on_cpu(leaf: Any) -> Any:
     """Return an argument as the op takes it: zeros for a spec, and the CPU for any device."""
     if isinstance(leaf, TensorSpec):
-        return torch.empty_strided(leaf.sizes, leaf.strides, dtype=leaf.dtype).zero_()
+        zeros = torch.zeros(_span(leaf), dtype=leaf.dtype)
+        return zeros.as_strided(leaf.sizes, leaf.strides)
     return torch.device("cpu") if isinstance(leaf, torch.device) else leaf

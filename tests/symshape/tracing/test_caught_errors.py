@@ -101,6 +101,7 @@ def _errors_are_eagers(op: Any) -> None:
         lambda x: torch.cat([]),
         lambda x: x.view(7, 7),
         lambda x: x.diagonal(dim1=2),
+        lambda x: x[:, :1].expand(-1, 3).select(1, 5),
     ],
 )
 def test_handlers_by_class(op: Callable[[torch.Tensor], torch.Tensor]) -> None:
