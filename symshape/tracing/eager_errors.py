@@ -102,7 +102,7 @@ def _span(spec: Any) -> int:
     if 0 in spec.sizes:
         return 0
     pairs = zip(spec.sizes, spec.strides, strict=True)
-    return 1 + sum((size - 1) * stride for size, stride in pairs)
+    return 1 + sum(int(size - 1) * int(stride) for size, stride in pairs)
 
 
 def _on_cpu(leaf: Any) -> Any:
