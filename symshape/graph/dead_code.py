@@ -77,6 +77,7 @@ _DRAWS = frozenset({"aten::bernoulli", "aten::normal"})
 _STRIDED = frozenset({"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"})
 """Ops that raise where they reach beyond a storage, whose size no rule knows."""
 _ANY_SIZE = torch.iinfo(torch.int64).max
+"""The largest size: symbols are no larger."""
 _DIVISIONS = frozenset({"div", "divide", "floor_divide", "remainder", "fmod"})
 
 
@@ -204,6 +205,18 @@ def _may_divide_by_zero(node: Node) -> bool:
     )
 
 
+@cache
+def _range_of(dtype: torch.dtype) -> tuple[float, float]:
+    """Return the least and the largest number of a dtype; none where torch does not tell."""
+    if dtype.is_complex or dtype is torch.bool:
+        return -math.inf, math.inf
+    try:
+        found = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+        return found.min, found.max
+    except (TypeError, NotImplementedError):  # dtypes of a few bits
+        return math.inf, -math.inf
+
+
 def _may_refuse_numbers(node: Node) -> bool:
     """Return whether an op may raise because a number does not fit into the dtype of a tensor.
 
@@ -212,13 +225,9 @@ def _may_refuse_numbers(node: Node) -> bool:
     if any(each.alias_info is not None for each in node.op._schema.returns):
         return False  # a view: all of its numbers are sizes, strides and dimensions
     dtypes = {each.spec.dtype for each in (*node.outputs, *node.reads) if each is not None}
-    ranges = [
-        torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
-        for dtype in dtypes
-        if not dtype.is_complex and dtype is not torch.bool
-    ]
-    lowest = max((each.min for each in ranges), default=-math.inf)
-    highest = min((each.max for each in ranges), default=math.inf)
+    ranges = [_range_of(dtype) for dtype in dtypes]
+    lowest = max((least for least, _ in ranges), default=-math.inf)
+    highest = min((most for _, most in ranges), default=math.inf)
     whole = any(not dtype.is_floating_point for dtype in dtypes)
     for number in pytree.tree_leaves((node.args, node.kwargs)):
         if type(number) is FloatTerm or (type(number) is Term and highest < _ANY_SIZE):

@@ -106,3 +106,11 @@ def test_only_calls_that_are_known_to_raise_for_no_data_are_dropped() -> None:
     assert not any(
         name in each for each in names for name in ("relu", "view", "zeros", "sum", "mm")
     )
+
+
+def test_dtypes_whose_range_torch_does_not_tell() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        torch.empty(x.shape[0], dtype=torch.uint4), torch.empty(x.shape[0], dtype=torch.bits8)
+        return x + 1
+
+    assert symshape.trace(program, torch.ones(3))(torch.ones(4)).tolist() == [2] * 4
